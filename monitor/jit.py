@@ -37,12 +37,34 @@ def compiled(function: F) -> F:
     """
     if INTERPRETED:
         return np.errstate(all="ignore")(function)  # division by zero as above, and hashes that overflow
-    made = njit(error_model="numpy", nogil=True)(function)
+    made = _widened(njit(error_model="numpy", nogil=True)(function))
     for kind in (_SourceCache, _ReadOnlyCache):  # a folder to write machine code to, or one that was filled before
         with suppress(RuntimeError):  # there is none
             cast("Any", made)._cache = cast("Any", kind)(function)  # noqa: SLF001 - as numba's `enable_caching` does
             break
     return cast("F", made)
+
+
+def _widened(made: F) -> F:
+    """Return the function with its callers' integers widened to 64 bits; a constant is an integer like any other.
+
+    numba compiles once for each combination of argument types. To it a constant has a type of its own, also a variable
+    that only begins as one, and what a caller reads from an array of 32 bits is another type again. Without this, the
+    largest functions would be compiled up to three times.
+    """
+    dispatcher = cast("Any", made)
+    template = dispatcher.get_call_template
+
+    def get_call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> object:
+        return template(tuple(map(_wide, args)), {name: _wide(kind) for name, kind in kws.items()})
+
+    dispatcher.get_call_template = get_call_template
+    return made
+
+
+def _wide(kind: Any) -> Any:  # noqa: ANN401 - a type of numba
+    plain = cast("Any", types).unliteral(kind)
+    return types.int64 if plain in {types.int8, types.int16, types.int32} else plain
 
 
 def _sources() -> str:

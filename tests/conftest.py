@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pkgutil
 import sys
+import threading
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +49,10 @@ UNTRACED = (
     "cli/test_learned_models.py",
     "engine/test_differential.py",
     "engine/test_verdict_rates.py",
+    "exact/best/test_avoidable.py",
+    "exact/best/test_oracle.py",
+    "exact/best/test_recourse_oracle.py",
+    "exact/test_answer_bounds.py",
     "exact/test_interval_storm.py",
     "exact/test_laws.py",
     "exact/test_storm.py",
@@ -55,37 +64,102 @@ UNTRACED = (
     "sampled/test_agreement.py",
     "statistics/test_confidence.py",
     "statistics/test_error_rates.py",
+    "statistics/test_fleet.py",
+    "statistics/test_interval_test.py",
     "stream/test_stream_laws.py",
     "truth",
 )
 """Files and folders that compare over and over what the other tests of a package cover: tracing doubles their time."""
+
+MEASURED = (
+    "alarm",
+    "causal",
+    "engine",
+    "exact",
+    "learning",
+    "logic",
+    "model",
+    "picture",
+    "policy",
+    "proposal",
+    "runtime",
+    "sampled",
+    "statistics",
+    "stream",
+)
+"""Folders of the tests of pure packages, whose coverage `make test` demands; doctests are measured too.
+
+The tracer would take as long again as the other tests take: it slows all that they run, in processes they start apart.
+`make coverage` measures them too.
+"""
+
+ALSO_MEASURED = (
+    "cli/test_init_command.py",
+    "cli/test_learn_command.py",
+    "cli/test_learn_resumed.py",
+    "policy_export",
+)
+"""Tests of other packages that cover what no test of a pure package reaches."""
 
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, and measure no coverage where it shows nothing new."""
-    places = {str(TESTS / name): place for place, name in enumerate(LONG_FILES)}
-    untraced = tuple(str(TESTS / name) for name in UNTRACED)
-    items.sort(key=lambda item: places.get(str(item.path), len(places)))
-    for item in items:
-        if str(item.path).startswith(untraced):
-            item.add_marker(pytest.mark.untraced)
+@contextmanager
+def _without_tracer() -> Iterator[None]:
+    """Run without the tracer of coverage (the marker of pytest-cov fails beside xdist)."""
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+        threading.settrace(of_threads)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run what is marked as `untraced` without the tracer of coverage (the marker of pytest-cov fails beside xdist)."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without the tracer; first import what is measured, since lines outside functions run at the import."""
+    if sys.gettrace() is None or not hasattr(session.config, "workerinput"):  # a process that collects all tests
+        return (yield)
+    for name in ("monitor", "cfmon_client"):
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                with suppress(ModuleNotFoundError):  # what it is for is not installed
+                    importlib.import_module(module.name)
+    with _without_tracer():
+        return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, and measure no coverage where it is not wanted or shows nothing new."""
+    places = {str(TESTS / name): place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    for item in items:
+        if is_untraced(item.path):
+            item.add_marker(pytest.mark.untraced)
+
+
+def is_untraced(path: Path) -> bool:
+    """Return whether the tests of a file run without the tracer."""
+    if not path.is_relative_to(TESTS):
+        return False
+    inside = path.relative_to(TESTS)
+    if any(inside.is_relative_to(name) for name in UNTRACED):
+        return True
+    measured = any(inside.is_relative_to(name) for name in (*MEASURED, *ALSO_MEASURED))
+    return not (measured or os.environ.get("CFMON_MEASURE_ALL"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run what is marked as `untraced` without the tracer, its fixtures included."""
     if item.get_closest_marker("untraced") is None:
         return (yield)
-    tracer = sys.gettrace()
-    sys.settrace(None)
-    try:
+    with _without_tracer():
         return (yield)
-    finally:
-        sys.settrace(tracer)
 
 
 @pytest.fixture

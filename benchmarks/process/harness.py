@@ -24,15 +24,16 @@ from typing import IO, Any
 
 from benchmarks.process.grid import FALLBACK, FORMULA, NOMINAL, grid
 from benchmarks.process.publisher import FLOOD
-from tests.servers import Mosquitto, end, mosquitto, sidecar
+from tests.servers import end, mosquitto, sidecar
 from tests.sidecar.project import CONFIG, write_policy, write_project
 
-__all__ = ["Fleet", "Start", "Throughput", "many_agents", "starting", "whole_process"]
+__all__ = ["Fleet", "Shipped", "Start", "Throughput", "many_agents", "shipped", "starting", "whole_process"]
 
 SETTINGS = ("max_inflight_messages 1000",)
 """Settings of the broker for both sides; `tests.servers` already raises max_queued_messages to 65000."""
 
 PATIENCE = 120.0
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,23 @@ class Fleet:
 
 
 @dataclass(frozen=True)
+class Shipped:
+    """A thousand agents under a configuration as it is shipped, ten steps a second each, the sidecar on one core.
+
+    `busy`, `bare_busy`: CPU seconds per message, ours and of the bare subscriber with aiomqtt. `alerts`: alerts per
+    message. `answered`: fraction of the steps that were evaluated. `lag`: seconds (p50, p99).
+    """
+
+    sent: int
+    accepted: int
+    busy: float
+    bare_busy: float
+    alerts: float
+    answered: float
+    lag: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class Start:
     """Seconds of `import monitor` in a new interpreter, minus its own start; of `cfmon run` until /readyz is 200."""
 
@@ -110,8 +128,9 @@ def child(module: str, *arguments: object, log: IO[bytes] | None = None) -> Iter
         end(process)
 
 
-def publish(port: int, agents: int, rate: float, seconds: float, *, first: int = 0) -> None:
-    arguments = [str(a) for a in (port, agents, rate, seconds, first)]
+def publish(port: int, agents: int, rate: float, seconds: float, config: Path | None = None) -> None:
+    """Publish the steps of agents in the grid, or of those of a configuration."""
+    arguments = [str(a) for a in (port, agents, rate, seconds)] + ([] if config is None else ["--config", str(config)])
     subprocess.run([sys.executable, "-m", "benchmarks.process.publisher", *arguments], check=True, timeout=PATIENCE)
 
 
@@ -133,19 +152,20 @@ def quantile(values: Sequence[float], part: float) -> float:
 # ---- ours and the bare subscribers ----
 
 
-def measure_bare(folder: Path, agents: int, rate: float, seconds: float, module: str = "bare") -> dict[str, Any]:
+def measure_bare(
+    folder: Path, agents: int, rate: float, seconds: float, *, module: str = "bare", config: Path | None = None
+) -> dict[str, Any]:
     count = round((rate or FLOOD) * seconds)
     with mosquitto(folder, *SETTINGS) as broker, child(f"benchmarks.process.{module}", broker.port, count) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        publish(broker.port, agents, rate, seconds)
+        publish(broker.port, agents, rate, seconds, config)
         return printed(process)
 
 
 @contextmanager
-def probed(folder: Path, broker: Mosquitto, count: int, agents: int, *options: object) -> Iterator[tuple[Any, str]]:
+def probed(folder: Path, config: Path, count: int, *options: object) -> Iterator[tuple[Any, str]]:
     """Run the sidecar with its probe until ready; yield the process and its URL."""
-    config = write_world(folder / "project", broker.url, agents=agents)
     log_file = folder / "sidecar.log"
     with log_file.open("wb") as log, child("benchmarks.process.probe", config, count, *options, log=log) as process:
         deadline = time.monotonic() + PATIENCE
@@ -164,7 +184,7 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
     count = round((rate or FLOOD) * seconds)
     with (
         mosquitto(folder / "broker", *SETTINGS) as broker,
-        probed(folder, broker, count, 1000, *options) as (process, _),
+        probed(folder, write_world(folder / "project", broker.url), count, *options) as (process, _),
     ):
         publish(broker.port, agents, rate, seconds)
         return printed(process)
@@ -181,7 +201,7 @@ def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 1
             runs["every"].append(measure_ours(folder / "every", agents, 0.0, seconds, "--every"))
             runs["bare"].append(measure_bare(folder / "bare", agents, 0.0, seconds))
             if find_spec("gmqtt") is not None:
-                runs["gmqtt"].append(measure_bare(folder / "gmqtt", agents, 0.0, seconds, "bare_gmqtt"))
+                runs["gmqtt"].append(measure_bare(folder / "gmqtt", agents, 0.0, seconds, module="bare_gmqtt"))
             runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
             runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
     assert all(run["answered"] == run["accepted"] for run in runs["every"]), "with --every no evaluation is skipped"
@@ -241,7 +261,10 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
     with (
         tempfile.TemporaryDirectory() as name,
         mosquitto(Path(name) / "broker", *SETTINGS) as broker,
-        probed(Path(name), broker, count, agents, "--core", 0) as (process, url),
+        probed(Path(name), write_world(Path(name) / "project", broker.url, agents=agents), count, "--core", 0) as (
+            process,
+            url,
+        ),
     ):
         _get(url + "/metrics")
         before, scraper = memory(process.pid), Scraper(url)
@@ -265,6 +288,48 @@ def many_agents(seconds: float = 10.0, *, agents: int = 1000, each: float = 10.0
         busy=busy,
         scrape=scraper.longest,
     )
+
+
+def shipped(config: str, seconds: float = 6.0, *, agents: int = 1000, each: float = 10.0) -> Shipped:
+    """Measure a fleet under `config/<config>.yaml`, and a bare subscriber to the same messages.
+
+    At most as many messages as the broker queues, so that none is lost where the pace is not sustained.
+    """
+    pace = agents * each
+    count = round(pace * seconds)
+    source = REPOSITORY / "config" / f"{config}.yaml"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        bare = measure_bare(folder / "bare", agents, pace, seconds, config=source)
+        with mosquitto(folder / "broker", *SETTINGS) as broker:
+            copy = folder / "config.yaml"
+            copy.write_text(_moved(source.read_text(), broker.url, folder))
+            with probed(folder, copy, count, "--core", 0) as (process, _):
+                publish(broker.port, agents, pace, seconds, source)
+                ours = printed(process)
+    return Shipped(
+        sent=count,
+        accepted=ours["accepted"],
+        busy=ours["busy"],
+        bare_busy=bare["busy"],
+        alerts=ours["alerts"] / count,
+        answered=ours["answered"] / (ours["answered"] + ours["skipped"]),
+        lag=(quantile(ours["lags"], 0.5), quantile(ours["lags"], 0.99)),
+    )
+
+
+def _moved(config: str, url: str, folder: Path) -> str:
+    """Return a shipped configuration for another broker, port and folder."""
+    changes = {
+        "mqtt://localhost:1883": url,
+        "../policies": str(REPOSITORY / "policies"),
+        "../var": str(folder / "var"),
+        "127.0.0.1:9108": "127.0.0.1:0",
+    }
+    for before, after in changes.items():
+        assert before in config, f"the shipped configuration has no {before}"
+        config = config.replace(before, after)
+    return config
 
 
 def memory(pid: int) -> int:
@@ -316,6 +381,8 @@ def _ready(url: str) -> bool:
 
 
 if __name__ == "__main__":
+    for name in (each for each in sys.argv[1:] if each.startswith("shipped:")):
+        sys.stdout.write(f"{shipped(name.partition(':')[2])}\n")
     wanted = sys.argv[1:] or ["whole_process", "many_agents", "starting"]
     for measure in (whole_process, many_agents, starting):
         if measure.__name__ in wanted:

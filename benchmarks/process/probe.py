@@ -19,7 +19,7 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.systemd import ServiceManager
-from monitor.types import Instant, Judged, Received, Skipped
+from monitor.types import Alert, Instant, Judged, Received, Skipped
 
 __all__ = ["Probe"]
 
@@ -29,12 +29,13 @@ class Probe:
 
     def __init__(self, service: sidecar.Service, count: int) -> None:
         self._count = count
+        self._worker = service._worker
         service.sinks.add(self)
         self._begin()
 
     def _begin(self) -> None:
         self._lags: list[float] = []
-        self._accepted = self._other = self._skipped = 0
+        self._accepted = self._other = self._skipped = self._alerts = 0
         self._begun = self._ended = self._busy = 0.0
 
     def take(self, effects: Effects, now: Instant) -> None:
@@ -49,7 +50,9 @@ class Probe:
                 self._other += notice.result != "accepted"
             elif type(notice) is Skipped:
                 self._skipped += notice.count
-        if self._ended == 0.0 and len(self._lags) + self._skipped >= self._count:
+            elif type(notice) is Alert:
+                self._alerts += 1
+        if self._accepted + self._other >= self._count and not self._worker.pipeline.waiting.steps:
             self._ended = at
             self.report()
 
@@ -62,7 +65,7 @@ class Probe:
     def report(self) -> None:
         rate = (self._count - 1) / (self._ended - self._begun) if self._ended else 0.0
         busy = (time.process_time() - self._busy) / self._count
-        counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped}
+        counts = {"accepted": self._accepted, "other": self._other, "skipped": self._skipped, "alerts": self._alerts}
         measured = {"rate": rate, "busy": busy, "lags": self._lags, "answered": len(self._lags), **counts}
         sys.stdout.write(json.dumps(measured) + "\n")
         sys.stdout.flush()

@@ -1,23 +1,27 @@
-"""Agents in a 4x4 grid that publish every step over MQTT, QoS 1; a separate process, the same for all subscribers.
+"""Agents that publish every step over MQTT, QoS 1; a separate process, the same for all subscribers.
 
-`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [FIRST]`: RATE is the total per second; 0 sends
-SECONDS times 10,000 messages as fast as the broker takes them. FIRST is the first seq, to continue a run. Packets are
-built beforehand; only the time is written when they are sent.
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [--first N] [--config FILE]`: RATE is the total per
+second; 0 sends SECONDS times 10,000 messages as fast as the broker takes them. The agents act in a 4x4 grid, where N is
+the first seq, to continue a run; or in the model of a configuration, under its deployed policy. Packets are built
+beforehand; only the time is written when they are sent.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
 import select
 import socket
 import struct
-import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgpack
 
+from benchmarks.process.episodes import fleet_steps
 from benchmarks.process.grid import NOMINAL, outcomes
+from monitor.sidecar.config.load import assemble
 
 __all__ = ["FLOOD", "main"]
 
@@ -28,21 +32,29 @@ TURN = 0.002
 """Seconds between two readings of the clock."""
 
 
-def packets(agents: int, count: int, first: int) -> Iterator[bytearray]:
-    """Yield PUBLISH packets, round robin over the agents; the last eight bytes of each are its time."""
+def packets(agents: int, count: int, first: int, config: Path | None) -> Iterator[bytearray]:
+    """Yield PUBLISH packets; the last eight bytes of each are its time."""
+    steps = grid_steps(agents, count, first) if config is None else fleet_steps(assemble(config), agents, count)
+    for n, (agent, fields) in enumerate(steps):
+        topic = f"agents/{agent}/steps".encode()
+        content = msgpack.packb({**fields, "time": 0.0})
+        body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", n % 65535 + 1) + content
+        size = len(body)
+        assert size < 128 * 128, "its length takes two bytes at most"
+        yield bytearray((bytes((0x32, size)) if size < 128 else bytes((0x32, size % 128 | 128, size // 128))) + body)
+
+
+def grid_steps(agents: int, count: int, first: int) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield `count` (agent, message without `time`) of agents in the grid, round robin."""
     draw = random.Random(7)
     cells = [0] * agents
     for n in range(count):
         agent = n % agents
         seq, cell = first + n // agents, cells[agent]
         action = NOMINAL[cell]
-        fields = {"v": 1, "episode": "bench", "seq": seq, "state": cell, "action": action, "time": 0.0}
+        yield f"a{agent}", {"v": 1, "episode": "bench", "seq": seq, "state": cell, "action": action}
         targets, weights = zip(*outcomes(cell, action), strict=True)
         [cells[agent]] = draw.choices(targets, weights)
-        topic = f"agents/a{agent}/steps".encode()
-        body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", n % 65535 + 1) + msgpack.packb(fields)
-        assert len(body) < 128, "one byte is the length"
-        yield bytearray(bytes((0x32, len(body))) + body)
 
 
 def connect(port: int) -> socket.socket:
@@ -90,9 +102,9 @@ def stamped(packet: bytearray) -> bytearray:
     return packet
 
 
-def main(port: int, agents: int, rate: float, seconds: float, first: int = 0) -> None:
+def main(port: int, agents: int, rate: float, seconds: float, *, first: int, config: Path | None) -> None:
     """Send all messages, and wait until the broker has acknowledged them."""
-    ready = list(packets(agents, round((rate or FLOOD) * seconds), first))
+    ready = list(packets(agents, round((rate or FLOOD) * seconds), first, config))
     broker = Broker(connect(port))
     begun, sent = time.monotonic(), 0
     while sent < len(ready):
@@ -106,4 +118,12 @@ def main(port: int, agents: int, rate: float, seconds: float, first: int = 0) ->
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), *map(int, sys.argv[5:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("agents", type=int)
+    parser.add_argument("rate", type=float)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--config", type=Path)
+    given = parser.parse_args()
+    main(given.port, given.agents, given.rate, given.seconds, first=given.first, config=given.config)

@@ -14,7 +14,7 @@ from benchmarks.rows import Bench, Row, absolute, benchmark, compare, unmeasured
 from benchmarks.timing import Timing
 from monitor.errors import to_install
 
-__all__ = ["agents", "process", "start"]
+__all__ = ["agents", "process", "shipped", "start"]
 
 BARE, GMQTT = "bare aiomqtt subscriber", "bare gmqtt subscriber"
 
@@ -86,6 +86,30 @@ def agents(bench: Bench) -> list[Row]:
         absolute("agents/lag", title, once(found.lag[1]), at_most=0.1, target="p99 < 100 ms, sustained", note=note),
         absolute("agents/memory", memory, kilobytes, at_most=100.0, target="<= 100 KB", unit="KB"),
     ]
+
+
+@benchmark("shipped")
+def shipped(bench: Bench) -> list[Row]:
+    """Measure a thousand agents under each shipped configuration, alarms, evidence and bounds included."""
+    rows = []
+    for config in ("frozen-lake", "icu-sepsis"):
+        title = f"CPU time of a message, 1,000 agents at 10 a second each on one core, config/{config}.yaml as it is"
+        lag = f"lag of such a message, config/{config}.yaml"
+        found = measured(bench, "shipped", config, *([1.0] if bench.quick else []))
+        if isinstance(found, Missing):
+            rows += [
+                unmeasured(f"shipped/{config}", title, "<= 1.5x", found),
+                unmeasured(f"shipped/{config}/lag", lag, "p99 < 100 ms, sustained", found),
+            ]
+            continue
+        note = f"{found.accepted:,} of {found.sent:,} steps accepted, {found.answered:.0%} of them evaluated; "
+        note += f"{found.alerts:.1%} of the steps publish an alert"
+        target = "p99 < 100 ms, sustained"
+        rows += [
+            compare(f"shipped/{config}", title, once(found.busy), once(found.bare_busy), peer=BARE, at_most=1.5),
+            absolute(f"shipped/{config}/lag", lag, once(found.lag[1]), at_most=0.1, target=target, note=note),
+        ]
+    return rows
 
 
 @benchmark("start")

@@ -7,29 +7,26 @@ equal bytes, and any flipped bit is found.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgpack
 import msgspec
-import numpy as np
 
+from monitor.alarm.canonical import check_plain, map_of, members, pack, pack_plain, plain
 from monitor.errors import EvidenceError
 from monitor.types import CausalModel, Episode, TakeoverOutcome, Verdict
 
 __all__ = [
     "EVIDENCE_VERSION",
     "MAX_EVIDENCE_BYTES",
-    "ONLY_LEARNED",
-    "ONLY_MISSED",
     "Evidence",
     "PolicyEvidence",
     "TakeoverEvidence",
     "evidence_id",
     "pack_evidence",
-    "plain",
     "read_evidence",
+    "seal",
 ]
 
 EVIDENCE_VERSION: Literal[2] = 2
@@ -37,21 +34,6 @@ MAX_EVIDENCE_BYTES = 16 << 20
 """Largest document accepted. One of 64 steps, three policies and 25 actions has about 60 KB."""
 MAX_ITEMS = 65_536
 """Most entries of a list or map: the longest path a configuration allows. msgpack allocates before it reads."""
-MAX_DEPTH = 12
-"""Deepest nesting accepted; the deepest part of our own documents, a policy's choice, is at 6."""
-
-ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
-"""Fields of sampled answers; left out of exact ones."""
-ONLY_LEARNED = frozenset(
-    {"credible", "guaranteed", "effect_credible", "effect_guaranteed", "support", "to_visit", "bands"}
-)
-"""Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
-ONLY_MISSED = frozenset({"recourse"})
-"""Fields of verdicts on missed goals; left out of all others."""
-
-
-ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
-"""Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
 
 
 class PolicyEvidence(msgspec.Struct, frozen=True):
@@ -136,10 +118,12 @@ class Evidence(msgspec.Struct, frozen=True):
 
 def pack_evidence(evidence: Evidence) -> bytes:
     """Return the document's bytes, digest included. Raises EvidenceError if a number in it is not finite."""
-    document = plain(evidence)
-    assert isinstance(document, dict)
-    _check(document)
-    return _pack({**document, "digest": _digest(document)})
+    return seal({name: pack(name, value) for name, value in members(evidence) if name != "digest"})
+
+
+def seal(packed: Mapping[str, bytes]) -> bytes:
+    """Return the document of these packed members, with its digest."""
+    return map_of({**packed, "digest": pack_plain(hashlib.sha256(map_of(packed)).hexdigest())})
 
 
 def read_evidence(content: bytes) -> Evidence:
@@ -150,7 +134,7 @@ def read_evidence(content: bytes) -> Evidence:
     if len(content) > MAX_EVIDENCE_BYTES:
         raise EvidenceError(f"evidence: larger than {MAX_EVIDENCE_BYTES:,} bytes, the most it may have")
     document = _unpack(content)
-    _check(document)
+    check_plain(document)
     if document.get("digest") != _digest(document):
         raise EvidenceError("evidence: its digest does not match its content: altered or damaged; use an intact copy")
     _check_version(document.get("v"))
@@ -158,7 +142,7 @@ def read_evidence(content: bytes) -> Evidence:
         verdict = dict(document["verdict"])
         verdict["profile"] = {offset: (nominal, other) for offset, nominal, other in verdict["profile"]}
         evidence = msgspec.convert({**document, "verdict": verdict}, Evidence)
-        written = _pack(plain(evidence))
+        written = pack_evidence(evidence)
     except LookupError as error:
         raise EvidenceError(f"evidence: not an evidence document: {error.args[0]} is missing") from error
     except (ValueError, TypeError, OverflowError) as error:
@@ -170,35 +154,12 @@ def read_evidence(content: bytes) -> Evidence:
 
 def evidence_id(content: bytes) -> str:
     """Return the id of a document just packed; for bytes from elsewhere use `read_evidence(content).id`."""
-    return str(_unpack(content)["digest"])[:32]
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has, as plain data
-    """Return a value in canonical form: maps with ascending keys, lists, and Python's own numbers.
-
-    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: keys here are text.
-    """
-    match value:
-        case Mapping():
-            return {key: plain(value[key]) for key in sorted(value)}
-        case Sequence() if not isinstance(value, str):
-            return [plain(item) for item in value]
-        case np.generic():
-            return value.item()
-        case msgspec.Struct():
-            members = msgspec.structs.asdict(value)
-            for name in ONLY_SAMPLED & {name for name, member in members.items() if not member}:
-                del members[name]
-            for name in ONLY_LEARNED & members.keys():
-                if members[name] is None or members[name] == ():
-                    del members[name]
-            for name in (ONLY_MISSED | ONLY_TAKEOVERS) & {name for name, member in members.items() if not member}:
-                del members[name]
-            if isinstance(value, Verdict):
-                members["profile"] = [[offset, *value.profile[offset]] for offset in sorted(value.profile)]
-            return plain(members)
-        case _:
-            return value
+    reader = msgpack.Unpacker(unicode_errors="surrogatepass")
+    reader.feed(content)
+    reader.read_map_header()
+    while reader.unpack() != "digest":  # members are in order, so this is one of the first
+        reader.skip()
+    return str(reader.unpack())[:32]
 
 
 def _check_version(version: object) -> None:
@@ -210,14 +171,8 @@ def _check_version(version: object) -> None:
 
 
 def _digest(document: Mapping[str, object]) -> str:
-    return hashlib.sha256(_pack({key: value for key, value in document.items() if key != "digest"})).hexdigest()
-
-
-def _pack(document: object) -> bytes:
-    """Pack as msgpack. Text may hold lone surrogates, which JSON lets an agent send in an episode's name."""
-    packed = msgpack.packb(plain(document), unicode_errors="surrogatepass")
-    assert isinstance(packed, bytes)
-    return packed
+    rest = plain({key: value for key, value in document.items() if key != "digest"})
+    return hashlib.sha256(pack_plain(rest)).hexdigest()
 
 
 def _unpack(content: bytes) -> dict[str, Any]:
@@ -230,24 +185,3 @@ def _unpack(content: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise EvidenceError("evidence: not a msgpack map")
     return document
-
-
-def _check(value: object, where: str = "evidence", depth: int = 0) -> None:
-    """Raise EvidenceError, naming the place, for anything but plain data, deep nesting, or a number not finite."""
-    if depth > MAX_DEPTH:
-        raise EvidenceError(f"{where}: nested deeper than {MAX_DEPTH}")
-    match value:
-        case dict():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise EvidenceError(f"{where}: a key that is not text")
-                _check(item, f"{where}.{key}", depth + 1)
-        case list():
-            for index, item in enumerate(value):
-                _check(item, f"{where}[{index}]", depth + 1)
-        case float() if not math.isfinite(value):
-            raise EvidenceError(f"{where}: {value} is not a finite number")
-        case bool() | int() | float() | str() | None:
-            pass
-        case _:
-            raise EvidenceError(f"{where}: {type(value).__name__} is not allowed")

@@ -1,4 +1,4 @@
-"""Evidence of an alarm: made from the alert, read back, and derived again from the model and the policies.
+"""Evidence of an alarm: derived again from the model and the policies. `evidence_maker` makes it.
 
 Three things protect a document, each against a stronger forger:
 
@@ -19,26 +19,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from monitor.alarm.document import (
-    EVIDENCE_VERSION,
-    Evidence,
-    PolicyEvidence,
-    TakeoverEvidence,
-    evidence_id,
-    pack_evidence,
-    plain,
-    read_evidence,
-)
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import Evidence, evidence_id, read_evidence
+from monitor.alarm.evidence_maker import make_evidence
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.engine import check, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.exact.evaluators import deployed_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
 from monitor.referee import judge
-from monitor.types import AlarmSpec, Alert, BandSettings, FormulaSpec, TakenOver, Verdict
+from monitor.types import AlarmSpec, BandSettings, FormulaSpec, Verdict
 
 __all__ = [
     "ENGINE",
@@ -57,59 +49,6 @@ __all__ = [
 
 TOLERANCE = 1e-9
 """Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
-
-
-def make_evidence(
-    about: Alert | TakenOver,
-    identity: Identity,
-    tables: Mapping[str, PolicyTable],
-    manifests: Mapping[str, Mapping[str, object]],
-) -> bytes:
-    """Return the evidence for an alert, or for a judged takeover, whose verdict used these policies.
-
-    The same alert gives the same bytes. `manifests`: name -> the policy's manifest as plain data (text, numbers,
-    Booleans, lists, maps).
-
-    Raises EvidenceError if a number is not finite.
-    """
-    verdict, takeover = about.verdict, None
-    assert verdict is not None, "it was judged"
-    if isinstance(about, Alert):
-        number, text = about.id, about.text
-    else:
-        deployed, text = deployed_name(tables), verdict.formula
-        identity = replace(identity, policies={**identity.policies, deployed: identity.policies["nominal"]})
-        tables = {**tables, deployed: tables["nominal"]}
-        manifests = {**manifests, deployed: manifests.get("nominal", {})}
-        spec = FormulaSpec(about.formula, text, causal_model=verdict.causal_model)
-        number = alert_id(about.agent, about.episode, spec, identity, about.first_seq)
-        takeover = TakeoverEvidence(about.policy, about.outcome)
-    evidence = Evidence(
-        v=EVIDENCE_VERSION,
-        digest="",
-        alert=number,
-        agent=about.agent,
-        episode=about.episode,
-        formula=about.formula,
-        text=text,
-        causal_model=verdict.causal_model,
-        seq=about.seq,
-        first_seq=about.first_seq,
-        time=float(about.time),
-        since=float(about.since),
-        path=about.path,
-        start_observed=about.start_observed,
-        terminated=about.terminated,
-        model=identity.model_name,
-        model_sha256=identity.model_sha256,
-        models=identity.models,
-        policies={name: _policy(about, identity, name, table, manifests) for name, table in tables.items()},
-        verdict=verdict,
-        versions=identity.versions,
-        acted=about.acted,
-        takeover=takeover,
-    )
-    return pack_evidence(evidence)
 
 
 class Deriver(NamedTuple):
@@ -316,21 +255,6 @@ def _of_noise(evidence: Evidence) -> Iterator[str]:
         return
     if drawn not in expected:
         yield from _differences("verdict.drawn", plain(drawn), plain(expected[0]))
-
-
-def _policy(
-    about: Alert | TakenOver,
-    identity: Identity,
-    name: str,
-    table: PolicyTable,
-    manifests: Mapping[str, Mapping[str, object]],
-) -> PolicyEvidence:
-    states = sorted({state for state, _ in about.path})
-    return PolicyEvidence(
-        sha256=identity.policies[name],
-        manifest=manifests.get(name, {}),
-        choices=tuple((state, tuple(table.choices(state))) for state in states),
-    )
 
 
 def _of_identity(evidence: Evidence) -> Iterator[str]:

@@ -86,8 +86,14 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
 
 def threshold_of(formula: Formula) -> Threshold | None:
     """Return what the value is compared with; None for `=?`, or if the formula has several goals."""
-    tests = {print_formula(goal): goal.test for goal, _, _ in goals(formula)}
-    test = next(iter(tests.values())) if len(tests) == 1 else None
+    match formula:
+        case Regret():
+            test = formula.goal.test
+        case Goal():
+            test = formula.test
+        case _:
+            tests = {print_formula(goal): goal.test for goal, _, _ in goals(formula)}
+            test = next(iter(tests.values())) if len(tests) == 1 else None
     return None if test is None else Threshold(test.comparison, test.bound)
 
 

@@ -82,8 +82,7 @@ class Subject:
 
     def _in_words(self, path: Formula) -> str | None:
         """Return the most common goals in words; None for any other, which is quoted."""
-        late = handover_goal(Goal(WorldRef(), Probability(path)))
-        if late is not None and isinstance(path, Until):
+        if isinstance(path, Until) and (late := handover_goal(Goal(WorldRef(), Probability(path)))) is not None:
             return f"too late for {noun(late.world.change)} within {steps(path.high)}"
         match path:
             case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from monitor.alarm.document import ONLY_LEARNED, ONLY_MISSED
+from monitor.alarm.canonical import ONLY_LEARNED, ONLY_MISSED
 from monitor.cli.output import ExitCode
 from monitor.logic import parse
 from monitor.logic.syntax import Change

@@ -105,7 +105,7 @@ def _within(where: str, places: list[str]) -> bool:
 
 
 def _recorded(document: Evidence | None) -> dict[str, float]:
-    from monitor.alarm.document import plain  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.alarm.canonical import plain  # noqa: PLC0415 - keep `cfmon --help` light
 
     return {} if document is None else dict(_numbers("verdict", plain(document.verdict)))
 

@@ -9,6 +9,7 @@ step lowers the number of steps still needed, and the obligations form an acycli
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from itertools import product
 from typing import Protocol, assert_never
 
@@ -184,17 +185,19 @@ class PathAutomaton:
                 assert_never(formula)
 
     def _progress_sum(self, total: _Sum, labels: int) -> _Sum:
-        result = _NEVER
+        found: set[_Cube] = set()  # compared with each other at the end, not after each addition
         for cube in total:
             part = _ALWAYS
             for element in cube:
                 part = _both(part, self._progress(element, labels))
                 if part == _NEVER:
                     break
-            result = _either(result, part)
-            if result == _ALWAYS:
-                break
-        return result
+            if part == _ALWAYS:
+                return _ALWAYS
+            if len(found) + len(part) > MAX_ALTERNATIVES:
+                found = set(_weakest(found))
+            found |= part
+        return _weakest(found)
 
     def _progress(self, element: _Element, labels: int) -> _Sum:
         key = (element, labels)
@@ -291,8 +294,13 @@ def _either(one: _Sum, other: _Sum) -> _Sum:
         return _ALWAYS
     if not one or not other:
         return one or other
-    basis = _Basis(one | other)
-    return basis.absorb(set(map(basis.mask, one | other)))
+    return _weakest(one | other)
+
+
+def _weakest(cubes: AbstractSet[_Cube]) -> _Sum:
+    """Return the conjunctions that entail no other one."""
+    basis = _Basis(cubes)
+    return basis.absorb(set(map(basis.mask, cubes)))
 
 
 def _both(one: _Sum, other: _Sum) -> _Sum:
@@ -309,7 +317,7 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
 class _Basis:
     """The elements of some conjunctions: a conjunction is a bit mask over them, because all pairs are compared."""
 
-    def __init__(self, cubes: _Sum) -> None:
+    def __init__(self, cubes: AbstractSet[_Cube]) -> None:
         elements = frozenset[_Element]().union(*cubes)
         self._bits = {element: 1 << n for n, element in enumerate(elements)}
         timed = [element for element in elements if isinstance(element, _Timed)]
@@ -329,13 +337,30 @@ class _Basis:
     def absorb(self, masks: set[int]) -> _Sum:
         """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative)."""
         _check_alternatives(len(masks))
-        kept: dict[int, int] = {}  # with what it entails
-        for mask in sorted(masks, key=int.bit_count):
-            entailed = mask | self._entailed(mask)
-            if all(other & ~entailed for other in kept):
-                kept = {other: implied for other, implied in kept.items() if mask & ~implied}
-                kept[mask] = entailed
-        return frozenset(map(self._cube, kept))
+        every = tuple(self._bits.values())
+        # Sets of conjunctions are bit masks over their places in this order, so that one is compared with all at once.
+        ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0  # stronger: they entail more than they have
+        having, entailing = dict.fromkeys(every, 0), dict.fromkeys(every, 0)  # of those kept; of the stronger ones
+        for place, mask in enumerate(ordered):
+            entailed, here = mask | self._entailed(mask), 1 << place
+            others, gone = 0, stronger  # those that have an element which is not entailed; those that entail this one
+            for bit in every:
+                if not entailed & bit:
+                    others |= having[bit]
+                if mask & bit:
+                    gone &= entailing[bit]
+            if kept & ~others:
+                continue
+            kept, stronger = kept & ~gone | here, stronger & ~gone
+            for bit in every:
+                if mask & bit:
+                    having[bit] |= here
+            if entailed != mask:
+                stronger |= here
+                for bit in every:
+                    if entailed & bit:
+                        entailing[bit] |= here
+        return frozenset(self._cube(mask) for place, mask in enumerate(ordered) if kept >> place & 1)
 
     def _entailed(self, mask: int) -> int:
         """Return the elements that an element of the conjunction entails, other than itself."""

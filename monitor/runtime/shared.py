@@ -18,7 +18,10 @@ from monitor.types import Recourse, Verdict
 __all__ = ["SharedVerdict", "SharedVerdicts"]
 
 ENTRIES: Final = 8192
-"""Verdicts held for one formula; some 20 MB. When they are full, all are forgotten: the next ones fill them again."""
+"""Verdicts held for one formula. When they are full, all are forgotten: the next ones fill them again."""
+
+PAIRS: Final = 8 * ENTRIES
+"""Pairs that they depend on, together: a formula that looks far back has fewer verdicts, each with a longer profile."""
 
 WORTHWHILE: Final = 1 / 16
 """Part of the questions that must have been asked before; below it, nothing is shared any more."""
@@ -43,6 +46,7 @@ class SharedVerdicts:
     def __init__(self, formula: Formula) -> None:
         bounded = all(offset >= 0 and not asks_back(goal.measure) for goal, _, offset in goals(formula))
         self._pairs = largest_offset(formula) + 1 if bounded else 0
+        self._most = min(ENTRIES, PAIRS // max(self._pairs, 1))
         self._known: dict[Key, SharedVerdict] = {}
         self._asked = self._found = 0
 
@@ -62,13 +66,18 @@ class SharedVerdicts:
         """Keep the exact verdict on a path."""
         if not self._pairs or path.acted:
             return
-        if len(self._known) >= ENTRIES:
+        if len(self._known) >= self._most:
             self._known.clear()
             if self._found < WORTHWHILE * self._asked:
-                self._pairs = 0
+                self.end()
                 return
             self._asked = self._found = 0
         self._known[self._key(path)] = SharedVerdict(verdict)
+
+    def end(self) -> None:
+        """Share nothing from now on."""
+        self._pairs = 0
+        self._known.clear()
 
     def _key(self, path: SlidingPath) -> Key:
         return tuple(path.held[-self._pairs :]), path.terminated

@@ -15,15 +15,15 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor._version import __version__
-from monitor.alarm.message import Identity, Named, named_policies, plain_message, rfc3339
+from monitor.alarm.message import Identity, Named, json_bytes, named_policies, rfc3339
 from monitor.errors import EvidenceError, InputError
 from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published, as_json
+from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
 from monitor.stream import agent_of, decode, seal, unseal
-from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Notice, Received, Refreshed, TakenOver
+from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Judged, Notice, Received, Refreshed, TakenOver
 
 __all__ = [
     "OFFLINE",
@@ -310,8 +310,10 @@ class Pipeline:
     def _publish(self, notices: list[Notice], now: Instant) -> Effects:
         publications: list[Publication] = []
         evidence: list[EvidenceFile] = []
-        for notice in notices:
+        for place, notice in enumerate(notices):
             match notice:
+                case Received() | Judged():
+                    pass  # nearly all; sinks show them
                 case Alert():
                     publications.append(self._publisher.alert(notice, evidence, now.wall))
                 case Refreshed():
@@ -320,10 +322,11 @@ class Pipeline:
                     publications += self._publisher.forget(notice.agent)
                 case Blind():
                     self._publisher.see(notice)
+                case TakenOver():
+                    notices[place] = self._proved(notice, evidence)
                 case _:
                     pass
-        shown = [self._proved(each, evidence) if isinstance(each, TakenOver) else each for each in notices]
-        return Effects(tuple(publications), tuple(evidence), tuple(shown))
+        return Effects(tuple(publications), tuple(evidence), tuple(notices))
 
     def _proved(self, notice: TakenOver, evidence: list[EvidenceFile]) -> TakenOver:
         """Return a judged takeover with the id of its evidence, if that can be kept."""
@@ -352,7 +355,7 @@ class Pipeline:
             sent=rfc3339(now.wall),
             sent_unix=now.wall,
         )
-        return Publication(self.status_topic, as_json(plain_message(message)))
+        return Publication(self.status_topic, json_bytes(message))
 
 
 def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:

@@ -248,10 +248,12 @@ class Worker:
 
         The steps of an agent that sends no time count as live once nothing waits at the broker.
         """
-        received = next((notice for notice in effects.notices if isinstance(notice, Received)), None)
-        if received is not None and received.result == "accepted":
-            lag = received.lag
-            self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
+        for notice in effects.notices:
+            if isinstance(notice, Received):
+                if notice.result == "accepted":
+                    lag = notice.lag
+                    self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
+                return
 
     def _evaluate(self, *, backlog: bool) -> None:
         """Answer what is due, as far as the deadline allows; in overload only the newest steps."""
@@ -294,8 +296,7 @@ class Worker:
         if receipts:
             self.acknowledge(receipts)
         self._outbox.put(numbered)
-        for event, effects in outcomes:
-            self._sinks.take(effects, event.now)
+        self._sinks.take_all([(effects, event.now) for event, effects in outcomes])
 
     def _keep(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -42,6 +44,6 @@ def test_every_alarm_of_a_run_has_evidence_that_is_verified(
         first = begun[alert.id]
         assert evidence.first_seq == first.seq - 1
         assert (alert.fired.seq, alert.fired.value) == (first.seq, first.figures.value)
-        payload = alert_payload(alert, identity, sent=alert.time, evidence=evidence.id)
+        payload = json.loads(alert_payload(alert, identity, sent=alert.time, evidence=evidence.id))
         assert (payload["id"], payload["since_unix"]) == (evidence.alert, evidence.since)
         assert rederive(replace(evidence, first_seq=alert.seq + 1), road, tables)

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS, plain
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS
 from monitor.alarm.evidence import (
     ENGINE,
     REFEREE,

@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import combinations
 from typing import get_args
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -30,7 +31,7 @@ KEYS = [
 
 
 def test_a_regret_alert_has_the_promised_keys_in_order(regret: Alert, identity: Identity) -> None:
-    payload = alert_payload(regret, identity, sent=1_700_000_004.0, evidence="e" * 32)
+    payload = json.loads(alert_payload(regret, identity, sent=1_700_000_004.0, evidence="e" * 32))
     assert list(payload) == KEYS
     assert payload["v"] == 1
     verdict = regret.verdict
@@ -89,7 +90,7 @@ def test_the_last_millisecond_that_has_a_date_is_the_one_before_the_year_10000()
     "seconds", [float("nan"), float("inf"), -float("inf"), 1e300, 253_402_300_800.0, -1e12, -62_135_596_800.5]
 )
 def test_a_time_that_is_no_date_is_null(seconds: float, regret: Alert, identity: Identity) -> None:
-    payload = alert_payload(replace(regret, time=seconds), identity, sent=0.0, evidence=None)
+    payload = json.loads(alert_payload(replace(regret, time=seconds), identity, sent=0.0, evidence=None))
     assert payload["time"] is None
     assert payload["time_unix"] == (seconds if abs(seconds) < float("inf") else None)
 
@@ -107,7 +108,7 @@ def test_value_and_threshold_are_those_of_the_one_quantity_if_there_is_one(
     raise_alert: Callable[..., Alert], identity: Identity, text: str, *, value: bool, threshold: float | None
 ) -> None:
     alert = raise_alert(text)
-    payload = alert_payload(alert, identity, sent=0.0, evidence=None)
+    payload = json.loads(alert_payload(alert, identity, sent=0.0, evidence=None))
     assert payload["value"] == (alert.verdict.quantities[0].value if value else None)
     assert payload["threshold"] == (None if threshold is None else {"comparison": ">=", "bound": threshold})
     assert (payload["alternative"], payload["handover"], payload["effect"]) == (None, None, None)
@@ -118,17 +119,26 @@ def test_a_number_that_is_none_is_null_and_never_nan(regret: Alert, identity: Id
     nan, infinite = float("nan"), float("inf")
     verdict = replace(regret.verdict, effect=nan, profile={0: (nan, 0.5)})
     figures = replace(regret.figures, value=nan, bounds=(-infinite, 0.5))
-    payload = alert_payload(replace(regret, verdict=verdict, figures=figures), identity, sent=nan, evidence=None)
+    alert = replace(regret, verdict=verdict, figures=figures)
+    payload = json.loads(alert_payload(alert, identity, sent=nan, evidence=None), parse_constant=pytest.fail)
     assert (payload["effect"], payload["bounds"], payload["sent_unix"]) == (None, [None, 0.5], None)
     assert (payload["value"], payload["sent"]) == (None, None)
     assert payload["profile"] == [{"offset": 0, "nominal": None, "alternative": 0.5}]
-    assert "NaN" not in json.dumps(payload, allow_nan=False)
+
+
+def test_a_number_of_numpy_is_a_number(regret: Alert, identity: Identity) -> None:
+    assert regret.verdict.effect is not None
+    verdict = replace(regret.verdict, effect=np.float64(regret.verdict.effect), robust=np.bool_(regret.verdict.robust))
+    content = alert_payload(
+        replace(regret, seq=np.int64(regret.seq), verdict=verdict), identity, sent=0.0, evidence=None
+    )
+    assert content == alert_payload(regret, identity, sent=0.0, evidence=None)
 
 
 def test_a_regret_without_quantities_still_has_a_payload(regret: Alert, identity: Identity) -> None:
     verdict = Verdict("f", "exact", "gumbel", (), outcome="undecided")
     bare = replace(regret, verdict=verdict, figures=figures_of(parse(regret.text), verdict))
-    payload = alert_payload(bare, identity, sent=0.0, evidence=None)
+    payload = json.loads(alert_payload(bare, identity, sent=0.0, evidence=None))
     assert (payload["value"], payload["bounds"]) == (None, None)
     assert payload["alternative"] == {"name": "careful", "value": None, "bounds": None}
     assert payload["handover"] == {"policy": "careful", "helps_now": None, "latest_useful": None}
@@ -184,14 +194,26 @@ def test_what_is_news(change: dict[str, object], *, news: bool) -> None:
 
 
 def test_what_a_newer_verdict_says_stands_in_the_alert_under_its_revision(regret: Alert, identity: Identity) -> None:
-    published = alert_payload(regret, identity, sent=5.0, evidence="e" * 32)
+    published = json.loads(alert_payload(regret, identity, sent=5.0, evidence="e" * 32))
     figures = replace(regret.figures, value=0.75, handover=Handover("careful", False, 1))  # noqa: FBT003 - a field
     newer = replace(regret, figures=figures, seq=9, time=7.0, late=True, summary="newer")
     told = refreshed_payload(published, newer)
     assert list(told) == KEYS
     changed = {key for key in KEYS if told[key] != published[key]}
     assert changed == {"value", "handover", "seq", "time", "time_unix", "late", "summary"}
-    assert told == alert_payload(newer, identity, sent=5.0, evidence="e" * 32)
+    assert told == json.loads(alert_payload(newer, identity, sent=5.0, evidence="e" * 32))
+
+
+def test_an_id_is_the_hash_of_what_makes_the_alarm(identity: Identity) -> None:
+    formula = FormulaSpec("watch", 'P>=0.9 [ F<=4 "é" ]')
+    identity = replace(identity, models={"b": "2" * 64, "a": "1" * 64})
+    parts = [
+        ["a", "é", 5],
+        ["watch", formula.text, formula.causal_model],
+        [identity.model_sha256, [["careful", "b" * 64], ["nominal", "a" * 64]], [["a", "1" * 64], ["b", "2" * 64]]],
+    ]
+    expected = hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()[:32]
+    assert alert_id("a", "é", formula, identity, 5) == expected
 
 
 def test_an_id_tells_alarms_apart_by_everything_that_makes_them(identity: Identity) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ import msgpack
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import plain, read_evidence
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import read_evidence
 from monitor.alarm.evidence import ENGINE, REFEREE, derive_again, make_evidence
 from monitor.alarm.message import Identity, alert_payload, refreshed_payload
 from monitor.errors import EvidenceError
@@ -149,7 +151,7 @@ def ran(raise_alert: Callable[..., Alert]) -> Alert:
 
 
 def test_the_alert_has_the_answer_and_the_step_of_the_first_change(ran: Alert, identity: Identity) -> None:
-    told = alert_payload(ran, identity, sent=5.0, evidence=None)["recourse"]
+    told = json.loads(alert_payload(ran, identity, sent=5.0, evidence=None))["recourse"]
     found = ran.verdict.recourse
     assert found is not None
     assert found.changes is not None
@@ -175,7 +177,7 @@ def test_the_alert_has_the_answer_and_the_step_of_the_first_change(ran: Alert, i
 
 
 def test_a_newer_verdict_replaces_the_answer_and_one_on_a_met_goal_removes_it(ran: Alert, identity: Identity) -> None:
-    published = alert_payload(ran, identity, sent=5.0, evidence=None)
+    published = json.loads(alert_payload(ran, identity, sent=5.0, evidence=None))
     later = refreshed_payload(published, replace(ran, seq=20))
     assert isinstance(later["recourse"], dict)
     assert later["recourse"]["changes"]["seq"] == 19

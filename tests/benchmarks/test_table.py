@@ -21,7 +21,7 @@ from monitor.errors import ConfigError
 OURS = {
     "kernel": ["kernel/rtamt", "kernel/reelay"],
     "recording": ["recording"],
-    "monitor": ["monitor/rtamt", "monitor/reelay"],
+    "monitor": ["monitor/rtamt", "monitor/anew", "monitor/reelay"],
     "sampler": ["sampler", "sampler/one", "sampler/top-down", "sampler/known"],
     "rejection": ["rejection"],
     "icu": ["icu", "icu/top-down", "icu/best"],

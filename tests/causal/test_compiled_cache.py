@@ -4,8 +4,9 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from numba import config
 
@@ -85,3 +86,20 @@ def test_machine_code_is_stale_when_any_source_has_changed(
     monkeypatch.setattr(compiled_module, "_SOURCES", "another digest")
     anew = compiled(module.twice)
     assert (anew(3), hits(anew)) == (6, 0)
+
+
+def test_integers_of_any_width_and_constants_share_one_compilation(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """numba has a type of its own for each constant, and would compile a large function for each of them."""
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    twice = compiled(module.twice)
+
+    def total(shorts: Any) -> Any:  # noqa: ANN401 - an array of 32-bit integers
+        place = -1
+        for n in range(len(shorts)):
+            place = twice(number=place) + twice(shorts[n]) + twice(3)
+        return place
+
+    assert compiled(total)(np.array([5, 2**31 - 1], dtype=np.int32)) == 2 * 14 + 2**32 + 4
+    assert len(cast("Any", twice).signatures) == 1

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from monitor.alarm import document
+from monitor.alarm.canonical import pack_plain
 from monitor.cli.files import data_file
 from monitor.cli.show import DemoRun
 from monitor.cli.watch import Watcher
@@ -142,7 +143,7 @@ def altered(content: bytes, place: tuple[Any, ...], *, digest_too: bool) -> byte
     holder[place[-1]] += 1e-3
     if digest_too:
         altered_document["digest"] = document._digest(altered_document)
-    return document._pack(altered_document)
+    return pack_plain(altered_document)
 
 
 @pytest.mark.parametrize("digest_too", [False, True])

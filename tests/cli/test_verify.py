@@ -12,7 +12,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from monitor.alarm.document import _digest, _pack, read_evidence
+from monitor.alarm.canonical import pack_plain, plain
+from monitor.alarm.document import _digest, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
 from monitor.alarm.message import Identity, alert_id
 from monitor.sidecar.evidence import verification
@@ -47,7 +48,7 @@ def forged(change: Callable[[dict[str, Any]], None]) -> tuple[str, bytes]:
     document: dict[str, Any] = msgpack.unpackb(TRUE.content)
     change(document)
     document["digest"] = _digest(document)
-    return document["digest"][:32], _pack(document)
+    return document["digest"][:32], pack_plain(plain(document))
 
 
 def later(document: dict[str, Any]) -> None:

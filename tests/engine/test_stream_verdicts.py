@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import plain
+from monitor.alarm.canonical import plain
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
 from monitor.engine import check, on_stream
@@ -182,7 +183,7 @@ def test_an_alert_reports_that_it_was_sampled_and_its_confidence(corridor: MDP) 
     alert = told[0]
     samples = alert.verdict.quantities[0].samples
     assert f"Sampled: {samples} samples, confidence 0.95." in alert.summary
-    payload = alert_payload(alert, identity, sent=0.0, evidence=None)
+    payload = json.loads(alert_payload(alert, identity, sent=0.0, evidence=None))
     assert payload["method"] == "sampled"
     assert payload["bounds"] == list(alert.verdict.bounds or ())
 

@@ -42,7 +42,7 @@ COMMANDS = [
     ),
     Command(
         takeovers,
-        ["--episodes", "2000"],
+        ["--episodes", "200"],
         ["takeovers-simulated.csv", "takeovers.csv", "takeovers-summary.csv"],
         ["takeovers.png"],
     ),

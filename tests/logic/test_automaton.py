@@ -259,6 +259,20 @@ def test_what_multiplies_out_without_end_is_refused_before_it_takes_minutes(conn
     assert sorted(ends) == [FALSE] * 8 + [TRUE] * 8  # whether an even number of them hold
 
 
+def test_alternatives_count_only_after_those_that_entail_others_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of an obligation may bring alternatives that others make superfluous."""
+    path = path_of('(F<=4 (G<=2 "b")) & (G<=1 (F<=2 "a"))')
+    letters = (7, 1, 1, 1, 1)
+    free = PathAutomaton(path)
+    expected = [reduce(free.step, letters[:count], free.start) for count in range(6)]
+    monkeypatch.setattr(automaton_module, "MAX_ALTERNATIVES", 3)
+    limited = PathAutomaton(path)
+    assert [reduce(limited.step, letters[:count], limited.start) for count in range(6)] == expected
+    monkeypatch.setattr(automaton_module, "MAX_ALTERNATIVES", 2)
+    with pytest.raises(LimitError):
+        reduce(PathAutomaton(path).step, letters, 2)
+
+
 def path_of(text: str) -> Formula:
     goal = parse(f"P=? [ {text} ]")
     assert isinstance(goal, Goal)

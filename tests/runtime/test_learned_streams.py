@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -301,7 +302,8 @@ def alert_of(model: MDP, *specs: FormulaSpec) -> Alert:
 
 
 def published(alert: Alert, model: MDP) -> dict[str, Any]:
-    return alert_payload(alert, identity_of(model, tables(POLICIES, model), {}), sent=0.0, evidence=None)
+    payload = alert_payload(alert, identity_of(model, tables(POLICIES, model), {}), sent=0.0, evidence=None)
+    return dict(json.loads(payload))
 
 
 def test_an_alert_has_the_bands_of_both_values() -> None:

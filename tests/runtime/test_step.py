@@ -126,6 +126,7 @@ def live(monitor: Monitor, event: Event) -> list[Notice]:
     return [*notices, *monitor.evaluate(event.now)]
 
 
+@pytest.mark.untraced
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_from_bytes_in_memory_and_live_the_notices_are_the_same_to_the_bit(seed: int) -> None:

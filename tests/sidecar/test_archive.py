@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +56,62 @@ def test_a_write_that_fails_leaves_nothing(archive: Archive, monkeypatch: pytest
     assert list(archive.evidence.iterdir()) == []
     with pytest.raises(ConfigError, match="No space left"):
         archive.keep_objects({"b" * 64: b"model"})
+
+
+def test_evidence_written_together_is_all_there_and_readable(archive: Archive) -> None:
+    files = [EvidenceFile(letter * 32, letter.encode()) for letter in "cab"]
+    archive.keep_evidence(*files)
+    for file in files:
+        assert archive.read_evidence(file.id) == file.content
+        assert (archive.evidence / file.id).stat().st_mode & 0o777 == 0o644
+    assert kept(archive) == ["a", "b", "c"]
+
+
+def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_end(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def flush(descriptor: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
+        fsync(descriptor)
+
+    def rename(path: Path, target: Path) -> Path:
+        done.append(target.name[0])
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", rename)
+    archive.keep_evidence(*(EvidenceFile(letter * 32, b"proof") for letter in "ab"))
+    assert done == ["content", "content", "a", "b", "folder"]
+
+
+@pytest.mark.parametrize("good", range(5))
+def test_when_writing_together_fails_whole_files_are_left_and_nothing_else(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, good: int
+) -> None:
+    """Whatever call fails: the writes of three contents, or the first two of their names."""
+    steps = iter(range(good))
+
+    def failing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: object) -> object:
+            if next(steps, None) is None:
+                raise OSError(28, "No space left on device")
+            return call(*arguments)
+
+        return called
+
+    files = [EvidenceFile(letter * 32, letter.encode() * 100) for letter in "abc"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing(os.fsync))
+        patch.setattr(Path, "replace", failing(Path.replace))
+        with pytest.raises(OSError, match="No space left"):
+            archive.keep_evidence(*files)
+    assert kept(archive) == ["a", "b", "c"][: max(0, good - 3)]
+    assert all(archive.read_evidence(file.id) in (None, file.content) for file in files)
+    archive.keep_evidence(*files)
+    assert kept(archive) == ["a", "b", "c"]
 
 
 def test_a_folder_that_cannot_be_is_an_error_at_start(tmp_path: Path) -> None:

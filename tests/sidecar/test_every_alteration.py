@@ -19,7 +19,8 @@ import msgpack
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from monitor.alarm.document import Evidence, _digest, _pack, plain, read_evidence
+from monitor.alarm.canonical import pack_plain, plain
+from monitor.alarm.document import Evidence, _digest, read_evidence
 from monitor.alarm.evidence import contradictions
 from monitor.errors import EvidenceError
 from monitor.policy.manifest import Input, Output
@@ -111,12 +112,17 @@ def every(kind: str) -> tuple[tuple[Place, dict[str, Any]], ...]:
     digest = document["digest"]
     given = {key: value for key, value in document.items() if key != "digest"}
     found = [(place, put(given, replaced, other)) for place, replaced, other in alterations(given)]
-    return tuple((place, {**other, "digest": digest}) for place, other in found if _pack(other) != _pack(given))
+    return tuple((place, {**other, "digest": digest}) for place, other in found if packed(other) != packed(given))
+
+
+def packed(document: dict[str, Any]) -> bytes:
+    """The bytes of a document, in canonical form."""
+    return pack_plain(plain(document))
 
 
 def forged(document: dict[str, Any]) -> bytes:
     """The bytes of a document by a forger who makes the digest anew."""
-    return _pack({**document, "digest": _digest(document)})
+    return packed({**document, "digest": _digest(document)})
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +180,7 @@ def test_altered_with_the_digest_as_it_was_is_never_read(kind: str) -> None:
     without = {key: value for key, value in document.items() if key != "digest"}
     for wrong in (*digests, without, *(other for _, other in every(kind))):
         with pytest.raises(EvidenceError, match="digest"):
-            read_evidence(_pack(wrong))
+            read_evidence(packed(wrong))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -103,6 +104,25 @@ def test_evidence_is_served_from_the_first_moment_and_ends_as_a_file(store: Stor
     again = reopened(store, path)
     assert again.kept.evidence == []
     assert again.read_evidence(PROOF.id) == b"proof"
+
+
+def test_all_evidence_that_waits_is_filed_together(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [EvidenceFile(f"{n:032x}", f"proof {n}".encode()) for n in range(rooms.FILES + 1)]
+    store.commit(evidence=files)
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    asyncio.run(store.file_evidence())
+    assert len(started) == 2
+    assert all((path.parent / "evidence" / file.id).read_bytes() == file.content for file in files)
+    assert store.filed_bytes == sum(len(file.content) for file in files)
+    store.commit()
+    assert reopened(store, path).kept.evidence == []
 
 
 def test_evidence_a_killed_process_did_not_file_is_filed_by_the_next(store: Store, path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from monitor.alarm.message import Identity, alert_payload
-from monitor.sidecar.sinks.alert_publisher import as_json
 from monitor.types import Alert, Forgotten, Instant, Notice
 
 __all__ = ["document_of", "messages", "split_message"]
@@ -23,7 +22,7 @@ def messages(
         for notice in notices:
             match notice:
                 case Alert():
-                    payload = as_json(alert_payload(notice, identity, sent=now.wall, evidence=None))
+                    payload = alert_payload(notice, identity, sent=now.wall, evidence=None)
                     yield f"{topic}/{notice.agent}/{notice.formula}\t{payload.decode()}"
                 case Forgotten():
                     yield from (f"{topic}/{notice.agent}/{formula}\t" for formula in formulas)

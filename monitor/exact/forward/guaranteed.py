@@ -22,7 +22,7 @@ from monitor.causal.interval_row import extreme_given, least_probability
 from monitor.causal.row import choose, greedy
 from monitor.exact.forward.rows import Dynamics, phase_at
 from monitor.exact.forward.unroll import FIRST_COLUMN
-from monitor.jit import compiled
+from monitor.jit import compiled, inlined
 from monitor.model.confidence import IntervalRows
 
 __all__ = ["IntervalProblem", "interval", "level"]
@@ -73,7 +73,7 @@ def least_observed(rows: IntervalRows, row: int, successor: int) -> float:
     return 0.0
 
 
-@compiled
+@inlined
 def choose_actions(dynamics: Dynamics, offset: int, seen: Observed, state: int, choice: Floats) -> None:
     """Write the distribution [A] of the action in `state` to `choice`."""
     phase = phase_at(dynamics, offset)
@@ -89,7 +89,7 @@ def choose_actions(dynamics: Dynamics, offset: int, seen: Observed, state: int, 
             choose(dynamics.nominal_policy_probabilities[phase, seen.state], seen.action, policy, choice)
 
 
-@compiled
+@inlined
 def transition_at(problem: IntervalProblem, offset: int, column: int, state: int) -> int:
     """Return the automaton's transition of a column at an offset, on the label of a state."""
     transition = int(problem.ranges[column, problem.label_of[state], 0])
@@ -98,14 +98,14 @@ def transition_at(problem: IntervalProblem, offset: int, column: int, state: int
     return transition
 
 
-@compiled
+@inlined
 def is_certain(problem: IntervalProblem, seen: Observed, state: int, action: int) -> bool:
     """Return whether the pair is the one observed, in the same model: its successor is the observed one."""
     same = state == seen.state and action == seen.action
     return seen.successor >= 0 and same and problem.dynamics.same_model
 
 
-@compiled
+@inlined
 def pair_values(
     problem: IntervalProblem,
     seen: Observed,

@@ -8,12 +8,14 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from monitor._version import __version__
-from monitor.alarm.evidence import evidence_id, make_evidence
+from monitor.alarm.document import evidence_id
+from monitor.alarm.evidence_maker import EvidenceMaker
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
 from monitor.logic import parse
@@ -102,9 +104,13 @@ class Loaded:
         """Return the evidence of an alarm or of a judged takeover; EvidenceError if there is no store."""
         if self.config.store.path is None:
             raise EvidenceError("store.path is null: nothing is kept")
-        manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
-        content = make_evidence(notice, self.identity, self.tables, manifests)
+        content = self._evidence_maker.make(notice)
         return EvidenceFile(evidence_id(content), content)
+
+    @cached_property
+    def _evidence_maker(self) -> EvidenceMaker:
+        manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
+        return EvidenceMaker(self.identity, self.tables, manifests)
 
     @property
     def topics(self) -> Topics:

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from monitor.alarm.document import Evidence, PolicyEvidence, plain
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.errors import EvidenceError, ModelError, PolicyError
 from monitor.model.io import read_model
 from monitor.model.mdp import MDP

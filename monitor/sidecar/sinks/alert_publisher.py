@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -15,7 +13,7 @@ from monitor.errors import EvidenceError
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.types import Alert, Blind, BlindReason, Refreshed
 
-__all__ = ["AlertPublisher", "Published", "as_json"]
+__all__ = ["AlertPublisher", "Published"]
 
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):
@@ -160,9 +158,4 @@ class AlertPublisher:
 
     def _publication(self, firing: _Firing, sent: float) -> Publication:
         payload = alert_payload(firing.newest, self._identity, sent=sent, evidence=firing.evidence)
-        return Publication(f"{self._alerts}/{firing.alert.agent}/{firing.alert.formula}", as_json(payload))
-
-
-def as_json(payload: dict[str, Any]) -> bytes:
-    """Return a document as published."""
-    return json.dumps(payload, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+        return Publication(f"{self._alerts}/{firing.alert.agent}/{firing.alert.formula}", payload)

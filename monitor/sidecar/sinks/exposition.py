@@ -8,7 +8,7 @@ of a series is ready except for its number.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 from prometheus_client.core import HistogramMetricFamily
@@ -19,6 +19,9 @@ __all__ = ["HistogramFamily", "SeriesFamily"]
 
 ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 """Of a label's value in the text format."""
+
+
+_Values = tuple[float, ...] | Callable[[], tuple[float, ...]]
 
 
 class SeriesFamily:
@@ -43,10 +46,21 @@ class SeriesFamily:
         else:
             entry.values = values
 
+    def keep(self, labels: tuple[str, ...], numbers: Callable[[], tuple[float, ...]]) -> None:
+        """Set one number for each name, made when they are read: most are replaced before that."""
+        entry = self._entries.get(labels)
+        if entry is None:
+            self._entries[labels] = _Entry(self._begin(labels), numbers)
+        else:
+            entry.values = numbers
+
     def inc(self, labels: tuple[str, ...], count: int = 1) -> None:
         """Add `count`; a new series starts at 0."""
         entry = self._entries.get(labels)
-        self.set(labels, float(count)) if entry is None else self.set(labels, entry.values[0] + count)
+        if entry is None:
+            self._entries[labels] = _Entry(self._begin(labels), (float(count),))
+        else:
+            entry.values = (_made(entry.values)[0] + count,)
 
     def remove(self, labels: tuple[str, ...]) -> None:
         """Remove the series with these labels, if it exists."""
@@ -60,7 +74,7 @@ class SeriesFamily:
 
     def text(self) -> str:
         """Return the family in the text format."""
-        now = [(entry.begins, entry.values) for entry in list(self._entries.values())]
+        now = [(entry.begins, _made(entry.values)) for entry in list(self._entries.values())]
         return "".join(
             head + "".join([begins[n] + _number(values[n]) for begins, values in now])
             for n, head in enumerate(self._heads)
@@ -73,13 +87,17 @@ class SeriesFamily:
 
 
 class _Entry:
-    """The beginning of each line (one for each name) and the number that ends it."""
+    """The beginning of each line (one for each name) and the number that ends it, or what makes the numbers."""
 
     __slots__ = ("begins", "values")
 
-    def __init__(self, begins: tuple[str, ...], values: tuple[float, ...]) -> None:
+    def __init__(self, begins: tuple[str, ...], values: _Values) -> None:
         self.begins = begins
         self.values = values
+
+
+def _made(values: _Values) -> tuple[float, ...]:
+    return values if isinstance(values, tuple) else values()
 
 
 def _number(value: float) -> str:

@@ -6,10 +6,11 @@ parts are fields too, which a log in JSON shows under their names.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from monitor._version import __version__
 from monitor.alarm.phrases import BLIND_WORDS, departing_text, wrong_row_text
@@ -21,15 +22,22 @@ from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.sinks.sink import Watched
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import (
+    AlarmMoved,
+    Alert,
     Blind,
     BlindReason,
+    Calibrated,
     Contradictions,
     Deviates,
+    Ended,
+    Forecast,
     Forgotten,
     Instant,
     Judged,
     Notice,
+    OffPolicy,
     Received,
+    Refreshed,
     RewardMismatch,
     Skipped,
     TakenOver,
@@ -44,10 +52,11 @@ LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
 """Results of a message whose step is not accepted, or before which a step is missing."""
+UNSAID: Final = frozenset({AlarmMoved, Alert, Blind, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
+"""Notices of which `_notice` says nothing: alerts are logged as published, blindness by reason."""
+
 MOST_NAMED: Final = 3
 """Agents named in one entry on blindness; more are counted."""
-FIELDS: Final = ("agent", "state", "revision", "severity", "blind", "outcome", "value", "episode", "seq", "summary")
-"""Fields of an alert that are fields of its entry."""
 TAKEN_OVER: Final = ("agent", "formula", "policy", "outcome", "episode", "first_seq", "seq", "evidence")
 """Fields of a judged takeover that are fields of its entry."""
 LEVELS: Final = {"firing": logging.WARNING}
@@ -101,6 +110,37 @@ def _say(message: str, **fields: object) -> None:
     ABOUT.info(message, extra={"fields": fields})
 
 
+class _Link(msgspec.Struct, frozen=True):
+    id: str
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Logged(msgspec.Struct, frozen=True):
+    """The part of an alert that is logged."""
+
+    id: str
+    formula: _Named
+    evidence: _Link | None
+    agent: str
+    state: str
+    revision: int
+    severity: str
+    blind: str | None
+    outcome: str | None
+    value: float | None
+    episode: str | int
+    seq: int
+    summary: str
+
+
+FIELDS: Final = tuple(name for name in _Logged.__struct_fields__ if name not in ("id", "formula", "evidence"))
+"""Fields of an alert that are fields of its entry."""
+_read: Final = msgspec.json.Decoder(_Logged).decode
+
+
 class Logbook:
     """The sink for the log."""
 
@@ -115,12 +155,14 @@ class Logbook:
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
-        self._blindness([notice for notice in effects.notices if isinstance(notice, Blind)], now)
+        if blind := [notice for notice in effects.notices if isinstance(notice, Blind)]:
+            self._blindness(blind, now)
         for publication in effects.publications:
             if publication.payload and not publication.repeats and publication.topic.startswith(f"{self._alerts}/"):
-                self._alert(json.loads(publication.payload))
+                self._alert(_read(publication.payload))
         for notice in effects.notices:
-            self._notice(notice, now)
+            if type(notice) not in UNSAID:
+                self._notice(notice, now)
 
     def recall(self, effects: Effects, _now: Instant) -> None:
         """Log nothing: an earlier process has."""
@@ -171,16 +213,18 @@ class Logbook:
             case _:
                 pass
 
-    def _alert(self, alert: dict[str, Any]) -> None:
-        state, name = alert["state"], alert["formula"]["name"]
-        evidence = alert["evidence"]["id"] if alert["evidence"] else None
-        again = state == "firing" and alert["id"] in self._firing
-        (self._firing.add if state == "firing" else self._firing.discard)(alert["id"])
-        level = logging.DEBUG if again else LEVELS.get(state, logging.INFO)
-        fields = {"alarm": alert["id"], "formula": name, "evidence": evidence, **{key: alert[key] for key in FIELDS}}
+    def _alert(self, alert: _Logged) -> None:
+        again = alert.state == "firing" and alert.id in self._firing
+        (self._firing.add if alert.state == "firing" else self._firing.discard)(alert.id)
+        level = logging.DEBUG if again else LEVELS.get(alert.state, logging.INFO)
+        if not LOG.isEnabledFor(level):
+            return
+        name, evidence = alert.formula.name, alert.evidence.id if alert.evidence else None
+        about = {field: getattr(alert, field) for field in FIELDS}
+        fields = {"alarm": alert.id, "formula": name, "evidence": evidence, **about}
         proof = f" [evidence {evidence}]" if evidence and not again else ""
-        what = "still firing" if again else state
-        LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert["summary"], proof, extra={"fields": fields})
+        what = "still firing" if again else alert.state
+        LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert.summary, proof, extra={"fields": fields})
 
     def _contradictions(self, notice: Contradictions) -> None:
         """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, assert_never, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
@@ -74,6 +75,8 @@ class Metrics:
         self._reasons: dict[tuple[str, str], set[str]] = {}
         self._marked: set[tuple[str, str]] = set()
         """blind now, for whatever reason"""
+        self._banded: set[tuple[str, str]] = set()
+        """bands or support are shown"""
         self._published: dict[tuple[str, str], tuple[str, str]] = {}
         """of each agent and formula the newest alert: its id and state"""
         self._forecasts: dict[str, CalibrationCounts] = {}
@@ -285,10 +288,12 @@ class Metrics:
         if not self._admit(notice.agent) or key in self._marked:  # an unreliable answer is not shown as a value
             return
         verdict = notice.verdict
-        self._on.figures.set(key, *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect))
+        self._on.figures.keep(key, partial(_figures, verdict))
         if verdict.bands is None:
-            self._hide_bands(key)
+            if key in self._banded:
+                self._hide_bands(key)
             return
+        self._banded.add(key)
         value = own_quantity(verdict)
         if value is not None:
             self._on.show_bands(*key, {"credible": value.credible, "guaranteed": value.guaranteed})
@@ -298,6 +303,7 @@ class Metrics:
             self._on.support.set(key, float(verdict.support))
 
     def _hide_bands(self, key: tuple[str, str]) -> None:
+        self._banded.discard(key)
         self._on.show_bands(*key, {})
         self._on.support.remove(key)
 
@@ -351,11 +357,16 @@ class Metrics:
         for formula in formulas:
             self._published.pop((agent, formula), None)
             self._marked.discard((agent, formula))
+            self._banded.discard((agent, formula))
         return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
 
 
 def _severities(watched: Watched) -> dict[str, str]:
     return {query.spec.name: query.spec.alarm.severity for query in watched.queries}
+
+
+def _figures(verdict: Verdict) -> tuple[float, ...]:
+    return *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect)
 
 
 def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from monitor.sidecar.effects import Effects
@@ -40,8 +40,16 @@ class Sinks:
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Pass on what one event caused."""
+        self.take_all([(effects, now)])
+
+    def take_all(self, outcomes: Sequence[tuple[Effects, Instant]]) -> None:
+        """Pass on what events caused, in order, to one sink after the other."""
         for sink in self._all:
-            self._try(sink, now, lambda each: each.take(effects, now))
+            for effects, now in outcomes:
+                try:
+                    sink.take(effects, now)
+                except Exception:  # noqa: BLE001 - as in `_try`, which would cost more than many a sink
+                    self._report(sink, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:
         """Pass on the state of everything after a restart or a reload."""
@@ -57,7 +65,11 @@ class Sinks:
         try:
             call(sink)
         except Exception:  # noqa: BLE001 - the others, and the monitor itself, do not depend on it
-            name = type(sink).__name__
-            self.metrics.sink_failed(name)
-            words = "the sink %s failed; what it shows or sends is incomplete. This is a bug, please report it"
-            self._log.write(logging.ERROR, name, now, words, name, traceback=True)
+            self._report(sink, now)
+
+    def _report(self, sink: Sink, now: Instant) -> None:
+        """Log and count the exception that is being handled."""
+        name = type(sink).__name__
+        self.metrics.sink_failed(name)
+        words = "the sink %s failed; what it shows or sends is incomplete. This is a bug, please report it"
+        self._log.write(logging.ERROR, name, now, words, name, traceback=True)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from monitor.alarm.figures import other, own
-from monitor.alarm.message import alert_bands, plain_message, refreshed_payload, rfc3339
+from monitor.alarm.message import alert_bands, json_bytes, plain_message, refreshed_payload, rfc3339
 from monitor.alarm.phrases import BLIND_WORDS
 from monitor.alarm.recourse import alert_recourse
 from monitor.alarm.refresh import refreshed
@@ -54,15 +54,18 @@ class FormulaStatus:
     blind: Blind | None = None
     alarm: str = "clear"
     alert: Alert | None = None
-    payload: dict[str, Any] | None = None
+    payload: bytes | None = None
     news: Refreshed | None = None
 
     def newest_alert(self) -> dict[str, Any] | None:
         """Return the alert as JSON, with the newest verdict; None if there is none."""
-        if self.payload is not None and self.alert is not None and self.news is not None:
-            self.payload = refreshed_payload(self.payload, refreshed(self.alert, self.news))
-            self.news = None
-        return self.payload
+        if self.payload is None:
+            return None
+        document: dict[str, Any] = msgspec.json.decode(self.payload)
+        if self.alert is not None and self.news is not None:
+            document = refreshed_payload(document, refreshed(self.alert, self.news))
+            self.payload, self.news = json_bytes(document), None
+        return document
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from typing import Any, Final
 
@@ -269,7 +268,7 @@ class StatusView:
             row = agent.rows.get(formula)
             if row is None:
                 row = agent.rows[formula] = self._new_row(formula)
-            row.payload = json.loads(payload)
+            row.payload = payload
 
     # ---- showing ----
 

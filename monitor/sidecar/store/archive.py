@@ -61,7 +61,7 @@ class Archive:
                 if found != hashlib.sha256(content).hexdigest():
                     if found is not None or name in self._states:
                         damaged.append(name)
-                    _write(path, content)
+                    _write(self.objects, {name: content})
                 self._states[name] = _state(path)
             except OSError as error:
                 raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
@@ -71,11 +71,17 @@ class Archive:
         """Return whether the file of an object changed since `keep_objects`; contents are not read."""
         return any(_state(self.objects / name) != state for name, state in self._states.items())
 
-    def keep_evidence(self, file: EvidenceFile) -> None:
-        """Write one alarm's evidence, its signature first, so that after a crash none is unsigned. Raises OSError."""
-        if self._signer is not None:
-            _write(self.evidence / f"{file.id}{_SIGNATURE}", self._signer.sign(file.content))
-        _write(self.evidence / file.id, file.content)
+    def keep_evidence(self, *files: EvidenceFile) -> None:
+        """Write evidence, each after its signature, so that after a crash none is unsigned.
+
+        Raises OSError; any of the files may then have been written.
+        """
+        contents: dict[str, bytes] = {}
+        for file in files:
+            if self._signer is not None:
+                contents[f"{file.id}{_SIGNATURE}"] = self._signer.sign(file.content)
+            contents[file.id] = file.content
+        _write(self.evidence, contents)
 
     def read_evidence(self, name: str) -> bytes | None:
         """Return the content of `evidence/<name>`; None if there is none, or `name` is not an id."""
@@ -164,22 +170,35 @@ def _state(path: Path) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file atomically and durably."""
-    path.parent.mkdir(parents=True, exist_ok=True)  # someone may have removed the folder
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files durably, each atomically, in order; the folder is flushed once, after the last."""
+    folder.mkdir(parents=True, exist_ok=True)  # someone may have removed it
+    unnamed: dict[Path, str] = {}
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        for name, content in contents.items():
+            temporary = folder / f".new-{os.urandom(8).hex()}"
+            unnamed[temporary] = name
+            _write_new(temporary, content)
+        while unnamed:
+            temporary, name = next(iter(unnamed.items()))
+            temporary.replace(folder / name)
+            del unnamed[temporary]
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        for temporary in unnamed:
+            temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a new file, readable by all, and flush it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(descriptor, 0o644)
+        os.fsync(descriptor)

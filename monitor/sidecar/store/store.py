@@ -39,6 +39,9 @@ SNAPSHOT_BYTES: Final = 32 << 20
 MAX_PENDING_BYTES: Final = 64 << 20
 """Maximum number of bytes of evidence waiting for a failing disk."""
 
+FILES: Final = 64
+"""Files of evidence written at a time: they share a thread and the flush of their folder."""
+
 NOTHING: Final = Kept(None, {}, {}, (), (), ())
 UNCHANGED: Final = Changes()
 
@@ -310,17 +313,20 @@ class Store:
         return None if self._signer is None else self._signer.sign(pending)
 
     async def file_evidence(self) -> None:
-        """Write pending evidence to files, one after the other, in a thread; first restore the objects it refers to."""
+        """Write pending evidence to files, in a thread; first restore the objects it refers to."""
         await self._restore_objects()
-        for name, content in list(self._pending.items()):
+        pending = [EvidenceFile(name, content) for name, content in self._pending.items()]
+        for start in range(0, len(pending), FILES):
+            files = pending[start : start + FILES]
             try:
-                await in_thread(partial(self._archive.keep_evidence, EvidenceFile(name, content)))
+                await in_thread(partial(self._archive.keep_evidence, *files))
             except OSError as error:  # it stays in the database and in memory
-                self._filing_failed(f"evidence {name}", error.strerror or str(error))
+                self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
-            self._pending.pop(name, None)
-            self._filed.append(name)
-            self.filed_bytes += len(content)
+            for file in files:
+                self._pending.pop(file.id, None)
+                self.filed_bytes += len(file.content)
+            self._filed += [file.id for file in files]
         self._unfiled = ""
 
     def _filing_failed(self, what: str, reason: str) -> None:

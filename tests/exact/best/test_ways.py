@@ -50,7 +50,7 @@ def outlook(
     goal = monitor.parse(text)
     assert isinstance(goal, Goal)
     checker = monitor.Checker(model, {name: as_table(table, model) for name, table in policies.items()})
-    states, actions = np.array(path).T
+    states, actions = np.array(path).T.copy()  # contiguous, as the monitor passes them: else all is compiled again
     return checker.evaluators.best.of(goal.measure, None).outlook(Observed(states, actions), most)
 
 

@@ -85,10 +85,15 @@ export function ago(seconds, now) {
   return gone < 7200 ? `${Math.round(gone / 60)} min ago` : `${Math.round(gone / 3600)} h ago`;
 }
 
+// An e-value: as a number while it is small, by its power of ten where only that matters; null: infinite.
+export function strength(log10) {
+  if (log10 === null) return "infinite";
+  return log10 < 3 ? `${Number((10 ** log10).toPrecision(2))}` : `1e${log10.toFixed(1)}`;
+}
+
 // Result of the test of the model: strength of the evidence, and the transitions with the strongest evidence.
 export function evidenceOf(test) {
-  const strength = test.log10_e === null ? "infinite" : `1e${test.log10_e.toFixed(1)}`;
-  return `e-value ${strength} after ${test.transitions} transitions`;
+  return `e-value ${strength(test.log10_e)} after ${test.transitions} transitions`;
 }
 
 export function departing(test) {

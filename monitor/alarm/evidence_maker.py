@@ -1,0 +1,130 @@
+"""Making of the evidence of alarms and judged takeovers.
+
+Most of a document is the same for every alarm of a monitor (models, manifests, versions), or for every alarm in a state
+(the policies' choices there). That is packed once; the rest for each alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from msgspec.structs import replace
+
+from monitor.alarm.canonical import list_of, map_of, pack
+from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
+from monitor.alarm.message import Identity, alert_id
+from monitor.exact.evaluators import deployed_name
+from monitor.policy.table import PolicyTable
+from monitor.types import Alert, FormulaSpec, TakenOver
+
+__all__ = ["EvidenceMaker", "make_evidence"]
+
+STATES: Final = 65_536
+"""States for which the packed choices of a policy are kept: about 100 bytes each."""
+
+
+class EvidenceMaker:
+    """Makes the evidence of alarms, and of judged takeovers, whose verdicts used these models and policies.
+
+    `tables`: name -> policy. `manifests`: name -> the policy's manifest as plain data (text, numbers, Booleans, lists,
+    maps). Raises EvidenceError if a number in a manifest is not finite.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        tables: Mapping[str, PolicyTable],
+        manifests: Mapping[str, Mapping[str, object]],
+    ) -> None:
+        self._identity = identity
+        self._deployed = deployed_name(tables)
+        self._constant = {
+            "v": pack("v", EVIDENCE_VERSION),
+            "model": pack("model", identity.model_name),
+            "model_sha256": pack("model_sha256", identity.model_sha256),
+            "models": pack("models", identity.models),
+            "versions": pack("versions", identity.versions),
+        }
+        self._policies = {
+            name: _PackedPolicy(name, table, identity.policies[name], manifests.get(name, {}))
+            for name, table in tables.items()
+        }
+
+    def make(self, about: Alert | TakenOver) -> bytes:
+        """Return the document; the same alert gives the same bytes. Raises EvidenceError if a number is not finite."""
+        verdict = about.verdict
+        assert verdict is not None, "it was judged"
+        policies = dict(self._policies)
+        more: dict[str, object] = {}
+        if isinstance(about, Alert):
+            number, text = about.id, about.text
+        else:
+            policies[self._deployed] = policies["nominal"]
+            number, text = self._id_of(about, verdict.formula), verdict.formula
+            more["takeover"] = TakeoverEvidence(about.policy, about.outcome)
+        if about.acted:
+            more["acted"] = about.acted
+        members = {
+            "alert": number,
+            "agent": about.agent,
+            "episode": about.episode,
+            "formula": about.formula,
+            "text": text,
+            "causal_model": verdict.causal_model,
+            "seq": about.seq,
+            "first_seq": about.first_seq,
+            "time": float(about.time),
+            "since": float(about.since),
+            "path": about.path,
+            "start_observed": about.start_observed,
+            "terminated": about.terminated,
+            "verdict": verdict,
+            **more,
+        }
+        states = sorted({state for state, _ in about.path})
+        return seal(
+            {
+                **self._constant,
+                "policies": map_of({name: policy.packed(states) for name, policy in policies.items()}),
+                **{name: pack(name, member) for name, member in members.items()},
+            }
+        )
+
+    def _id_of(self, about: TakenOver, text: str) -> str:
+        """Return the id of a judged takeover, which no alert has: made in the same way, with one policy more."""
+        assert about.verdict is not None
+        sha256 = self._identity.policies
+        identity = replace(self._identity, policies={**sha256, self._deployed: sha256["nominal"]})
+        spec = FormulaSpec(about.formula, text, causal_model=about.verdict.causal_model)
+        return alert_id(about.agent, about.episode, spec, identity, about.first_seq)
+
+
+class _PackedPolicy:
+    """A policy as documents have it (`PolicyEvidence`)."""
+
+    def __init__(self, name: str, table: PolicyTable, sha256: str, manifest: Mapping[str, object]) -> None:
+        self._constant = {
+            "sha256": pack(f"policies.{name}.sha256", sha256, 3),
+            "manifest": pack(f"policies.{name}.manifest", manifest, 3),
+        }
+
+        def choices(state: int) -> bytes:
+            return pack(f"policies.{name}.choices", (state, table.choices(state)), 4)
+
+        self._choices = lru_cache(STATES)(choices)
+
+    def packed(self, states: list[int]) -> bytes:
+        """Return it with its choices in these states, ascending."""
+        return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})
+
+
+def make_evidence(
+    about: Alert | TakenOver,
+    identity: Identity,
+    tables: Mapping[str, PolicyTable],
+    manifests: Mapping[str, Mapping[str, object]],
+) -> bytes:
+    """Return the document for one alert or judged takeover; arguments and errors as for `EvidenceMaker`."""
+    return EvidenceMaker(identity, tables, manifests).make(about)
