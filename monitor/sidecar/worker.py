@@ -15,7 +15,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import BATCH
 from monitor.sidecar.config.settings import Config
-from monitor.sidecar.effects import Effects, Publication
+from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
 from monitor.sidecar.outgoing import Outgoing
@@ -292,7 +292,10 @@ class Worker:
         outcomes, self._outcomes = self._outcomes, []
         messages = [message for event, effects in outcomes for message in effects.publications]
         numbered = self._outbox.number(message for message in messages if self._up or not message.repeats)
-        self._keep(outcomes, numbered, self._sinks.view.history.note(messages))
+        evidence = [file for _, effects in outcomes for file in effects.evidence]
+        if self._store is not None:
+            self._store.hold(evidence)  # before the page lists an alarm, whose evidence somebody may ask for at once
+        self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
         if receipts:
             self.acknowledge(receipts)
         self._outbox.put(numbered)
@@ -302,6 +305,7 @@ class Worker:
         self,
         outcomes: Sequence[tuple[Event, Effects]],
         numbered: Sequence[tuple[int, Publication]],
+        evidence: Sequence[EvidenceFile],
         alarms: Changes,
     ) -> None:
         """An evaluation without effect is written with whatever comes next."""
@@ -311,7 +315,6 @@ class Worker:
         relevant = any(effects.notices or not isinstance(event, Evaluate) for event, effects in outcomes)
         if not (numbered or relevant or self._outbox.unsettled):
             return
-        evidence = [file for _, effects in outcomes for file in effects.evidence]
         lasting = [(number, message) for number, message in numbered if not message.repeats]
         self._store.commit(lasting, evidence, self._outbox.settled(), alarms)
         if self._store.snapshot_due:

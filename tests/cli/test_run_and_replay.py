@@ -36,6 +36,7 @@ async def live(recording: Path) -> list[str]:
     url = f"mqtt://127.0.0.1:{port}"
     settings = {
         "CFMON_MQTT__URL": url,
+        "CFMON_MQTT__VERSION": "3.1.1",  # the embedded broker speaks no other
         "CFMON_HTTP__LISTEN": f"127.0.0.1:{free_port()}",
         "CFMON_HTTP__URL": REACHED_AT,
         "CFMON_STORE__PATH": str(recording.parent / "cfmon.sqlite"),

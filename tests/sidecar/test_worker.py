@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
+from monitor.sidecar.store.alarm_history import Changes
 from monitor.types import Instant
 from tests.servers import PATIENCE
 from tests.sidecar.project import CONFIG, write_project
@@ -203,3 +204,21 @@ def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(
     service._worker.turn()
     assert outbox.settled() == []
     service._close()
+
+
+def test_an_alarm_is_listed_only_once_its_evidence_can_be_had(
+    service: Service, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, history = service._store, service.sinks.view.history
+    assert store is not None
+    note, listed = history.note, []
+
+    def noted(publications: Sequence[Publication]) -> Changes:
+        named = [(json.loads(each.payload).get("evidence") or {}).get("id") for each in publications if each.payload]
+        listed.extend(store.read_evidence(each) is not None for each in named if each is not None)
+        return note(publications)
+
+    monkeypatch.setattr(history, "note", noted)
+    heard(service, loop, *steps([(0, 0), (1, 0), (2, 0)]))
+    assert listed
+    assert all(listed)

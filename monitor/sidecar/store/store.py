@@ -108,7 +108,7 @@ class Store:
         alarms: Changes = UNCHANGED,
     ) -> None:
         """Write all events since the last commit, their publications, evidence and alarms, and the numbers `sent`."""
-        self._add_pending(evidence)
+        self.hold(evidence)
         if self.problem or self._journal is None:
             self._mark_unsaved()
             return
@@ -367,7 +367,8 @@ class Store:
         if removed:
             LOG.info("removed the evidence of %d alarms: older than store.keep, or beyond store.size", removed)
 
-    def _add_pending(self, evidence: Sequence[EvidenceFile]) -> None:
+    def hold(self, evidence: Sequence[EvidenceFile]) -> None:
+        """Have evidence ready for `read_evidence`; `commit` writes it, and need not be called at once."""
         self._pending.update((file.id, file.content) for file in evidence)
         while evidence and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
