@@ -211,7 +211,8 @@ def test_an_alarm_is_listed_only_once_its_evidence_can_be_had(
 ) -> None:
     store, history = service._store, service.sinks.view.history
     assert store is not None
-    note, listed = history.note, []
+    note = history.note
+    listed: list[bool] = []
 
     def noted(publications: Sequence[Publication]) -> Changes:
         named = [(json.loads(each.payload).get("evidence") or {}).get("id") for each in publications if each.payload]
