@@ -39,9 +39,10 @@ class Probe:
         self._begun = self._ended = self._busy = 0.0
 
     def take(self, effects: Effects, now: Instant) -> None:
-        at = time.time()
+        at, evaluated = time.time(), False
         for notice in effects.notices:
             if type(notice) is Judged:
+                evaluated = True
                 self._lags.append(at - notice.time)
             elif type(notice) is Received:
                 if self._begun == 0.0:
@@ -49,10 +50,11 @@ class Probe:
                 self._accepted += notice.result == "accepted"
                 self._other += notice.result != "accepted"
             elif type(notice) is Skipped:
+                evaluated = True
                 self._skipped += notice.count
             elif type(notice) is Alert:
                 self._alerts += 1
-        if self._accepted + self._other >= self._count and not self._worker.pipeline.waiting.steps:
+        if evaluated and self._accepted + self._other >= self._count and not self._worker.pipeline.waiting.steps:
             self._ended = at
             self.report()
 
