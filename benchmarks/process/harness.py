@@ -1,6 +1,7 @@
 """The whole process, measured from outside: `cfmon run` behind mosquitto, and two subscribers that only decode.
 
-`python -m benchmarks.process.harness` runs all three and prints them. Each function returns plain values for the table.
+`python -m benchmarks.process.harness [NAME...]` runs these functions and prints what they return; `shipped:CONFIG` is
+the fleet under a shipped configuration. Each function returns plain values for the table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Agents that publish every step over MQTT, QoS 1; a separate process, the same for all subscribers.
 
-`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [--first N] [--config FILE]`: RATE is the total per
-second; 0 sends SECONDS times 10,000 messages as fast as the broker takes them. The agents act in a 4x4 grid, where N is
-the first seq, to continue a run; or in the model of a configuration, under its deployed policy. Packets are built
-beforehand; only the time is written when they are sent.
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [--config FILE]`: RATE is the total per second; 0
+sends SECONDS times 10,000 messages as fast as the broker takes them. The agents act in a 4x4 grid, or in the model of a
+configuration under its deployed policy. Packets are built beforehand; only the time is written when they are sent.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ TURN = 0.002
 """Seconds between two readings of the clock."""
 
 
-def packets(agents: int, count: int, first: int, config: Path | None) -> Iterator[bytearray]:
+def packets(agents: int, count: int, config: Path | None) -> Iterator[bytearray]:
     """Yield PUBLISH packets; the last eight bytes of each are its time."""
-    steps = grid_steps(agents, count, first) if config is None else fleet_steps(assemble(config), agents, count)
+    steps = grid_steps(agents, count) if config is None else fleet_steps(assemble(config), agents, count)
     for n, (agent, fields) in enumerate(steps):
         topic = f"agents/{agent}/steps".encode()
         content = msgpack.packb({**fields, "time": 0.0})
@@ -44,13 +43,13 @@ def packets(agents: int, count: int, first: int, config: Path | None) -> Iterato
         yield bytearray((bytes((0x32, size)) if size < 128 else bytes((0x32, size % 128 | 128, size // 128))) + body)
 
 
-def grid_steps(agents: int, count: int, first: int) -> Iterator[tuple[str, dict[str, object]]]:
+def grid_steps(agents: int, count: int) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield `count` (agent, message without `time`) of agents in the grid, round robin."""
     draw = random.Random(7)
     cells = [0] * agents
     for n in range(count):
         agent = n % agents
-        seq, cell = first + n // agents, cells[agent]
+        seq, cell = n // agents, cells[agent]
         action = NOMINAL[cell]
         yield f"a{agent}", {"v": 1, "episode": "bench", "seq": seq, "state": cell, "action": action}
         targets, weights = zip(*outcomes(cell, action), strict=True)
@@ -102,9 +101,9 @@ def stamped(packet: bytearray) -> bytearray:
     return packet
 
 
-def main(port: int, agents: int, rate: float, seconds: float, *, first: int, config: Path | None) -> None:
+def main(port: int, agents: int, rate: float, seconds: float, config: Path | None = None) -> None:
     """Send all messages, and wait until the broker has acknowledged them."""
-    ready = list(packets(agents, round((rate or FLOOD) * seconds), first, config))
+    ready = list(packets(agents, round((rate or FLOOD) * seconds), config))
     broker = Broker(connect(port))
     begun, sent = time.monotonic(), 0
     while sent < len(ready):
@@ -123,7 +122,6 @@ if __name__ == "__main__":
     parser.add_argument("agents", type=int)
     parser.add_argument("rate", type=float)
     parser.add_argument("seconds", type=float)
-    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--config", type=Path)
     given = parser.parse_args()
-    main(given.port, given.agents, given.rate, given.seconds, first=given.first, config=given.config)
+    main(given.port, given.agents, given.rate, given.seconds, given.config)

@@ -244,14 +244,14 @@ class Monitor:
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
         """Evaluate up to `most` steps of one agent, and add to `notices`; it stays ready if anything is left."""
         monitor = self._agents[agent]
-        session, order = monitor.session, monitor.session.order
-        if order.held or order.restart is not None:
+        session = monitor.session
+        if session.holds:
             notices += session.tick(now)
         monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
         self._changed.add(agent)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)
-        if session.pending or order.held:  # more to evaluate, or waiting for a missing step
+        if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
 
     def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:

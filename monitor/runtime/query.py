@@ -138,7 +138,7 @@ class QueryEvaluator:
     def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
         """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
         path = session.path
-        known = query.shared.find(path) if verdict.method == "exact" else None
+        known = query.shared.kept(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
             return structs.replace(verdict, recourse=known.recourse)
         examined = engines.checker.with_recourse(

@@ -51,16 +51,20 @@ class SharedVerdicts:
         self._asked = self._found = 0
 
     def find(self, path: SlidingPath) -> SharedVerdict | None:
-        """Return the verdict on a path, if it was kept.
+        """Return the verdict on a path, if it was kept, and count the question.
 
         Where other policies than nominal acted, the answer depends on them too, and nothing is kept.
         """
         if not self._pairs or path.acted:
             return None
+        found = self.kept(path)
         self._asked += 1
-        found = self._known.get(self._key(path))
         self._found += found is not None
         return found
+
+    def kept(self, path: SlidingPath) -> SharedVerdict | None:
+        """Return the verdict on a path, if it was kept, to add to it: the question was counted by `find`."""
+        return None if not self._pairs or path.acted else self._known.get(self._key(path))
 
     def keep(self, path: SlidingPath, verdict: Verdict) -> None:
         """Keep the exact verdict on a path."""

@@ -127,6 +127,11 @@ class Session:
         """Ticks at which `tick` is due, None if nothing is held."""
         return self.order.deadline
 
+    @property
+    def holds(self) -> bool:
+        """True if messages are held that `tick` may release."""
+        return bool(self.order.held) or self.order.restart is not None
+
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
         """Accept or reject one message. Return the notice about it, then those about messages it released."""
         self._ticks = now.ticks
@@ -295,7 +300,7 @@ class Session:
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
-        if not self.order.held and self.order.restart is None:
+        if not self.holds:
             return []
         return [notice for released in self.order.release(ticks) for notice in self._emit_released(released)]
 

@@ -197,11 +197,11 @@ def test_what_a_newer_verdict_says_stands_in_the_alert_under_its_revision(regret
     published = json.loads(alert_payload(regret, identity, sent=5.0, evidence="e" * 32))
     figures = replace(regret.figures, value=0.75, handover=Handover("careful", False, 1))  # noqa: FBT003 - a field
     newer = replace(regret, figures=figures, seq=9, time=7.0, late=True, summary="newer")
-    told = refreshed_payload(published, newer)
-    assert list(told) == KEYS
-    changed = {key for key in KEYS if told[key] != published[key]}
+    shown = refreshed_payload(published, newer)
+    assert list(shown) == KEYS
+    changed = {key for key in KEYS if shown[key] != published[key]}
     assert changed == {"value", "handover", "seq", "time", "time_unix", "late", "summary"}
-    assert told == json.loads(alert_payload(newer, identity, sent=5.0, evidence="e" * 32))
+    assert shown == json.loads(alert_payload(newer, identity, sent=5.0, evidence="e" * 32))
 
 
 def test_an_id_is_the_hash_of_what_makes_the_alarm(identity: Identity) -> None:

@@ -151,11 +151,11 @@ def ran(raise_alert: Callable[..., Alert]) -> Alert:
 
 
 def test_the_alert_has_the_answer_and_the_step_of_the_first_change(ran: Alert, identity: Identity) -> None:
-    told = json.loads(alert_payload(ran, identity, sent=5.0, evidence=None))["recourse"]
+    published = json.loads(alert_payload(ran, identity, sent=5.0, evidence=None))["recourse"]
     found = ran.verdict.recourse
     assert found is not None
     assert found.changes is not None
-    assert told == {
+    assert published == {
         "avoidable": "foresight",
         "robust": found.robust,
         "best": found.best,

@@ -141,6 +141,18 @@ def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.Monkey
     assert sorted(calls) == sorted(asked)
 
 
+def test_only_the_question_for_a_verdict_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recourse is looked up where a verdict was just kept: counted, it would make sharing look worthwhile."""
+    monkeypatch.setattr(shared, "ENTRIES", 1 << 20)
+    fleet = Fleet(Random(2), 3)
+    fleet.run(15)
+    verdicts = fleet.monitor.queries[0].shared
+    asked = [judged for judged, _ in fleet.judged if judged.formula == "f0"]
+    assert any(judged.verdict.recourse is not None for judged in asked)
+    assert verdicts._asked == len(asked)
+    assert verdicts._asked - verdicts._found == len(verdicts._known)
+
+
 def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
     """The same pairs, terminated or not: `terminated` is a part of what a verdict depends on."""
     model = MDP.from_transitions(
@@ -156,8 +168,8 @@ def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
     assert values == [0.75, 0.0, 0.75]
 
 
-def test_bands_and_recourse_of_one_agent_are_not_told_of_another() -> None:
-    """What is shared is the verdict alone; without `recourse` it is told as it was."""
+def test_the_kept_verdict_has_no_recourse() -> None:
+    """Recourse is kept beside it, because not every verdict on a path is examined."""
     fleet = Fleet(Random(2), 3)
     fleet.run(15)
     missed = [judged.verdict for judged, _ in fleet.judged if judged.verdict.recourse is not None]

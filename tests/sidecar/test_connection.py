@@ -41,7 +41,7 @@ def always(answer: bytes) -> Answer:
 
 
 class Broker:
-    """Answers each packet as told: its type -> what is sent back for its content; keeps what it heard."""
+    """A broker that answers by a table, packet type -> reply made from its content, and keeps what it received."""
 
     def __init__(self, answers: dict[int, Answer]) -> None:
         self.answers: dict[int, Answer] = {SUBSCRIBE: granted, PUBLISH: taken, **answers}

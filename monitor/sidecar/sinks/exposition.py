@@ -58,7 +58,7 @@ class SeriesFamily:
         """Add `count`; a new series starts at 0."""
         entry = self._entries.get(labels)
         if entry is None:
-            self._entries[labels] = _Entry(self._begin(labels), (float(count),))
+            self.set(labels, float(count))
         else:
             entry.values = (_made(entry.values)[0] + count,)
 

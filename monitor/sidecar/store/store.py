@@ -369,8 +369,9 @@ class Store:
 
     def hold(self, evidence: Sequence[EvidenceFile]) -> None:
         """Have evidence ready for `read_evidence`; `commit` writes it, and need not be called at once."""
-        self._pending.update((file.id, file.content) for file in evidence)
-        while evidence and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
+        added = {file.id: file.content for file in evidence if file.id not in self._pending}
+        self._pending.update(added)
+        while added and sum(map(len, self._pending.values())) > MAX_PENDING_BYTES:
             lost = next(iter(self._pending))
             del self._pending[lost]
             self._filed.append(lost)  # so that the database drops it too
