@@ -58,7 +58,11 @@ class Deduplicator:
             skipped = min(seq - self._end, REMEMBERED)
             for missing in range(seq - skipped, seq):
                 self._write(missing, _NOTHING)
-        self._write(seq, hashed)
+        place = seq % REMEMBERED * _SIZE
+        if place < len(self._ring):
+            self._ring[place : place + _SIZE] = hashed
+        else:
+            self._write(seq, hashed)
         self._end = seq + 1
         if seq == 0:
             self._first = hashed

@@ -37,6 +37,8 @@ class ModelAdapter:
         self._settings = settings
         self._policies = {sha256.lower(): name for sha256, name in settings.policies.items()}
         # Single entries are read at each message; a memory view returns Python numbers, in a tenth of the time.
+        self._states, self._actions = model.states, model.actions
+        self._by_index = settings.encoder == "index"
         self._starts = model.indptr.data
         self._successors = model.successors.data
         least, most = model.reward_range
@@ -70,6 +72,18 @@ class ModelAdapter:
             problem = Break("impossible_step", f"action {action} is not available in state {state}")
             state = action = None  # without a row it has no future
         return self._entry(observation, now, (state, action), problem), refused
+
+    def goes_on(self, pair: tuple[int, int], state: object, action: object) -> bool:
+        """Return whether a state and an action, as sent, are a pair of the model that is possible after `pair`.
+
+        False also if they are not numbers of the model's: then `entry` finds out.
+        """
+        if type(state) is not int or type(action) is not int or not self._by_index:
+            return False
+        if not (0 <= action < self._actions and 0 <= state < self._states):
+            return False
+        row = state * self._actions + action
+        return self._starts[row] != self._starts[row + 1] and self._place(pair, state) is not None
 
     def impossible(self, pair: tuple[int, int], successor: int) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
@@ -118,7 +132,7 @@ class ModelAdapter:
     def excess(self, state: int, action: int) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
         if self._likely is None or self._repeats is None:
-            return int(self._nominal is not None and self._nominal[state] != action), 0.0
+            return (1 if self._nominal is not None and self._nominal[state] != action else 0), 0.0
         likely = self._likely[state * self._model.actions + action]
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
@@ -150,7 +164,7 @@ class ModelAdapter:
 
     def _place(self, pair: tuple[int, int], successor: int) -> int | None:
         """Return the index of the transition in the model, None if the model lacks it."""
-        row = pair[0] * self._model.actions + pair[1]
+        row = pair[0] * self._actions + pair[1]
         start, end = self._starts[row], self._starts[row + 1]
         place = bisect_left(self._successors, successor, start, end)
         return place if place < end and self._successors[place] == successor else None

@@ -142,17 +142,15 @@ class ReorderBuffer:
         self.again = 0
         self.restart: Entry | None = None
 
-    def follow(self, entry: Entry) -> bool:
-        """Accept the entry if it is the next step of the open episode and nothing is held; return whether it was.
+    def follow(self, seq: int, digest: bytes, arrived: float) -> None:
+        """Accept the next step of the open episode, which does not end it, while nothing is held.
 
         Fast path for most messages: `sort` and `release` have the same effect.
         """
-        if self.held or entry.seq != self.next_seq or entry.ends or entry.episode != self.episode:
-            return False
-        self.digests.put(entry.seq, entry.digest)
-        self.next_seq = entry.seq + 1
-        self.progress = max(self.progress, entry.arrived)
-        return True
+        self.digests.put(seq, digest)
+        self.next_seq = seq + 1
+        if arrived > self.progress:
+            self.progress = arrived
 
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Classify a message; hold it if it is accepted. Call `release` afterwards."""

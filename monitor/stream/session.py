@@ -6,10 +6,10 @@ Pure: time is an argument and nothing blocks. An event is final: a later message
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, Literal, assert_never
+from typing import Final, Literal, assert_never, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.statistics.deviation import Deviation, DeviationState
 from monitor.stream.decode import is_plain, validate
+from monitor.stream.deduplication import digest
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.path import PathState, SlidingPath
 from monitor.stream.reorder_buffer import (
@@ -34,6 +35,7 @@ from monitor.types import (
     Break,
     Deviates,
     End,
+    Episode,
     Instant,
     Notice,
     Observation,
@@ -46,6 +48,9 @@ from monitor.types import (
 )
 
 __all__ = ["Session", "SessionState"]
+
+NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
+"""Policies whose actions are compared with nominal's; the others took over."""
 
 NEW_NAMES: Final = "; give each run a new episode value"
 
@@ -135,20 +140,19 @@ class Session:
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
         """Accept or reject one message. Return the notice about it, then those about messages it released."""
         self._ticks = now.ticks
+        lag = None if observation.time is None else now.wall - observation.time
         if not (self._is_known(observation) and is_plain(observation)):
             try:
                 validate(observation)
             except InputError as error:
                 return [Received(self.agent, "rejected", error.reason, error.detail)]
-        lag = None if observation.time is None else now.wall - observation.time
+        elif self._goes_on(observation):
+            return [Received(self.agent, "accepted", "", "", lag), *self._follow(observation, now)]
         entry, refused = self._adapter.entry(observation, now)
-        if refused is None and self.order.follow(entry):
-            self._hear(entry, now)
-            return [Received(self.agent, "accepted", "", "", lag), *self._step(entry)]
         result = self.order.sort(entry)
         received = self._received(result, entry, refused, lag)
         if result in ("accepted", "conflict"):
-            self._hear(entry, now)
+            self._hear(entry.time, now)
         else:
             self.last_message = now.ticks
             if entry.episode != self.order.episode:
@@ -268,11 +272,36 @@ class Session:
             and type(observation.episode) is type(episode)
         )
 
-    def _hear(self, entry: Entry, now: Instant) -> None:
-        """Record the arrival of a new message."""
+    def _hear(self, time: float, now: Instant) -> None:
+        """Record the arrival of a new message with this time."""
         self.last_heard = self.last_message = now.ticks
         self.old = None
-        self.order.newest = max(self.order.newest, min(entry.time, now.wall))
+        time = min(time, now.wall)
+        if time > self.order.newest:
+            self.order.newest = time
+
+    def _goes_on(self, observation: Observation) -> bool:
+        """Return whether a valid message of the open episode is the next step, possible and under the same policy."""
+        order, named = self.order, observation.policy
+        return (
+            observation.seq == order.next_seq
+            and not (order.held or observation.terminated or observation.truncated)
+            and (named is None or named == self.policy)
+            and self.previous is not None
+            and self._adapter.goes_on(self.previous, observation.state, observation.action)
+        )
+
+    def _follow(self, observation: Observation, now: Instant) -> Sequence[Notice]:
+        """Accept a step that goes on, as most do; `sort` and `release` would have the same effect."""
+        o, previous = observation, self.previous
+        time = now.wall if o.time is None else o.time
+        self._hear(time, now)
+        self.order.follow(o.seq, digest(o), now.ticks)
+        assert previous is not None
+        state, action = cast("tuple[int, int]", (o.state, o.action))
+        rewarded = [] if o.reward is None else [*self._rewarded(previous, state, o.episode, o.seq, o.reward)]
+        late = o.time is not None and time < now.wall - self.settings.max_lag
+        return [*rewarded, *self._take(o.episode, o.seq, (state, action), time, late=late)]
 
     def _received(
         self,
@@ -336,34 +365,44 @@ class Session:
         if self.previous is not None and not self._adapter.possible(self.previous, entry.state):
             self._break(self._adapter.impossible(self.previous, entry.state))
         if self.previous is not None and entry.reward is not None:
-            notices += self._rewarded(self.previous, entry.state, entry)
-        acting = self._adapter.acting(self.policy)
-        by = acting is None, acting or UNKNOWN_POLICY
-        self._emit(Step(entry.episode, entry.seq, entry.state, entry.action, entry.time, entry.late, *by))
-        self.previous = None if entry.action is None else (entry.state, entry.action)
-        if entry.action is not None and by[1] in (
-            "nominal",
-            UNKNOWN_POLICY,
-        ):  # the others took over
-            notices += self._acted(entry.state, entry.action)
+            notices += self._rewarded(self.previous, entry.state, entry.episode, entry.seq, entry.reward)
+        notices += self._take(entry.episode, entry.seq, (entry.state, entry.action), entry.time, late=entry.late)
         return notices
 
-    def _acted(self, state: int, action: int) -> Iterator[Notice]:
-        """Compare an action with the nominal policy; report it if it deviates."""
-        adapter, deviation = self._adapter, self.deviation
-        if adapter.off_policy(state, action):
-            yield OffPolicy(self.agent)
-        before = deviation.fraction
-        deviation.push(*adapter.excess(state, action))
-        after = deviation.fraction
-        if (before or after) and round(after, 2) != round(before, 2):
-            yield Deviates(self.agent, round(after, 2), deviation.steps)
+    def _take(
+        self, episode: Episode, seq: int, pair: tuple[int, int | None], time: float, *, late: bool
+    ) -> Sequence[Notice]:
+        """Queue a step; return what is to be said of its action."""
+        state, action = pair
+        acting = self._adapter.acting(self.policy)
+        policy = UNKNOWN_POLICY if acting is None else acting
+        self._emit(Step(episode, seq, state, action, time, late, acting is None, policy))
+        if action is None:
+            self.previous = None
+            return ()
+        self.previous = state, action
+        return self._acted(state, action) if policy in NOT_TAKEN_OVER else ()
 
-    def _rewarded(self, pair: tuple[int, int], state: int, entry: Entry) -> Iterator[Notice]:
+    def _acted(self, state: int, action: int) -> Sequence[Notice]:
+        """Compare an action with the nominal policy; report it if it deviates."""
+        deviation = self.deviation
+        excess, variance = self._adapter.excess(state, action)
+        before = deviation.fraction
+        deviation.push(excess, variance)
+        after = deviation.fraction
+        notices: list[Notice] = []
+        if excess > 0.0 and self._adapter.off_policy(state, action):
+            notices.append(OffPolicy(self.agent))
+        if before != after and round(after, 2) != round(before, 2):
+            notices.append(Deviates(self.agent, round(after, 2), deviation.steps))
+        return notices
+
+    def _rewarded(
+        self, pair: tuple[int, int], state: int, episode: Episode, seq: int, reward: float
+    ) -> Iterator[Notice]:
         """Compare the reward of a transition into `state` with the model's; report it if it differs."""
-        assert entry.reward is not None, "the message has a reward"
-        if wrong := self._adapter.contradicts(pair, state, entry.reward):
-            yield RewardMismatch(self.agent, f"seq {entry.seq} of episode {entry.episode!r}: {wrong}")
+        if wrong := self._adapter.contradicts(pair, state, reward):
+            yield RewardMismatch(self.agent, f"seq {seq} of episode {episode!r}: {wrong}")
 
     def _missing(self, missing: Missing) -> Iterable[Notice]:
         where = f"seq {missing.first} to {missing.last} of episode {missing.episode!r}"
