@@ -18,38 +18,38 @@ ESTABLISHED: Final = 16
 
 
 class Admission:
-    """Accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first."""
+    """Accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first: `counts`."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
-        self._counts = dict(counts or {})
+        self.counts = dict(counts or {})
 
     def dump(self) -> dict[str, int]:
         """Return plain data for the constructor."""
-        return dict(self._counts)
+        return dict(self.counts)
 
     def add(self, agent: str) -> None:
         """Start to count a new agent."""
-        self._counts[agent] = 0
+        self.counts[agent] = 0
 
     def forget(self, agent: str) -> None:
         """Stop counting an agent."""
-        self._counts.pop(agent, None)
+        self.counts.pop(agent, None)
 
     def count(self, agent: str, notices: Iterable[Notice]) -> None:
         """Count a message of the agent by its notices."""
-        steps = self._counts.pop(agent, None)
+        steps = self.counts.pop(agent, None)
         if steps is None:
             return
         steps += sum(isinstance(notice, Received) and notice.result == "accepted" for notice in notices)
         if steps < ESTABLISHED:
-            self._counts[agent] = steps
+            self.counts[agent] = steps
 
     def to_drop(self, silent: Callable[[str], float], patience: float) -> str | None:
         """Return the agent to drop: of those silent for `patience` seconds, fewest steps first, then silent longest."""
         least: str | None = None
-        for agent, count in self._counts.items():
+        for agent, count in self.counts.items():
             if silent(agent) <= patience:
                 break  # those behind it were heard later
-            if least is None or count < self._counts[least]:
+            if least is None or count < self.counts[least]:
                 least = agent
         return least

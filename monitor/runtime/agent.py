@@ -65,6 +65,7 @@ class AgentMonitor:
         self._model_trust = trust
         self._impossible = False  # the newest step was impossible, so its state may be a wrong reading
         self._engines = engines
+        self._actions = session.model.actions
         self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
         self._judging = [formula.takeovers for formula in self._formulas if formula.takeovers is not None]
@@ -74,12 +75,10 @@ class AgentMonitor:
     @property
     def due(self) -> float | None:
         """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
-        earliest: float | None = None
-        for formula in self._formulas:
-            for at in (formula.revises, formula.due if self._by_time and self._open else None):
-                if at is not None and (earliest is None or at < earliest):
-                    earliest = at
-        return earliest
+        times = [formula.revises for formula in self._formulas if formula.revises is not None]
+        if self._by_time and self._open:
+            times += [at for formula in self._formulas if (at := formula.due) is not None]
+        return min(times, default=None)
 
     def evaluate(
         self, now: Instant, notices: list[Notice], *, connected: bool, latest_only: bool, most: int = 0
@@ -95,14 +94,15 @@ class AgentMonitor:
         left = most or len(session.pending)
         while left > 0 and (event := session.advance()) is not None:
             left -= 1
+            continued = path.begun == begun
             if self.test is not None:
-                follows = path.begun == begun or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
+                follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
-                self._advance_forecasts(event, notices, continued=path.begun == begun)
+                self._advance_forecasts(event, notices, continued=continued)
             for takeovers in self._judging:
                 if takeovers.followed or not isinstance(event, Step) or event.policy != "nominal":
-                    notices += self._advance_takeovers(event, before if path.begun == begun else None)
+                    notices += self._advance_takeovers(event, before if continued else None)
                     break
             before, begun = path.last, path.begun
             match event:
@@ -246,7 +246,7 @@ class AgentMonitor:
                 if before is None or before.action is None:
                     self._impossible = was_impossible  # no transition: still the first step after an impossible one
                 elif not was_impossible:
-                    test.step(before.state * self.session.model.actions + before.action, event.state)
+                    test.step(before.state * self._actions + before.action, event.state)
             case Break(reason="impossible_step" | "unknown_state") if not was_impossible:
                 self._impossible = self._test_break(test, before, event)
             case _:
@@ -281,7 +281,7 @@ class AgentMonitor:
         """Return why a formula cannot be answered now, else why its answer is marked (`MARKS`), else None."""
         path = self.session.path
         if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
-            reason = path.blind(formula.query.lookback)
+            reason = None if len(path.held) > formula.query.lookback else path.blind(formula.query.lookback)
             if reason is not None:
                 return reason
         if self.session.mismatch:

@@ -17,7 +17,7 @@ from monitor.exact.avoidable import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
 from monitor.runtime.takeovers import Takeovers, TakeoversState
-from monitor.stream import Session
+from monitor.stream import Session, SlidingPath
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -93,6 +93,7 @@ class FormulaMonitor:
         last: the last answer of this episode.
         forecasts: of the agent's own future, compared with what happened; None: none are followed.
         takeovers: those that the formula's goal judges; None: it judges none.
+        revises: ticks at which a withheld revision is due; None if there is none.
         skipped: ticks at which an answer was last skipped, so that an alarm may be missing.
     """
 
@@ -107,6 +108,7 @@ class FormulaMonitor:
         "forecasts",
         "last",
         "query",
+        "revises",
         "skipped",
         "steps",
         "takeovers",
@@ -125,6 +127,7 @@ class FormulaMonitor:
         self.takeovers = None if by is None else Takeovers(by, agent, query.spec)
         self._path: _JudgedPath | None = None
         self._published: _Published | None = None
+        self.revises: float | None = None
         self._evaluator = QueryEvaluator()
         self._agent = agent
         self._identity = identity
@@ -136,12 +139,6 @@ class FormulaMonitor:
         if isinstance(every, int) or self.steps == 0:
             return None
         return -math.inf if self.answered_at is None else self.answered_at + every
-
-    @property
-    def revises(self) -> float | None:
-        """Ticks at which a withheld revision is due; None if there is none."""
-        published = self._published
-        return published.ticks + PAUSE if published is not None and published.withheld else None
 
     def is_due(self, now: Instant, when: When) -> bool:
         """Return whether to answer now."""
@@ -174,19 +171,21 @@ class FormulaMonitor:
 
         `ends`: the episode ends with this step, so an alarm that still fires is about to close as `ended`.
         """
-        path, spec = session.path, self.query.spec
-        verdict = self._evaluator.verdict(self.query, engines, session, step)
-        judgement = judge(verdict, spec.alarm)
+        path, spec, query = session.path, self.query.spec, self.query
+        known = None if query.sampled else query.shared.find(path)
+        if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
+            self._note(known.verdict, step, path, notices)  # all there is to do for most steps of a fleet
+            return
+        if known is None:
+            verdict = self._evaluator.verdict(query, engines, session, step)
+            judgement = judge(verdict, spec.alarm)
+        else:
+            verdict, judgement = known.verdict, known.judgement
         if engines.learned is not None and self._wants_bands(judgement):
             verdict = self._evaluator.with_bands(verdict, self.query, engines, session)
         if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, self.query, engines, session)
-        self.last = Judged(self._agent, spec.name, verdict, step.episode, step.seq, step.time, step.late)
-        notices.append(self.last)
-        forecasts = self.forecasts
-        own = step.policy == "nominal" and not path.ended  # else another policy acts on, or no future is left
-        if forecasts is not None and forecasts.value is None and own:
-            forecasts.begin(verdict, path.held)
+        self._note(verdict, step, path, notices)
         self.alarm, change = advance(self.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then can an alert be about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
@@ -194,6 +193,16 @@ class FormulaMonitor:
             notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:
             notices += self._refresh(now)
+
+    def _note(self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice]) -> None:
+        """Report a verdict, and follow its forecast if none is followed."""
+        self.last = Judged(self._agent, self.query.spec.name, verdict, step.episode, step.seq, step.time, step.late)
+        notices.append(self.last)
+        forecasts = self.forecasts
+        if forecasts is None or forecasts.value is not None:
+            return
+        if step.policy == "nominal" and not path.ended:  # else another policy acts on, or no future is left
+            forecasts.begin(verdict, path.held)
 
     def _wants_bands(self, judgement: Judgement) -> bool:
         """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""
@@ -266,7 +275,8 @@ class FormulaMonitor:
         """Restore what `dump` returned."""
         self.alarm, self.steps, self.answered_at = state.alarm, state.steps, state.asked
         self.last, self._path, self._evaluator = state.last, state.path, QueryEvaluator(state.tests)
-        self.skipped, self._published = state.skipped, state.published
+        self.skipped = state.skipped
+        self._set_published(state.published)
         if self.forecasts is not None and state.forecasts is not None:
             self.forecasts.load(state.forecasts)
         if self.takeovers is not None and state.takeovers is not None:
@@ -286,7 +296,7 @@ class FormulaMonitor:
             yield from self._renew(now, judged.time)
             return
         if news != published.withheld:
-            self._published = msgspec.structs.replace(published, withheld=news)
+            self._set_published(msgspec.structs.replace(published, withheld=news))
         yield Refreshed(judged, spec, len(path.pairs))
 
     def _renew(self, now: Instant, time: float) -> Iterator[Notice]:
@@ -304,8 +314,12 @@ class FormulaMonitor:
         assert judged is not None, "an alarm changes only after a verdict"
         fired = self._published.fired if self._published is not None else self._fired(judged)
         firing = change.state == "firing" and now is not None
-        self._published = _Published(fired, self._stance(judged), now.ticks) if firing and now is not None else None
+        self._set_published(_Published(fired, self._stance(judged), now.ticks) if firing and now is not None else None)
         yield self._alert(change, judged, time, fired)
+
+    def _set_published(self, published: _Published | None) -> None:
+        self._published = published
+        self.revises = published.ticks + PAUSE if published is not None and published.withheld else None
 
     def _fired(self, judged: Judged) -> Fired:
         return fired_of(figures_of(self.query.formula, judged.verdict), judged)

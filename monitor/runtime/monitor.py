@@ -191,10 +191,13 @@ class Monitor:
                 monitor = self._admit(observation, now, notices)
             except InputError as error:
                 return [*notices, *self.reject(observation.agent, error)]
-        self._touch(observation.agent)
+        agent = observation.agent
+        self._ready[agent] = None
+        self._changed.add(agent)
         received = monitor.session.arrive(observation, now)
-        self._newcomers.count(observation.agent, received)
-        return [*notices, *received]
+        if agent in self._newcomers.counts:
+            self._newcomers.count(agent, received)
+        return [*notices, *received] if notices else received
 
     def reject(self, agent: str, error: InputError) -> list[Notice]:
         """Report a message that could not be decoded. If it was a step, its missing seq becomes a gap."""
@@ -248,8 +251,8 @@ class Monitor:
         if session.holds:
             notices += session.tick(now)
         monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
-        self._changed.add(agent)
         self._timers.put(agent, monitor.due)
+        self._changed.add(agent)
         self._ready.pop(agent, None)
         if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
@@ -259,7 +262,8 @@ class Monitor:
         monitor = self._agents.get(agent)
         if monitor is None:
             return [Received(agent, "dropped")]
-        self._touch(agent)
+        self._ready[agent] = None
+        self._changed.add(agent)
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
 
     def connected(self, up: bool, now: Instant) -> list[Notice]:  # noqa: FBT001 - the one thing there is to say
@@ -372,10 +376,6 @@ class Monitor:
             yield Calibrated(name, total.dump())
 
     # ---- one agent ----
-
-    def _touch(self, agent: str) -> None:
-        self._ready[agent] = None
-        self._changed.add(agent)
 
     def _check_blindness(self, agent: str, now: Instant) -> Iterator[Notice]:
         """Report which formulas went blind or see again; only that changes the agent's state."""

@@ -62,7 +62,7 @@ class Query:
 
     def __post_init__(self) -> None:
         """Begin without verdicts to share: a query that is prepared for other engines has none of theirs."""
-        object.__setattr__(self, "shared", SharedVerdicts(self.formula))
+        object.__setattr__(self, "shared", SharedVerdicts(self.spec, self.formula))
 
     @cached_property
     def lookback(self) -> int:
@@ -101,12 +101,13 @@ class QueryEvaluator:
     pushed: int = 0
 
     def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
-        """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure."""
+        """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure.
+
+        An exact one is shared from now on. Where verdicts were shared instead, `check` catches up here.
+        """
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
         spec, path = query.spec, session.path
-        if (known := query.shared.find(path)) is not None:
-            return known.verdict  # `check` catches up when the next one is not known
         added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
         try:

@@ -10,10 +10,12 @@ from typing import Final
 
 import msgspec
 
+from monitor.alarm.machine import Judgement, judge
+from monitor.exact.avoidable import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.stream import SlidingPath
-from monitor.types import Recourse, Verdict
+from monitor.types import FormulaSpec, Recourse, Verdict
 
 __all__ = ["SharedVerdict", "SharedVerdicts"]
 
@@ -30,9 +32,15 @@ Key = tuple[tuple[tuple[int, int | None], ...], bool]
 
 
 class SharedVerdict(msgspec.Struct):
-    """A verdict without bands and recourse. `recourse`: what a missed goal was found to have, None if not examined."""
+    """A verdict without bands and recourse.
+
+    `judgement`: by the formula's alarm. `quiet`: a clear alarm stays clear, and nothing is examined. `recourse`: what a
+    missed goal was found to have, None if not examined.
+    """
 
     verdict: Verdict
+    judgement: Judgement
+    quiet: bool
     recourse: Recourse | None = None
 
 
@@ -43,7 +51,8 @@ class SharedVerdicts:
     pairs than `largest_offset` says: its verdicts are not shared.
     """
 
-    def __init__(self, formula: Formula) -> None:
+    def __init__(self, spec: FormulaSpec, formula: Formula) -> None:
+        self._spec = spec
         bounded = all(offset >= 0 and not asks_back(goal.measure) for goal, _, offset in goals(formula))
         self._pairs = largest_offset(formula) + 1 if bounded else 0
         self._most = min(ENTRIES, PAIRS // max(self._pairs, 1))
@@ -57,9 +66,10 @@ class SharedVerdicts:
         """
         if not self._pairs or path.acted:
             return None
-        found = self.kept(path)
         self._asked += 1
-        self._found += found is not None
+        found = self._known.get((tuple(path.held[-self._pairs :]), path.terminated))
+        if found is not None:
+            self._found += 1
         return found
 
     def kept(self, path: SlidingPath) -> SharedVerdict | None:
@@ -76,7 +86,9 @@ class SharedVerdicts:
                 self.end()
                 return
             self._asked = self._found = 0
-        self._known[self._key(path)] = SharedVerdict(verdict)
+        judgement = judge(verdict, self._spec.alarm)
+        quiet = judgement in ("good", "neutral") and not (self._spec.recourse == "always" and is_missed(verdict))
+        self._known[self._key(path)] = SharedVerdict(verdict, judgement, quiet)
 
     def end(self) -> None:
         """Share nothing from now on."""

@@ -58,6 +58,9 @@ class ModelTrust:
         model: the model under test.
         settings: error rate and tolerance; switched off, nothing is tested, and the reports say so.
         encoder: how states are encoded; with another encoder the tests start again.
+
+    Attributes:
+        contradicted: True if the transitions of all agents together contradict the model; False if it is not tested.
     """
 
     def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
@@ -71,6 +74,7 @@ class ModelTrust:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
         self._reported = self._described_at = 0
         self._fleet = fleet
+        self.contradicted = fleet is not None and fleet.doubted
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
@@ -79,19 +83,16 @@ class ModelTrust:
         other._start(None if self._fleet is None else self._fleet.alone())  # noqa: SLF001 - a copy of this object
         return other
 
-    @property
-    def contradicted(self) -> bool:
-        """True if the transitions of all agents together contradict the model; False if it is not tested."""
-        return self._fleet is not None and self._fleet.doubted
-
     def join(self) -> ModelTest | None:
         """Return the test for a new agent; None if nothing is tested."""
         return None if self._fleet is None else self._fleet.join()
 
     def due(self, agents: int) -> bool:
         """Return whether to call `combine`: its time is proportional to the numbers of agents and rejected rows."""
-        pause = max(REPORT_EVERY, agents, self._contradictions.rows_rejected)
-        return self._fleet is not None and self._fleet.observed - self._reported >= pause
+        if self._fleet is None:
+            return False
+        new = self._fleet.observed - self._reported
+        return new >= REPORT_EVERY and new >= max(agents, self._contradictions.rows_rejected)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
@@ -101,6 +102,7 @@ class ModelTrust:
         self._reported = fleet.observed
         if not fleet.doubted:
             fleet.combine(test for test in tests.values() if test is not None)
+            self.contradicted = fleet.doubted
             yield self._trust(fleet)
         yield from self._contradicted(fleet, {name: test for name, test in tests.items() if test is not None})
 
@@ -122,16 +124,19 @@ class ModelTrust:
 
     def _contradicted(self, fleet: Fleet, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
         """Report the rows and agents that are rejected: if others are than before, and from time to time."""
-        before, names, rows = self._contradictions, list(tests), fleet.rejected_rows()
-        agents = [(names[place], e) for place, e in wrong_agents(list(tests.values()))]
+        before, rows, wrong = self._contradictions, fleet.rejected_rows(), wrong_agents(list(tests.values()))
+        if not (rows or wrong or before.rows or before.agents) and self._described_at > 0:
+            return  # nearly always; the first report says that rows are tested
+        names = list(tests)
+        agents = [(names[place], e) for place, e in wrong]
         places = {self._place(row) for row in rows[:MOST_NAMED]}
         same = (
             (len(rows), len(agents)) == (before.rows_rejected, before.agents_rejected)
             and places == {(row.state, row.action) for row in before.rows}
             and {name for name, _ in agents[:MOST_NAMED]} == {each.agent for each in before.agents}
         )
-        often = fleet.observed - self._described_at < DESCRIBE_EVERY or not (rows or agents)
-        if same and often and self._described_at > 0:  # the first report says that rows are tested
+        often = fleet.observed - self._described_at < DESCRIBE_EVERY
+        if same and often and self._described_at > 0:
             return
         self._described_at = fleet.observed
         self._contradictions = Contradictions(
@@ -209,6 +214,7 @@ class ModelTrust:
         if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
+        self.contradicted = self._fleet.doubted
         self._reported = min(state.reported, self._fleet.observed)
         self._described_at = state.described_at
         self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)

@@ -44,6 +44,9 @@ class DeviationState(msgspec.Struct, frozen=True, array_like=True):
 class Deviation:
     """Deviation of one agent over its last steps.
 
+    Attributes:
+        fraction: of these steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST` steps.
+
     >>> agent = Deviation()
     >>> for other in (0, 1) * 20:
     ...     agent.push(other, 0.0)
@@ -52,6 +55,7 @@ class Deviation:
     """
 
     def __init__(self) -> None:
+        self.fraction = 0.0
         self._excesses: deque[int | float] = deque()
         self._variances: deque[float] = deque()
         self._excess: float = 0.0
@@ -62,14 +66,6 @@ class Deviation:
     def steps(self) -> int:
         """Number of steps that the fraction is of, up to `WINDOW`."""
         return len(self._excesses)
-
-    @property
-    def fraction(self) -> float:
-        """Fraction of the last steps that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST` steps."""
-        if self._excess <= 0.0 or len(self._excesses) < LEAST:
-            return 0.0
-        beyond = self._excess - CHANCE * math.sqrt(max(self._variance, 0.0))
-        return min(max(beyond, 0.0) / len(self._excesses), 1.0)
 
     def push(self, excess: float, variance: float) -> None:
         """Add a step: x, and its variance if the agent follows the policy."""
@@ -83,6 +79,8 @@ class Deviation:
         self._pushed += 1
         if self._pushed == WINDOW:  # rounding errors do not accumulate over more steps than these
             self._sum()
+        elif self._excess > 0.0 or self.fraction:
+            self._compare()
 
     def dump(self) -> DeviationState:
         """Return the state as plain data."""
@@ -100,3 +98,11 @@ class Deviation:
     def _sum(self) -> None:
         self._excess, self._variance = math.fsum(self._excesses), math.fsum(self._variances)
         self._pushed = 0
+        self._compare()
+
+    def _compare(self) -> None:
+        """Compute the fraction."""
+        self.fraction = 0.0
+        if self._excess > 0.0 and len(self._excesses) >= LEAST:
+            beyond = self._excess - CHANCE * math.sqrt(max(self._variance, 0.0))
+            self.fraction = min(max(beyond, 0.0) / len(self._excesses), 1.0)

@@ -182,7 +182,13 @@ class ModelTest:
                 shared.rows.step(found)
         if self._ended:
             return
-        part = 0.0 if self.doubted else self._begin()
+        if self.doubted:
+            part = 0.0
+        else:
+            self.transitions = transitions = self.transitions + 1
+            if transitions & (transitions - 1) == 0:
+                self._begin()
+            part = self._part
         self._learned = learned = (self._learned + part) * own.settle(found)
         if shared is not None and not self.doubted:
             shared.transitions += 1
@@ -206,7 +212,12 @@ class ModelTest:
                 shared.rows.contradict(row)
         if self._ended:
             return
-        part = 0.0 if self.doubted else self._begin()
+        part = 0.0
+        if not self.doubted:
+            self.transitions += 1
+            if self.transitions & (self.transitions - 1) == 0:
+                self._begin()
+            part = self._part
         self._learned += part
         if shared is not None and not self.doubted:
             self._together += part
@@ -243,14 +254,11 @@ class ModelTest:
             self.number = self._shared.enter()  # the state is of a version that did not number agents
         self._look()
 
-    def _begin(self) -> float:
-        """Return the wealth that each bet begins with at the next step."""
-        self.transitions += 1
-        if self.transitions & (self.transitions - 1) == 0:
-            if self.transitions == 1 and self._shared is not None:
-                self.number = self._shared.enter()
-            self._part = part_of(self.transitions)
-        return self._part
+    def _begin(self) -> None:
+        """Compute the wealth that each bet begins with from this step on, the first, second, fourth, ..."""
+        if self.transitions == 1 and self._shared is not None:
+            self.number = self._shared.enter()
+        self._part = part_of(self.transitions)
 
     def _staked(self) -> float:
         return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often

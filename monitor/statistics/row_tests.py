@@ -135,6 +135,8 @@ class RowTests:
 
     def rejected(self) -> list[tuple[int, float]]:
         """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
+        if not self._suspects:
+            return []
         suspects = sorted(self._suspects)
         evidence = [self._records[row].wealth for row in suspects]
         found = discoveries([each / self.tested for each in evidence])

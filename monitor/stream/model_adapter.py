@@ -82,8 +82,11 @@ class ModelAdapter:
             return False
         if not (0 <= action < self._actions and 0 <= state < self._states):
             return False
-        row = state * self._actions + action
-        return self._starts[row] != self._starts[row + 1] and self._place(pair, state) is not None
+        starts, successors = self._starts, self._successors
+        row, before = state * self._actions + action, pair[0] * self._actions + pair[1]
+        end = starts[before + 1]
+        place = bisect_left(successors, state, starts[before], end)
+        return starts[row] != starts[row + 1] and place < end and successors[place] == state
 
     def impossible(self, pair: tuple[int, int], successor: int) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""

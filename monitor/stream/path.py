@@ -115,12 +115,9 @@ class SlidingPath:
 
     def push(self, step: Step) -> None:
         """Append a step. If it does not continue the held pairs, the path restarts: a path never spans a gap."""
-        if self.ended or (self.last is not None and step.episode != self.last.episode):
-            self._clear(None, "")
-        elif self.last is not None and step.seq != self.last.seq + 1:
-            self._clear("gap", f"seq {self.last.seq} is followed by {step.seq}")
-        if self.last is None:
-            self._begin(step)
+        last = self.last
+        if last is None or self.ended or step.seq != last.seq + 1 or step.episode != last.episode:
+            self._start(step)
         if self.acted or step.policy != NOMINAL:
             self._note_policy(step.policy)
         self.held.append((step.state, step.action))
@@ -180,7 +177,13 @@ class SlidingPath:
         if self.acted.count(NOMINAL) == len(self.acted):
             self.acted.clear()
 
-    def _begin(self, step: Step) -> None:
+    def _start(self, step: Step) -> None:
+        """Begin a path with a step that does not continue the held pairs."""
+        last = self.last
+        if self.ended or (last is not None and step.episode != last.episode):
+            self._clear(None, "")
+        elif last is not None:
+            self._clear("gap", f"seq {last.seq} is followed by {step.seq}")
         # after a conflict, which of the two messages with seq 0 is correct is unknown: no observed start
         if step.seq == 0 and self.broken != "conflict":
             self.broken, self.detail = None, ""

@@ -149,8 +149,7 @@ class ReorderBuffer:
         """
         self.digests.put(seq, digest)
         self.next_seq = seq + 1
-        if arrived > self.progress:
-            self.progress = arrived
+        self.progress = max(self.progress, arrived)
 
     def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Classify a message; hold it if it is accepted. Call `release` afterwards."""

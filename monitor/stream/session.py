@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, Literal, assert_never, cast
+from typing import Final, Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -277,8 +277,7 @@ class Session:
         self.last_heard = self.last_message = now.ticks
         self.old = None
         time = min(time, now.wall)
-        if time > self.order.newest:
-            self.order.newest = time
+        self.order.newest = max(self.order.newest, time)
 
     def _goes_on(self, observation: Observation) -> bool:
         """Return whether a valid message of the open episode is the next step, possible and under the same policy."""
@@ -297,11 +296,12 @@ class Session:
         time = now.wall if o.time is None else o.time
         self._hear(time, now)
         self.order.follow(o.seq, digest(o), now.ticks)
-        assert previous is not None
-        state, action = cast("tuple[int, int]", (o.state, o.action))
-        rewarded = [] if o.reward is None else [*self._rewarded(previous, state, o.episode, o.seq, o.reward)]
+        pair: tuple[int, int] = o.state, o.action  # type: ignore[assignment] # `goes_on` looked at them
         late = o.time is not None and time < now.wall - self.settings.max_lag
-        return [*rewarded, *self._take(o.episode, o.seq, (state, action), time, late=late)]
+        acted = self._take(o.episode, o.seq, pair, time, late=late)
+        if o.reward is None or previous is None:
+            return acted
+        return [*self._rewarded(previous, pair[0], o.episode, o.seq, o.reward), *acted]
 
     def _received(
         self,
@@ -374,7 +374,7 @@ class Session:
     ) -> Sequence[Notice]:
         """Queue a step; return what is to be said of its action."""
         state, action = pair
-        acting = self._adapter.acting(self.policy)
+        acting = "nominal" if self.policy is None else self._adapter.acting(self.policy)
         policy = UNKNOWN_POLICY if acting is None else acting
         self._emit(Step(episode, seq, state, action, time, late, acting is None, policy))
         if action is None:
@@ -390,6 +390,8 @@ class Session:
         before = deviation.fraction
         deviation.push(excess, variance)
         after = deviation.fraction
+        if not (excess or before or after):
+            return ()
         notices: list[Notice] = []
         if excess > 0.0 and self._adapter.off_policy(state, action):
             notices.append(OffPolicy(self.agent))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.model.mdp import MDP
+from monitor.policy.table import PolicyTable, as_table
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.deduplication import REMEMBERED
 from monitor.stream.reorder_buffer import Entry, ReorderBuffer
@@ -395,21 +397,8 @@ def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:
 # ---- the short cut of a step that comes in order ----
 
 
-class NoShortCut(ReorderBuffer):
-    """Sorts and releases every entry."""
-
-    def follow(self, entry: Entry) -> bool:
-        """Never."""
-        del entry
-        return False
-
-
 class Thorough(Session):
     """Validates every observation, and sorts it."""
-
-    def __init__(self) -> None:
-        super().__init__("a", MODEL, SETTINGS)
-        self.order = NoShortCut(SETTINGS.reorder_steps, SETTINGS.reorder_wait)
 
     def _is_known(self, observation: Observation) -> bool:
         del observation
@@ -422,10 +411,47 @@ def test_the_short_cut_of_the_next_step_changes_nothing(
     chaos: list[Deed], lengths: list[int], reach: int, rng: random.Random
 ) -> None:
     orderly: list[Deed] = [("arrive", message, 0.0) for message in disturbed(episodes(lengths), reach, 2, rng)]
-    short, thorough = Session("a", MODEL, SETTINGS), Thorough()
+    short, thorough = Session("a", MODEL, SETTINGS), Thorough("a", MODEL, SETTINGS)
     for deed in [*orderly, *chaos, *orderly]:
         assert do(short, [deed], 0.0) == do(thorough, [deed], 0.0)
         assert short.deadline == thorough.deadline
+    assert short.dump() == thorough.dump()
+
+
+REWARDED = MDP.from_transitions(
+    states=4,
+    actions=2,
+    transitions=[(s, a, s2, 1 / 3) for s in range(4) for a in range(2) for s2 in (1, 2, 3) if (s, a) != (3, 1)],
+    labels={},
+    rewards=[(s, a, float(s + a)) for s in range(4) for a in range(2)],
+)
+KNOWN = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"}, max_lag=5.0)
+CERTAIN = as_table([0, 0, 1, 0], REWARDED)
+DRAWN = as_table(np.array([[0.5, 0.5], [0.9, 0.1], [1.0, 0.0], [1.0, 0.0]]), REWARDED)
+
+
+@LAW
+@pytest.mark.parametrize("nominal", [CERTAIN, DRAWN])
+@given(length=st.integers(1, 140), reach=st.integers(0, 2), rng=st.randoms(use_true_random=False))
+def test_nor_does_it_with_rewards_times_and_policies(
+    nominal: PolicyTable, length: int, reach: int, rng: random.Random
+) -> None:
+    """The agent takes any action, goes wherever it likes and says anything about it."""
+    calm = rng.random() < 0.5
+    messages = [
+        replace(
+            message,
+            state=rng.randrange(4) if rng.random() < 0.05 else message.state,
+            action=None if message.action is None else (0 if calm else rng.randrange(2)),
+            reward=rng.choice([None, None, 0.0, 1.0, 2.0, 3.0]),
+            time=rng.choice([None, 990.0, 998.5, 1000.0, 1003.0]),
+            policy=rng.choice([None, "ab" * 32]) if calm or rng.random() < 0.8 else rng.choice(["cd" * 32, "ef" * 32]),
+        )
+        for message in episodes([length])
+    ]
+    short, thorough = (kind("a", REWARDED, KNOWN, nominal=nominal) for kind in (Session, Thorough))
+    for message in disturbed(messages, reach, 2, rng):
+        assert do(short, [("arrive", message, 0.0)], 0.0) == do(thorough, [("arrive", message, 0.0)], 0.0)
     assert short.dump() == thorough.dump()
 
 
