@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numba import config, njit, typeof, types
@@ -26,6 +27,8 @@ from numba.extending import intrinsic
 __all__ = ["Lent", "compiled", "inlined", "lend", "specialized"]
 
 F = TypeVar("F", bound=Callable[..., object])
+LOCK: Final = "machine-code.lock"
+"""File in the cache folder that is locked while machine code is read or written."""
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
@@ -97,9 +100,32 @@ class _SourceCacheImpl(CompileResultCacheImpl):
 
 
 class _SourceCache(FunctionCache):
-    """Cache on disk, valid as long as no source changes."""
+    """Cache on disk, valid as long as no source changes; used by one process at a time.
+
+    numba reads a function's index, adds a file's name, writes the index and then the file. Of two processes at once
+    both would take the same name: one loses its code, or finds the other's, and calls it with arguments of other types.
+    Between the two writes a reader would find the code of an older source.
+    """
 
     _impl_class = _SourceCacheImpl
+
+    def load_overload(self, sig: object, target_context: object) -> object:
+        """Return the machine code for the types `sig`, None if there is none."""
+        with self._locked():
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call] # numba has no types
+
+    def save_overload(self, sig: object, data: object) -> None:
+        """Write machine code for the types `sig`."""
+        with self._locked():
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call] # likewise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = Path(self.cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
 
 class _ReadOnlyLocator(UserProvidedCacheLocator):

@@ -308,7 +308,7 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
         return other
     if other == _ALWAYS:
         return one
-    _check_alternatives(len(one) * len(other))
+    _check_alternatives(len(one) * len(other), MAX_ALTERNATIVES)
     basis = _Basis(one | other)
     pairs = product(map(basis.mask, one), map(basis.mask, other))
     return basis.absorb({basis.reduce(left | right) for left, right in pairs})
@@ -335,8 +335,12 @@ class _Basis:
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative)."""
-        _check_alternatives(len(masks))
+        """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative).
+
+        Twice as many may come as may remain: two sums that meet are not refused for what they have in common, and
+        whether they are does not depend on the order in which they come.
+        """
+        _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
         # Sets of conjunctions are bit masks over their places in this order, so that one is compared with all at once.
         ordered, kept, stronger = sorted(masks, key=int.bit_count), 0, 0  # stronger: they entail more than they have
@@ -360,6 +364,7 @@ class _Basis:
                 for bit in every:
                     if entailed & bit:
                         entailing[bit] |= here
+        _check_alternatives(kept.bit_count(), MAX_ALTERNATIVES)
         return frozenset(self._cube(mask) for place, mask in enumerate(ordered) if kept >> place & 1)
 
     def _entailed(self, mask: int) -> int:
@@ -374,9 +379,9 @@ class _Basis:
         return frozenset([element for element, bit in self._bits.items() if mask & bit])
 
 
-def _check_alternatives(count: int) -> None:
-    if count > MAX_ALTERNATIVES:
+def _check_alternatives(count: int, most: int) -> None:
+    if count > most:
         raise LimitError(
-            f"the formula unfolds to an obligation of {count} alternatives; at most {MAX_ALTERNATIVES} (limit "
+            f"the formula unfolds to an obligation of {count} alternatives; at most {most} (limit "
             "MAX_ALTERNATIVES) can be compared: evaluate its parts separately, or define a label for a combination"
         )

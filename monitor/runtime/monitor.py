@@ -379,9 +379,11 @@ class Monitor:
 
     def _check_blindness(self, agent: str, now: Instant) -> Iterator[Notice]:
         """Report which formulas went blind or see again; only that changes the agent's state."""
-        for notice in self._agents[agent].check_blindness(now, connected=self._connected):
+        monitor = self._agents[agent]
+        if notices := list(monitor.check_blindness(now, connected=self._connected)):
             self._changed.add(agent)
-            yield notice
+            self._timers.put(agent, monitor.due)  # what is published now need not be revised later
+        yield from notices
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:
         """Check for silent agents, for steps that wait too long, and the test of the model."""

@@ -2,13 +2,17 @@
 
 import importlib.util
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from numba import config
+from numba.core.caching import IndexDataCacheFile
 
 import monitor.jit as compiled_module
 from monitor.jit import compiled
@@ -103,3 +107,30 @@ def test_integers_of_any_width_and_constants_share_one_compilation(
 
     assert compiled(total)(np.array([5, 2**31 - 1], dtype=np.int32)) == 2 * 14 + 2**32 + 4
     assert len(cast("Any", twice).signatures) == 1
+
+
+def test_two_processes_that_write_at_once_do_not_take_the_same_name(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each has read the index before the other writes it, unless it has to wait; threads stand for processes."""
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    made = [cast("Any", compiled(module.twice)) for _ in range(2)]
+    for function, argument in zip(made, (3, 1.5), strict=True):
+        function(argument)
+    for function in made:
+        function._cache.flush()
+    both, read_index = Barrier(2), cast("Any", IndexDataCacheFile)._load_index
+
+    def read_together(self: Any) -> Any:  # noqa: ANN401 - numba's index
+        index = read_index(self)
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+        return index
+
+    monkeypatch.setattr(IndexDataCacheFile, "_load_index", read_together)
+    with ThreadPoolExecutor(2) as threads:
+        [*threads.map(lambda function: function._cache.save_overload(*function.overloads.popitem()), made)]
+    monkeypatch.undo()
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    again = compiled(module.twice)
+    assert (again(4), again(2.5), hits(again)) == (8, 5.0, 2)
