@@ -86,8 +86,10 @@ class Inbox:
             self._entries.append(message)
             self._messages += 1
             self._bytes += len(message.payload)
-            self._was_full = self._was_full or self.full
-            self._dropped, self._last = {}, None
+            if self._messages >= self.limit or self._bytes >= LARGE:
+                self._was_full = True
+            if self._dropped:
+                self._dropped, self._last = {}, None
             return True
         self._drop(message)
         return False
@@ -106,7 +108,8 @@ class Inbox:
         if isinstance(entry, Arrived):
             self._messages -= 1
             self._bytes -= len(entry.payload)
-            self._report_space()
+            if self._was_full:
+                self._report_space()
         else:
             self._dropped.pop(entry.topic, None)
             self._last = None if entry is self._last else self._last
@@ -128,7 +131,7 @@ class Inbox:
             (self._last or entry).receipts.append(message.receipt)
 
     def _report_space(self) -> None:
-        if self._was_full and self._messages <= self.limit // 2 and self._bytes <= LARGE // 2:
+        if self._messages <= self.limit // 2 and self._bytes <= LARGE // 2:
             self._was_full = self._dropping = False
             self.on_half_empty()
 

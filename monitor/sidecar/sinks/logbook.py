@@ -52,7 +52,7 @@ LOG: Final = logging.getLogger(ALARMS)
 ABOUT: Final = logging.getLogger("monitor.service")
 LOST: Final = frozenset({"gap", "conflict", "stale", "dropped", "rejected"})
 """Results of a message whose step is not accepted, or before which a step is missing."""
-UNSAID: Final = frozenset({AlarmMoved, Alert, Blind, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
+UNSAID: Final = frozenset({AlarmMoved, Alert, Calibrated, Ended, Forecast, OffPolicy, Refreshed})
 """Notices of which `_notice` says nothing: alerts are logged as published, blindness by reason."""
 
 MOST_NAMED: Final = 3
@@ -155,14 +155,16 @@ class Logbook:
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
-        if blind := [notice for notice in effects.notices if isinstance(notice, Blind)]:
+        notable = [notice for notice in effects.notices if self._notable(notice)]
+        if not (notable or effects.publications):
+            return  # nearly always
+        if blind := [notice for notice in notable if isinstance(notice, Blind)]:
             self._blindness(blind, now)
         for publication in effects.publications:
             if publication.payload and not publication.repeats and publication.topic.startswith(f"{self._alerts}/"):
                 self._alert(_read(publication.payload))
-        for notice in effects.notices:
-            if type(notice) not in UNSAID:
-                self._notice(notice, now)
+        for notice in notable:
+            self._notice(notice, now)
 
     def recall(self, effects: Effects, _now: Instant) -> None:
         """Log nothing: an earlier process has."""
@@ -174,16 +176,25 @@ class Logbook:
         """Go on under another configuration, in which a formula may be undecided again."""
         self._undecided.clear()
 
+    def _notable(self, notice: Notice) -> bool:
+        """Return whether there may be something to log about a notice."""
+        kind = type(notice)
+        if kind is Received:
+            return notice.result in LOST  # type: ignore[union-attr] # as its class says
+        if kind is Judged:
+            return bool(notice.verdict.reason) and notice.formula not in self._undecided  # type: ignore[union-attr] # likewise
+        return kind not in UNSAID
+
     def _notice(self, notice: Notice, now: Instant) -> None:
         match notice:
-            case Received() if notice.result in LOST:
+            case Received():
                 what = (notice.result, notice.reason)
                 said = (notice.agent or "an unknown agent", *what, notice.detail)
                 self._about_log.warn(what, now, "message of %s %s: %s %s", *said)
             case RewardMismatch():
                 words = "%s reports a reward that contradicts the model: %s"
                 self._about_log.warn("reward", now, words, notice.agent, notice.detail)
-            case Judged() if notice.verdict.reason and notice.formula not in self._undecided:
+            case Judged() if notice.formula not in self._undecided:
                 self._undecided.add(notice.formula)
                 ABOUT.warning("formula %s is undecided: %s", notice.formula, notice.verdict.reason)
             case Deviates():

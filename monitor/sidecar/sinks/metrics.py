@@ -166,7 +166,13 @@ class Metrics:
     def take(self, effects: Effects, now: Instant) -> None:
         """Count and show what happened."""
         for notice in effects.notices:
-            self._take(notice, now)
+            kind = type(notice)
+            if kind is Received:  # nearly all are one of these two
+                self._received(notice, now)  # type: ignore[arg-type] # as its class says
+            elif kind is Judged:
+                self._judged(notice)  # type: ignore[arg-type] # likewise
+            else:
+                self._take(notice, now)
 
     def recall(self, effects: Effects, now: Instant) -> None:
         """Show the state that an earlier process has counted."""
@@ -231,9 +237,7 @@ class Metrics:
         self._on.messages.inc((notice.result,))
         if notice.result == "rejected":
             self._on.rejected.inc((notice.reason,))
-        if notice.result in UNREAD:
-            return
-        if not self._admit(notice.agent):
+        if notice.result in UNREAD or not self._admit(notice.agent):
             return
         self._on.last_message.set((notice.agent,), now.wall)
         if notice.lag is not None:
