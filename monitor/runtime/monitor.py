@@ -240,9 +240,13 @@ class Monitor:
     @property
     def waiting(self) -> Waiting:
         """Steps received and not evaluated yet."""
-        sessions = [self._agents[agent].session for agent in self._ready]
-        since = min((session.since[0] for session in sessions if session.since), default=None)
-        return Waiting(sum(len(session.pending) for session in sessions), since)
+        steps, oldest = 0, math.inf
+        for agent in self._ready:
+            since = self._agents[agent].session.since  # as long as `pending`
+            if since:
+                steps += len(since)
+                oldest = min(oldest, since[0])
+        return Waiting(steps, oldest if steps else None)
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
         """Evaluate up to `most` steps of one agent, and add to `notices`; it stays ready if anything is left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -44,8 +45,12 @@ class Lanes(NamedTuple):
     common: int
 
 
-def lanes_of(ways: list[Way]) -> tuple[Lanes, list[int]]:
-    """Return the lanes, and the lane of each way; `few` with n changes has lanes for all numbers below n too."""
+@lru_cache(256)
+def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
+    """Return the lanes, and the lane of each way; `few` with n changes has lanes for all numbers below n too.
+
+    The same object for the same ways: it is only read.
+    """
     most = max((way.changes for way in ways if way.kind == "few"), default=-1)
     free = list(dict.fromkeys(way.until for way in ways if way.kind == "free"))
     optimal = any(way.kind == "optimal" for way in ways)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,11 @@ from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
 __all__ = ["BestValues", "Change", "Lookback", "Observed", "Outlook", "Pass"]
+
+FRAMES: Final = 64
+"""Lengths of paths, each with some ways to decide, of which is kept what passes share."""
+FEW_NUMBERS: Final = 1 << 16
+"""Values after the last pair that are kept for one of these."""
 
 
 class Observed(NamedTuple):
@@ -84,6 +91,19 @@ class Lookback(NamedTuple):
     layout: Layout
 
 
+class _Frame(NamedTuple):
+    """What backward passes over paths of one length share.
+
+    `lanes`: kept, so that no others get its id. `plan`: without `along`. `closing`: the values after the last pair, if
+    they are kept.
+    """
+
+    lanes: Lanes
+    layout: Layout
+    plan: Plan
+    closing: list[Floats]
+
+
 class BestValues:
     """Values of the best decisions under one measure and direction.
 
@@ -107,10 +127,12 @@ class BestValues:
     ) -> None:
         self._options, self._transitions, self._nominal = options, transitions, nominal
         self._stages, self._prior, self._end = stages, prior, end
+        self._alone = acting_of([nominal], *options.rewards.shape)[0]
+        self._frames: OrderedDict[tuple[int, int], _Frame] = OrderedDict()
 
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
-        lanes, (lane,) = lanes_of([_possible(way, path)])
+        lanes, (lane,) = lanes_of((_possible(way, path),))
         return float(self.backward(path, lanes).values[0, lane])
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
@@ -123,7 +145,7 @@ class BestValues:
 
     def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
         """Return one of the two: every row is as small, or as `greatest`, as the class allows."""
-        lanes, (lane,) = lanes_of([_possible(way, path)])
+        lanes, (lane,) = lanes_of((_possible(way, path),))
         return float(self.backward(path, lanes, kind, greatest=greatest).values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
@@ -143,8 +165,7 @@ class BestValues:
 
     def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Decisions]:
         """Return the outlook, the lane of each number of changes, and the decisions: all, or those of the path."""
-        ways = [Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))]
-        lanes, (best, optimal, *few) = lanes_of(ways)
+        lanes, (best, optimal, *few) = lanes_of(_outlook_ways(most))
         found = self.backward(path, lanes, whole=whole)
         values = found.values[0]
         outlook = Outlook(
@@ -162,15 +183,14 @@ class BestValues:
         `lane`: of some number of changes, after that of one less. Of equally good actions the least is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
-        for level in range(len(decisions.held)):
-            held, changed = sign * decisions.held[level, lane], sign * decisions.actions[level, :, lane - 1]
-            if np.isnan(changed).all():
-                break  # nothing remains
-            best = float(np.nanmax(changed))
-            if best - held > TIE * max(1.0, abs(held)):
-                proposed = int(np.flatnonzero(changed >= best - TIE * max(1.0, abs(best)))[0])
-                return Change(level, int(path.states[level]), int(path.actions[level]), proposed)
-        return None
+        held, changed = sign * decisions.held[:, lane], sign * decisions.actions[:, :, lane - 1]
+        best = np.fmax.reduce(changed, axis=1)  # nan once nothing remains
+        [better] = np.nonzero(best - held > TIE * np.maximum(1.0, np.abs(held)))
+        if not len(better):
+            return None
+        level = int(better[0])
+        proposed = int(np.flatnonzero(changed[level] >= best[level] - TIE * max(1.0, abs(best[level])))[0])
+        return Change(level, int(path.states[level]), int(path.actions[level]), proposed)
 
     def layout(self, path: Observed) -> Layout:
         """Return the obligations that may remain at each pair of a path."""
@@ -195,14 +215,18 @@ class BestValues:
         Raises:
             LimitError: the pass would need too much memory.
         """
-        layout = self.layout(path)
+        frame = self._frame(len(path.states), lanes)
+        layout = frame.layout
         levels, widest = len(layout.used), layout.target.shape[1]
         states, actions = path.states[:levels], path.actions[:levels]
         outcomes = np.full(levels, -1)
         outcomes[: len(path.states) - 1] = path.states[1 : levels + 1]
-        acting, acted = acting_of(path.acted[:levels] or [self._nominal] * levels, *self._options.rewards.shape)
+        if path.acted:
+            acting, acted = acting_of(path.acted[:levels], *self._options.rewards.shape)
+        else:
+            acting, acted = self._alone, np.zeros(levels, dtype=np.int64)
         held = Held(states, actions, outcomes, self._end, acted, path.repeats)
-        plan = self._plan(layout, lanes, path)
+        plan = frame.plan._replace(along=self._along(layout, path))
         (size, available), width = self._options.rewards.shape, len(lanes.spends)
         kept = levels * size * widest * width if whole else 0
         if (2 * widest * width + levels) * size + levels * width * (1 + available) + kept > MAX_NUMBERS:
@@ -214,7 +238,7 @@ class BestValues:
         padded = -(-width // BLOCK) * BLOCK
         buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.bool_)
         if levels == len(path.states):
-            self._close(buffers[0], layout.obligations[levels], lanes, levels)
+            self._close(buffers[0], frame)
         decisions = Decisions(
             np.zeros((levels, width)),
             np.full((levels, available, width), np.nan),
@@ -240,15 +264,27 @@ class BestValues:
         )
         return Pass(buffers[now, int(states[0]), :, :width], decisions)
 
-    def _plan(self, layout: Layout, lanes: Lanes, path: Observed) -> Plan:
+    def _frame(self, pairs: int, lanes: Lanes) -> _Frame:
+        """Return what the passes over paths of so many pairs share."""
+        key = pairs, id(lanes)
+        frame = self._frames.get(key)
+        if frame is None:
+            layout = self._stages.layout(pairs)
+            frame = self._frames[key] = _Frame(lanes, layout, self._plan(layout, lanes, pairs), [])
+            if len(self._frames) > FRAMES:
+                self._frames.popitem(last=False)
+        return frame
+
+    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
+        """Return the plan of paths of so many pairs; what depends on the path itself, `along`, is empty."""
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
         if lanes.follows.any():
-            choices = self._choices(layout, len(path.states))
+            choices = self._choices(layout, pairs)
             policy = list(choices.values())
             for row, (level, slot) in enumerate(choices):
                 policy_of[level, slot] = row
         shape = layout.target, layout.rewarded, layout.used, self._stages.label_of
-        return Plan(*shape, np.stack(policy), policy_of, self._along(layout, path))
+        return Plan(*shape, np.stack(policy), policy_of, np.zeros(0, dtype=np.int64))
 
     def _along(self, layout: Layout, path: Observed) -> Ints:
         """Return the slot of each level on the observed path, -1 once nothing remains."""
@@ -282,11 +318,17 @@ class BestValues:
             ahead = here
         return chosen
 
-    def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
-        """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
-        for slot, obligation in enumerate(obligations):
+    def _close(self, ahead: Floats, frame: _Frame) -> None:
+        """Write the values after the last pair to `ahead` [S, slots, lanes], and keep them if they are few."""
+        if frame.closing:
+            ahead[:] = frame.closing[0]
+            return
+        lanes, level = frame.lanes, len(frame.layout.used)
+        for slot, obligation in enumerate(frame.layout.obligations[level]):
             for lane in range(len(lanes.spends)):
                 ahead[:, slot, lane] = self._beyond(obligation, lanes, lane, level)
+        if ahead.size <= FEW_NUMBERS:
+            frame.closing.append(ahead.copy())
 
     def _beyond(self, obligation: int, lanes: Lanes, lane: int, level: int) -> Floats:
         if lanes.follows[lane]:
@@ -296,6 +338,11 @@ class BestValues:
         if lanes.until[lane] == NEVER:
             return self._prior.best(obligation)
         return self._prior.takeover(int(lanes.until[lane]) - level, obligation)
+
+
+@lru_cache(64)
+def _outlook_ways(most: int) -> tuple[Way, ...]:
+    return Way("free"), Way("optimal"), *(Way("few", n) for n in range(most + 1))
 
 
 def _possible(way: Way, path: Observed) -> Way:
