@@ -88,19 +88,22 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
     7
     """
     fields = unpack(payload, max_bytes)
-    if not fields.keys() <= _KEYS:
+    if not _KEYS.issuperset(fields):
         raise _unknown(fields.keys() - _KEYS)
-    if not fields.keys() >= _REQUIRED:
-        raise InputError("missing_key", f"no {', '.join(sorted(_REQUIRED - fields.keys()))}; every message needs it")
-    if fields["v"] != 1 or isinstance(fields["v"], bool | float):
-        raise InputError("version", f'"v" is {_show(fields["v"])}; this monitor reads version 1')
-    if not isinstance(fields.get("extra"), dict | None):
+    try:
+        version, episode, seq, state = fields["v"], fields["episode"], fields["seq"], fields["state"]
+    except KeyError:
+        missing = ", ".join(sorted(_REQUIRED - fields.keys()))
+        raise InputError("missing_key", f"no {missing}; every message needs it") from None
+    if type(version) is not int or version != 1:
+        raise InputError("version", f'"v" is {_show(version)}; this monitor reads version 1')
+    if "extra" in fields and not isinstance(fields["extra"], dict | None):
         raise _wrong("extra", fields["extra"], "a map, or nothing")
     sent = Observation(
         agent,
-        _episode(fields["episode"]),
-        fields["seq"],
-        fields["state"],
+        _episode(episode),
+        seq,
+        state,
         fields.get("action"),
         fields.get("time"),
         fields.get("reward"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, InputError
+from monitor.stream import encoding
 from monitor.stream.decode import MAX_DIMENSIONS, MAX_TEXT, REASONS, agent_of, decode, validate
 from monitor.types import Observation
 
@@ -265,3 +267,34 @@ def test_other_topics_are_refused(topic: str) -> None:
 def test_a_pattern_needs_one_plus(pattern: str) -> None:
     with pytest.raises(ConfigError, match="exactly one"):
         agent_of("agents/a/steps", pattern)
+
+
+# ---- the fast parser of JSON, and the one that notices a repeated key ----
+
+ODD = "0 -0 1 -0.0 1.5 1e5 1E-400 1e400 01 1. .5 NaN -Infinity true null {} [] [1,2] [\"a\"] 'x'".split()
+LITERALS = st.sampled_from([*ODD, '{"a": 1}', '{"a": 1, "a": 2}', str(2**63), str(-(2**63) - 1), str(10**30)])
+TEXTS = st.sampled_from(
+    ['"a"', '"b"', '"\\u0061"', '"\\"a"', '"\\ud800"', '"\\ud83d\\ude00"', '"é"', '""', '"a\n"', '"\\x"']
+)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.integers().map(str)
+MEMBERS = st.tuples(TEXTS, LITERALS | TEXTS | NUMBERS)
+
+
+@FUZZ
+@given(st.lists(MEMBERS, max_size=5), st.sampled_from(["", " ", "\n", "x", "\ufeff", "\x00"]))
+def test_both_parsers_of_json_read_the_same(members: list[tuple[str, str]], around: str) -> None:
+    payload = f"{{{', '.join(f'{key}: {value}' for key, value in members)}}}{around}".encode()
+    assert read_by(encoding._read_json, payload) == read_by(encoding._read_json_slowly, payload)
+
+
+def read_by(parser: Callable[[bytes], object], payload: bytes) -> str:
+    """What a parser reads, with the types and to the bit, or why it refuses."""
+    try:
+        return repr(parser(payload))
+    except InputError as error:
+        return error.reason
+
+
+def test_most_steps_are_read_by_the_fast_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "_read_json_slowly", None)
+    assert decode("ward", json.dumps(MESSAGE).encode()) == EXPECTED
