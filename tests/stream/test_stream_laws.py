@@ -437,15 +437,17 @@ def test_nor_does_it_with_rewards_times_and_policies(
     nominal: PolicyTable, length: int, reach: int, rng: random.Random
 ) -> None:
     """The agent takes any action, goes wherever it likes and says anything about it."""
-    calm = rng.random() < 0.5
+    calm, cut = rng.random() < 0.5, rng.random() < 0.5
     messages = [
         replace(
             message,
             state=rng.randrange(4) if rng.random() < 0.05 else message.state,
-            action=None if message.action is None else (0 if calm else rng.randrange(2)),
+            action=(None if rng.random() < 0.5 else 0) if message.terminated else 0 if calm else rng.randrange(2),
             reward=rng.choice([None, None, 0.0, 1.0, 2.0, 3.0]),
             time=rng.choice([None, 990.0, 998.5, 1000.0, 1003.0]),
             policy=rng.choice([None, "ab" * 32]) if calm or rng.random() < 0.8 else rng.choice(["cd" * 32, "ef" * 32]),
+            truncated=cut and message.terminated,
+            terminated=message.terminated and not cut,
         )
         for message in episodes([length])
     ]
