@@ -433,6 +433,30 @@ def test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes() 
     assert again.deviation.fraction == 0.0, "it was the deviation from another policy"
 
 
+def test_an_agent_that_follows_nominal_again_is_reported_until_nothing_is_left() -> None:
+    told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
+    told.send(*(message(seq, state=0) for seq in range(40)), message(40, state=0, action=1))
+    told.send(*(message(seq, state=0) for seq in range(41, 142)))
+    assert [notice.share for notice in deviations(told)] == [0.02, 0.01, 0.0]
+
+
+def test_actions_of_a_policy_that_took_over_are_not_compared_with_nominal() -> None:
+    settings = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"})
+    told = Told(settings, PolicyTable(actions=np.zeros(4, dtype=np.int64)))
+    told.send(*(message(seq, state=0, action=min(seq, 1), policy="cd" * 32) for seq in range(40)))
+    assert OffPolicy("a") not in told.notices
+    assert told.session.deviation.steps == 0
+    told.send(message(40, state=0, action=1, policy="ab" * 32), message(41, state=0, action=1, policy="ab" * 32))
+    assert told.notices.count(OffPolicy("a")) == told.session.deviation.steps == 2
+
+
+def test_a_new_step_ends_the_time_in_which_only_old_ones_came() -> None:
+    told = run(message(0, episode="past", truncated=True), message(0), message(1))
+    told.send(message(0, episode="past", truncated=True), ticks=1.0)
+    assert told.session.old == (1.0, 1.0)
+    assert told.send(message(2), ticks=2.0).session.old is None
+
+
 def test_what_a_stochastic_nominal_leaves_to_chance_is_no_deviation() -> None:
     draws = PolicyTable(probabilities=np.tile([0.5, 0.5], (4, 1)))
     told = Told(nominal=draws).send(*(message(seq, state=0, action=1) for seq in range(60)))
