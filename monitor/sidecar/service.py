@@ -301,6 +301,7 @@ class Service:
         now, standing = self._clock(), recovered.pipeline.standing()
         known = frozenset(standing.publications)  # published before, on a former topic
         self._outgoing.put(self._outgoing.number(recovered.publications, known=known))
+        self.sinks.view.history.note(recovered.publications)
         self.sinks.take(Effects(recovered.publications), now)
         self.sinks.recall(standing, now)
         if self._worker.recorder is not None:

@@ -20,6 +20,7 @@ from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
 from monitor.types import Instant
+from tests.sidecar.watched import show
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -49,7 +50,7 @@ class Scene:
         """Let an event happen."""
         effects = self.pipeline.step(event)
         self.evidence |= {file.id: file.content for file in effects.evidence}
-        self.board.take(effects, event.now)
+        show(self.board, effects, event.now)
 
     def step(self, agent: str, state: int, *, skip: int = 0, action: int | None = None) -> None:
         """The agent is in a state, and does there what its policy says."""

@@ -22,7 +22,7 @@ from monitor.sidecar.sinks.alert_publisher import AlertPublisher
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TakenOver, TrustSettings
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
-from tests.sidecar.watched import watched
+from tests.sidecar.watched import show, watched
 
 WATCH = FormulaSpec("watch", REGRET, alarm=AlarmSpec(keep=2, severity="critical"))
 
@@ -244,9 +244,10 @@ def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipel
     for seq, (state, action) in enumerate([(0, RASH), (1, RASH), (2, RASH), (3, RASH), (3, RASH), (LOST, RASH)]):
         driver.send(seq, state, action)
         for effects in driver.effects[-2:]:
-            board.take(effects, driver.now)
+            show(board, effects, driver.now)
         [alarm], overview = board.alarms(), board.overview("", 10)
         [row] = overview["agents"][0]["formulas"]
+        assert overview["firing"]
         for told in (alarm, *overview["firing"]):
             for key in ("outcome", "value", "threshold", "alternative", "effect", "seq", "time"):
                 assert told[key] == row[key], key
@@ -255,7 +256,7 @@ def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipel
         assert alarm | moments == beat | moments
     driver.send(6, LOST, None, terminated=True)
     for effects in driver.effects[-2:]:
-        board.take(effects, driver.now)
+        show(board, effects, driver.now)
     [alarm] = board.alarms()
     assert (alarm["state"], alarm["handover"]) == ("ended", None)
 

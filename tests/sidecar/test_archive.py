@@ -70,11 +70,14 @@ def test_evidence_written_together_is_all_there_and_readable(archive: Archive) -
 def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_end(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All are written before the first is flushed, so that they share the transactions of the file system."""
     done: list[str] = []
     fsync, replace = os.fsync, Path.replace
 
     def flush(descriptor: int) -> None:
-        done.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "content")
+        folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        sizes = [each.stat().st_size for each in archive.evidence.glob(".new-*")]
+        done.append("folder" if folder else f"content of {sizes}")
         fsync(descriptor)
 
     def rename(path: Path, target: Path) -> Path:
@@ -84,7 +87,7 @@ def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_en
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(Path, "replace", rename)
     archive.keep_evidence(*(EvidenceFile(letter * 32, b"proof") for letter in "ab"))
-    assert done == ["content", "content", "a", "b", "folder"]
+    assert done == ["content of [5, 5]", "content of [5, 5]", "a", "b", "folder"]
 
 
 @pytest.mark.parametrize("good", range(5))

@@ -28,7 +28,7 @@ from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.running import inside, publish, steps
-from tests.sidecar.watched import watched
+from tests.sidecar.watched import show, watched
 
 SPEC = FormulaSpec("watch", REGRET, alarm=AlarmSpec(severity="critical"))
 NOW = Instant(1_800_000_000.0, 0.0)
@@ -86,6 +86,15 @@ def test_it_is_bounded_and_keeps_what_fires() -> None:
     assert names(history) == [("4", "resolved"), ("3", "resolved"), ("fires", "firing")]
     assert gone == [2, 3, 4]
     assert sorted(history.rows()) == [1, 5, 6]
+
+
+def test_what_is_shown_leaves_the_list_as_it_was_stored(board: StatusView) -> None:
+    """An alarm that closes may be dropped at once; shown, it would be listed anew and drop another one."""
+    board.history = AlarmHistory("cfmon/alerts", limit=2)
+    for stored in ([alert("a")], [alert("b"), alert("b", "resolved", 2)], [alert("a", "resolved", 2), alert("c")]):
+        board.history.note(stored)
+        board.take(Effects(tuple(stored)), NOW)
+    assert names(board.history) == [("c", "firing"), ("b", "resolved")]
 
 
 def test_what_was_kept_is_restored_and_goes_on() -> None:
@@ -185,9 +194,9 @@ def test_alarms_stay_in_the_list_when_their_agent_is_forgotten(
 ) -> None:
     driver.send(0, 0)
     for effects in driver.effects:
-        board.take(effects, driver.now)
+        show(board, effects, driver.now)
     driver.ticks += 100.0
-    board.take(driver.feed(Evaluate(driver.now)), driver.now)
+    show(board, driver.feed(Evaluate(driver.now)), driver.now)
     assert board.agents() == []
     [alarm] = client.get("/api/alarms?agent=ada").json()
     assert alarm["state"] == "ended"
@@ -206,7 +215,7 @@ def test_critical_stands_above_warning_whenever_it_fired(board: StatusView) -> N
 def test_an_agent_over_time(client: httpx.Client, board: StatusView, driver: Driver) -> None:
     driver.send(0, 0)
     for effects in driver.effects:
-        board.take(effects, driver.now)
+        show(board, effects, driver.now)
     told = client.get("/api/agents/ada/history").json()
     watch, chance = told["formulas"]
     assert watch["curve"] == {

@@ -34,7 +34,7 @@ from tests.servers import PATIENCE, free_port, wait_until
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 from tests.sidecar.project import CONFIG
-from tests.sidecar.watched import watched
+from tests.sidecar.watched import show, watched
 
 STATUS: dict[str, Any] = {
     "version": "1",
@@ -149,7 +149,7 @@ def test_nothing_can_be_written(client: httpx.Client, method: str, path: str) ->
 def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, world: World, driver: Driver) -> None:
     world.board.take(driver.send(0, 0), driver.now)
     for effects in driver.effects:
-        world.board.take(effects, driver.now)
+        show(world.board, effects, driver.now)
     assert [formula["name"] for formula in client.get("/api/formulas").json()] == ["watch", "chance"]
     [agent] = client.get("/api/agents").json()
     assert agent == client.get("/api/agents/ada").json()
@@ -215,7 +215,7 @@ def test_the_board_follows_blindness_ends_and_forgetting(world: World, driver: D
         count = len(driver.effects)
         driver.send(*arguments, **more)
         for effects in driver.effects[count:]:
-            world.board.take(effects, driver.now)
+            show(world.board, effects, driver.now)
 
     assert world.board.seeing()  # nothing to see yet is not blindness
     send(0, 0)

@@ -18,6 +18,7 @@ from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.service import Service
+from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.store.store import Store
 from monitor.types import Instant
@@ -269,6 +270,8 @@ def test_a_changed_configuration_takes_along_what_did_not_change(
         client_id = life.service.client_id
         asyncio.run(life.live())
         life.service._close()
+    listed = life.service.sinks.view.history.find(AlarmFilter(formula="gone"))
+    assert [alarm.state for alarm in listed] == ["removed", "removed"]
     told = {(alert["formula"]["name"], alert["state"]) for alert in alerts(world)}
     assert {("watch", "resolved"), ("gone", "removed")} <= told
     assert fired["watch"] in {alert["id"] for alert in alerts(world) if alert["state"] == "resolved"}

@@ -9,9 +9,10 @@ from monitor.runtime.query import read_query
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import Metrics
 from monitor.sidecar.sinks.sink import Sink, Watched
+from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import FormulaSpec, Instant, Notice
 
-__all__ = ["NOBODY", "NOW", "metrics_of", "take", "watched"]
+__all__ = ["NOBODY", "NOW", "metrics_of", "show", "take", "watched"]
 
 NOBODY = Identity("none", "0" * 64, {}, {})
 NOW = Instant(1000.0, 1.0)
@@ -30,3 +31,9 @@ def metrics_of(formulas: Iterable[FormulaSpec], identity: Identity = NOBODY, *, 
 def take(sink: Sink, *notices: Notice, now: Instant = NOW) -> None:
     """Let a sink hear of what one event caused."""
     sink.take(Effects(notices=notices), now)
+
+
+def show(view: StatusView, effects: Effects, now: Instant) -> None:
+    """Show what one event caused, as the worker does: its alerts are listed first."""
+    view.history.note(effects.publications)
+    view.take(effects, now)

@@ -57,7 +57,7 @@ RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
 class StatusView:
     """The sink for the status page. It is written on the loop's thread and read on the server's, under a lock.
 
-    `history`: the list of alarms; the worker writes it first, so that the store has it too.
+    `history`: the list of alarms. Alerts are noted there when they are stored, and not again when they are shown.
     """
 
     def __init__(self, watched: Watched) -> None:
@@ -70,15 +70,17 @@ class StatusView:
         self.history = AlarmHistory(watched.alerts)
 
     def take(self, effects: Effects, now: Instant) -> None:
-        """Show what happened."""
-        self.history.note(effects.publications)
+        """Show what happened; its alerts are in `history`."""
         with self._lock:
             for notice in effects.notices:
                 self._take(notice, now)
             for publication in effects.publications:
                 self._keep_alert(publication.topic, publication.payload)
 
-    recall = take
+    def recall(self, effects: Effects, now: Instant) -> None:
+        """Show the state of everything after a restart or a reload."""
+        self.history.note(effects.publications)  # alarms that a store of an earlier version does not list
+        self.take(effects, now)
 
     def adopt(self, watched: Watched) -> None:
         """Go on under another configuration."""

@@ -13,6 +13,7 @@ import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -171,14 +172,22 @@ def _state(path: Path) -> tuple[int, ...] | None:
 
 
 def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files durably, each atomically, in order; the folder is flushed once, after the last."""
+    """Write files durably, each atomically, in order; the folder is flushed once, after the last.
+
+    All contents are on their way to the disk before the first is waited for, so they share its transactions.
+    """
     folder.mkdir(parents=True, exist_ok=True)  # someone may have removed it
     unnamed: dict[Path, str] = {}
     try:
-        for name, content in contents.items():
-            temporary = folder / f".new-{os.urandom(8).hex()}"
-            unnamed[temporary] = name
-            _write_new(temporary, content)
+        with contextlib.ExitStack() as opened:
+            files = []
+            for name, content in contents.items():
+                temporary = folder / f".new-{os.urandom(8).hex()}"
+                unnamed[temporary] = name
+                files.append(opened.enter_context(_new_file(temporary)))
+                _begin_writing(files[-1], content)
+            for file in files:
+                os.fsync(file.fileno())
         while unnamed:
             temporary, name = next(iter(unnamed.items()))
             temporary.replace(folder / name)
@@ -194,11 +203,17 @@ def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
         os.close(descriptor)
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a new file, readable by all, and flush it."""
+def _new_file(path: Path) -> FileIO:
+    """Open a new file, readable by all."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fchmod(descriptor, 0o644)
-        os.fsync(descriptor)
+    file = FileIO(descriptor, "wb")
+    os.fchmod(descriptor, 0o644)
+    return file
+
+
+def _begin_writing(file: FileIO, content: bytes) -> None:
+    """Write a file, and have Linux begin to put it on the disk."""
+    view = memoryview(content)
+    while view:
+        view = view[file.write(view) :]
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -35,11 +35,10 @@ class Ledger:
 
     def put(self, table: str, key: str | int, content: bytes) -> None:
         """Add a row, or replace the one with this key."""
-        self.drop(table, [key])
         name = str(key)
         digest = int.from_bytes(_digest(f"{table} {len(name)} {name}".encode(), content), "big")
+        self._total = (self._total - self._rows.get((table, key), 0) + digest) % _ALL
         self._rows[table, key] = digest
-        self._total = (self._total + digest) % _ALL
 
     def drop(self, table: str, keys: Iterable[str | int]) -> None:
         """Remove rows, where they exist."""
