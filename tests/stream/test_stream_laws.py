@@ -452,8 +452,9 @@ def test_nor_does_it_with_rewards_times_and_policies(
         for message in episodes([length])
     ]
     short, thorough = (kind("a", REWARDED, KNOWN, nominal=nominal) for kind in (Session, Thorough))
-    for message in disturbed(messages, reach, 2, rng):
-        assert do(short, [("arrive", message, 0.0)], 0.0) == do(thorough, [("arrive", message, 0.0)], 0.0)
+    for n, message in enumerate(disturbed(messages, reach, 2, rng)):
+        arrives: list[Deed] = [("arrive", message, 0.01 * n)]
+        assert do(short, arrives, 0.0) == do(thorough, arrives, 0.0)
     assert short.dump() == thorough.dump()
 
 

@@ -433,6 +433,20 @@ def test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes() 
     assert again.deviation.fraction == 0.0, "it was the deviation from another policy"
 
 
+def test_a_number_is_no_name_also_in_the_middle_of_an_episode() -> None:
+    rows = [(s, 0, (s + 1) % 4, 1.0) for s in range(4)]
+    named = MDP.from_transitions(states=4, actions=1, transitions=rows, labels={}, state_names=["n", "e", "s", "w"])
+    told = Told(replace(SETTINGS, encoder="name"), model=named)
+    told.send(message(0, state="n"), message(1, state="e"), message(2, state=2), message(3, state="w"))
+    assert told.results == ["accepted", "accepted", "unknown_state", "accepted"]
+
+
+def test_what_the_next_row_leads_to_is_not_possible_in_this_one() -> None:
+    """Rows are stored one after the other: that of state 0 and action 1 leads to 0, the next one to 2."""
+    told = run(message(0, state=3), message(1, state=0, action=1), message(2, state=2))
+    assert told.events == [0, 1, "impossible_step", 2]
+
+
 def test_an_agent_that_follows_nominal_again_is_reported_until_nothing_is_left() -> None:
     told = Told(nominal=PolicyTable(actions=np.zeros(4, dtype=np.int64)))
     told.send(*(message(seq, state=0) for seq in range(40)), message(40, state=0, action=1))
