@@ -7,12 +7,12 @@ import pytest
 
 from monitor.exact import Checker, tables
 from monitor.exact import windows as windows_module
-from monitor.exact.checker import Path
 from monitor.exact.evaluators import pair_arrays
 from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
 from monitor.exact.forward.close import ANSWER, BEGIN, OBSERVE, SKIP
+from monitor.exact.path_values import Path
 from monitor.exact.windows import Windows
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
@@ -46,7 +46,8 @@ def goal_at(text: str, offset: int) -> Goal:
 
 
 def walk(random: np.random.Generator, length: int) -> list[tuple[int, int | None]]:
-    state, path = 0, []
+    state = 0
+    path: list[tuple[int, int | None]] = []
     for _ in range(length):
         action = int(random.integers(2))
         path.append((state, action))
@@ -57,8 +58,7 @@ def walk(random: np.random.Generator, length: int) -> list[tuple[int, int | None
 def recording(kind: str, random: np.random.Generator) -> Path:
     """Return what repeats, repeats here and there, never repeats, or is short; the last action may be open."""
     if kind == "periodic":
-        lap: Path = [(0, 0), (1, 0), (2, 1), (9, 0), (16, 1), (23, 0)]
-        return lap * 12
+        return [(0, 0), (1, 0), (2, 1), (9, 0), (16, 1), (23, 0)] * 12
     if kind == "now and then":
         laps = [[(s, 0) for s in range(STATES)] for _ in range(6)]
         for lap in laps:
