@@ -48,7 +48,7 @@ class Levels(NamedTuple):
     Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
     collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
-    the first edge into that column. `row_low`, `row_high` [S]: bounds of the values of one row's successors. Of one
+    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. Of one
     column of a level, by ascending `low` and by descending `high`: `rank` [S, 2] of each state, and `by_rank` [2, S],
     the value of each rank; and of one row, `marked` [2, S / 32], the ranks that it has as a set of bits, and `place`
     [2, S], the successor of each.
@@ -62,8 +62,7 @@ class Levels(NamedTuple):
     low: Floats
     high: Floats
     edges: Ints
-    row_low: Floats
-    row_high: Floats
+    row_values: Floats
     rank: Ints
     by_rank: Floats
     marked: Ints
@@ -223,7 +222,7 @@ def induct_backward(context: Context, levels: Levels, last: int, bounds: Floats)
     """Add to all nodes the values of their successors, from the last level to the first; write `bounds` [2]."""
     table, state_node = context.table, context.scratch.state_node
     row_begin, successors, extra, weight = table.row_begin, table.successors, table.successor_reward, table.weight
-    low, high, edges, row_low, row_high = levels.low, levels.high, levels.edges, levels.row_low, levels.row_high
+    low, high, edges, values = levels.low, levels.high, levels.edges, levels.row_values
     states, columns, lower, upper = levels.state, levels.column, table.lower, table.upper
     rank, by_rank, marked, place = levels.rank, levels.by_rank, levels.marked, levels.place
     for offset in range(last - 1, -1, -1):
@@ -254,13 +253,46 @@ def induct_backward(context: Context, levels: Levels, last: int, bounds: Floats)
                     for k in range(begin, stop):
                         successor = state_node[successors[k]]
                         reward = extra[k] if rewarded else 0.0
-                        row_low[k - begin], row_high[k - begin] = low[successor] + reward, high[successor] + reward
-                    least = greedy(lower[begin:stop], upper[begin:stop], row_low, False)
-                    most = greedy(lower[begin:stop], upper[begin:stop], row_high, True)
+                        values[0, k - begin], values[1, k - begin] = low[successor] + reward, -high[successor] - reward
+                    if stop - begin <= SHORT:
+                        least, most = short_means(lower, upper, begin, stop, values)
+                    else:
+                        least = greedy(lower[begin:stop], upper[begin:stop], values[0], False)
+                        most = -greedy(lower[begin:stop], upper[begin:stop], values[1], False)
                 low[source] += weight[row] * least
                 high[source] += weight[row] * most
                 edge = edges[edge, 2]
     bounds[0], bounds[1] = low[0], high[0]
+
+
+@compiled
+def short_means(lower: Floats, upper: Floats, begin: int, stop: int, values: Floats) -> tuple[float, float]:
+    """Return the least and the largest mean of a short row, `begin:stop`, as `greedy` does.
+
+    `values` [2, S]: the row's values to make least, and those to make largest, negated.
+    """
+    least = most = 0.0
+    for side in range(2):
+        rest, total = 1.0, 0.0
+        for k in range(begin, stop):
+            rest -= lower[k]
+            total += lower[k] * values[side, k - begin]
+        used, worst, last = begin, -np.inf, -1
+        while rest > 0.0 and used < stop:
+            best, found = used, np.inf
+            for k in range(begin, stop):
+                value = values[side, k - begin]
+                if value < found and (value > worst or (value == worst and k > last)):
+                    best, found = k, value
+            given = min(rest, upper[best] - lower[best])
+            total += given * values[side, best - begin]
+            rest -= given
+            used, worst, last = used + 1, found, best
+        if side == 0:
+            least = total
+        else:
+            most = -total
+    return least, most
 
 
 @compiled

@@ -191,7 +191,7 @@ class Evaluator:
             if self.lazy:
                 status = compiled_bounds.forward(context, levels, kind, *pairs)
             else:
-                status = compiled_bounds.interval(context, levels, kind, *pairs, bounds)
+                status = self._interval(context, levels, kind, *pairs, bounds)
             if status == step.DONE:
                 break
             if status == compiled_bounds.LEVELS_FULL:
@@ -244,6 +244,9 @@ class Evaluator:
             if kind == EXACT:
                 lent = self._contexts[kind][2]
                 self._push = specialized(close.push, lent, _ANY_FORWARD.lent, 0, 0, True)  # noqa: FBT003
+            elif not self.lazy:
+                examples = self._contexts[kind][2], self._workspace.lent_levels, kind, _ALL, _ALL, np.zeros(2)
+                self._interval = specialized(compiled_bounds.interval, *examples)
         return self._contexts[kind][2]
 
     def _provide(self, status: int, kind: int, forward: ForwardBuffers | None) -> None:

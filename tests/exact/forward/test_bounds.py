@@ -208,3 +208,15 @@ def test_bounds_over_long_rows_are_those_by_cells(text: str, kind: Literal["any"
     by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
     assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
     assert by_cells[0] < by_cells[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_means_of_short_rows_are_those_of_the_greedy_choice(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for length in range(1, bounds.SHORT + 1):
+        share = random.dirichlet(np.full(length, 0.5))
+        lower, upper = np.maximum(share - 0.2, 0.0), np.minimum(1.0, share * random.choice([1.0, 1.5, 8.0]))
+        values = random.integers(-2, 3, (2, 12)) / 3  # with ties, and longer than the row
+        found = bounds.short_means(np.append(9.0, lower), np.append(9.0, upper), 1, length + 1, values)
+        least, most = greedy(lower, upper, values[0], False), greedy(lower, upper, -values[1], True)  # noqa: FBT003
+        assert found == (least, most)
