@@ -31,6 +31,7 @@ __all__ = [
     "extreme",
     "greedy",
     "reweigh",
+    "reweigh_within",
     "row_bounds",
 ]
 
@@ -137,38 +138,67 @@ def ascending(values: Floats) -> Ints:
 @compiled
 def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> None:
     """Write the closed form to `result` [K]. `at`: index of the outcome in q, or -1 if q_i = 0."""
-    mass = p.sum()
-    if mass <= 0.0:
-        result[:] = q  # disjoint supports: the observation says nothing here (locality)
-        return
-    limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
-    breaks, passed, count = np.empty(len(q)), np.empty(len(q), dtype=np.int64), 0
+    reweigh_within(p, q, p_outcome, at, result, np.empty(len(q), dtype=np.int64), np.empty(len(q)))
+
+
+@compiled
+def reweigh_within(
+    p: Floats, q: Floats, p_outcome: float, at: int, result: Floats, shared: Ints, breaks: Floats
+) -> bool:
+    """Do the same with working memory `shared` and `breaks` [K]; return whether the observation says anything here.
+
+    Successors that p cannot reach, as a rule most of them, have the break 0 in common: each has the whole integral as
+    its factor. Only the others are divided and sorted.
+    """
+    count, mass, overtaken = 0, 0.0, 0.0
     for k in range(len(q)):
-        result[k] = 0.0
-        if p[k] / q[k] < limit:
-            breaks[count], passed[count] = p[k] / q[k], k
-            count += 1
+        shared[count] = k
+        count += p[k] > 0.0
+        mass += p[k]
+        overtaken += 0.0 if p[k] > 0.0 else q[k]
     if count == 0:
-        result[at] = 1.0  # nothing became likelier relative to the outcome
-        return
-    order = ascending(breaks[:count])
+        result[:] = q  # disjoint supports: the observation says nothing here (locality)
+        return False
+    limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
+    few, count, likelier = count <= FEW, 0, count
+    for n in range(likelier):
+        k, m = shared[n], count
+        ratio = p[k] / q[k]
+        if ratio < limit:
+            while few and m > 0 and breaks[m - 1] > ratio:  # insertion sort
+                breaks[m], shared[m] = breaks[m - 1], shared[m - 1]
+                m -= 1
+            breaks[m], shared[m] = ratio, k
+            count += 1
+    if not few:
+        order = np.argsort(breaks[:count], kind="mergesort")
+        breaks[:count], shared[:count] = breaks[:count][order], shared[:count][order]
     # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
-    kept, overtaken, pieces = max(mass, 1.0), 0.0, np.empty(count)
-    for n in range(count):
-        k, begin = passed[order[n]], breaks[order[n]]
-        end = breaks[order[n + 1]] if n + 1 < count else limit
-        kept -= p[k]
-        overtaken += q[k]
+    kept, high, whole = max(mass, 1.0), 1.0, 0.0
+    for n in range(-1 if overtaken > 0.0 else 0, count):
+        begin = 0.0
+        if n >= 0:
+            begin = breaks[n]
+            kept -= p[shared[n]]
+            overtaken += q[shared[n]]
+        end = breaks[n + 1] if n + 1 < count else limit
         low, high = kept + overtaken * begin, kept + overtaken * end
         # not by their product, which may overflow
-        pieces[n] = 1.0 / overtaken / low if np.isinf(end) else (end - begin) / high / low
-    if not np.isinf(limit):
-        result[at] = 1.0 / high
-    integral = 0.0
-    for n in range(count - 1, -1, -1):
-        integral += pieces[n]
-        k = passed[order[n]]
-        result[k] = q[k] * integral
+        integral = 1.0 / overtaken / low if np.isinf(end) else (end - begin) / high / low
+        if n >= 0:
+            breaks[n] = integral
+        else:
+            whole = integral
+    for n in range(count - 2, -1, -1):
+        breaks[n] += breaks[n + 1]  # now the integral from this break on
+    whole += breaks[0] if count else 0.0
+    for k in range(len(q)):
+        result[k] = 0.0 if p[k] > 0.0 else q[k] * whole
+    for n in range(count):
+        result[shared[n]] = q[shared[n]] * breaks[n]
+    if at >= 0 and not np.isinf(limit):
+        result[at] = 1.0 / high  # 1 if nothing became likelier relative to the outcome
+    return True
 
 
 @compiled
@@ -202,8 +232,11 @@ def bound(
     total = 0.0
     for k in range(len(q)):
         upper[k] = min(1.0, q[k] / p_outcome)
-        if stable and k != at and p[k] / q[k] >= limit * (1.0 - STABILITY_TOLERANCE):
-            upper[k] = 0.0
+    if stable:
+        for k in range(len(q)):
+            if k != at and p[k] / q[k] >= limit * (1.0 - STABILITY_TOLERANCE):
+                upper[k] = 0.0
+    for k in range(len(q)):
         total += upper[k]
     for k in range(len(q)):
         # The mass that the others cannot hold. For `any` this is (q_k - (1 - p_i)) / p_i, without its cancellation.

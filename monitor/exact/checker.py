@@ -139,4 +139,4 @@ class Checker:
         Returns:
             [n, t + 1]: after each of the n pairs, the value at every offset up to the goal's; NaN before there is one.
         """
-        return Stepper(self._evaluators, goal).push_all(pairs)
+        return Stepper(self._evaluators, goal).along(pairs)

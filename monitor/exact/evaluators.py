@@ -257,7 +257,7 @@ class Evaluators:
             chain_key = *before, not value_table.labelling.by_action
             if chain_key not in self._dynamics:
                 made = dynamics(before[0], before[1], merge_actions=chain_key[2])
-                self._dynamics[chain_key] = made, RowTables(self._budget)
+                self._dynamics[chain_key] = made, RowTables(len(made.rewards), self._budget)
                 if len(self._dynamics) > MAX_VALUE_TABLES:
                     self._dynamics.popitem(last=False)[1][1].close()
             chain = self._dynamics[chain_key]
@@ -538,8 +538,8 @@ def within(measure: Probability | Reward, value: float) -> float:
 
 def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[Ints, Ints]:
     """Return the states and actions [n] of a path; -1 for an action not yet taken."""
-    pairs = np.array([(state, -1 if action is None else action) for state, action in path], dtype=np.int64)
-    return np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+    actions = [-1 if action is None else action for _, action in path]
+    return np.array([state for state, _ in path], dtype=np.int64), np.array(actions, dtype=np.int64)
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:

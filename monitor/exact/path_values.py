@@ -19,6 +19,7 @@ from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import ANY, STABLE
+from monitor.exact.windows import Windows
 from monitor.logic import Formula
 from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
@@ -282,4 +283,18 @@ class Stepper:
         """Process n pairs and return the values [n, t + 1] after each."""
         values = np.full((len(pairs), self._values.keep), np.nan)
         self._values.evaluator.push_all(self._values.buffers, pair_arrays(pairs), values)
+        return values
+
+    def along(self, pairs: Path) -> Floats:
+        """Process n pairs as a recording of its own and return the values [n, t + 1] after each.
+
+        They have the same bits as those of `push_all`; each different window of t + 1 pairs is evaluated once.
+        """
+        arrays, buffers = pair_arrays(pairs), self._values.buffers
+        windows = Windows(arrays, self._values.keep)
+        values = np.full((len(pairs), self._values.keep), np.nan)
+        buffers.restart()
+        self._values.evaluator.push_all(buffers, arrays, values, windows.plan)
+        windows.fill(values)
+        buffers.restart()
         return values

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -177,3 +179,32 @@ def test_rows_are_aligned_by_their_states() -> None:
     assert align(states, p, 1, np.array([0, 3, 5, 7]), aligned) == (0.25, -1)
     assert aligned.tolist() == [0.0, 0.5, 0.0, 0.0]
     assert align(states, p, 5, np.array([3]), np.empty(1)) == (0.0, -1)  # no successor of the row
+
+
+@pytest.mark.parametrize("shared", [1, 3, FEW - 1, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_long_row_in_rational_arithmetic(shared: int, known: bool) -> None:  # noqa: FBT001 - a case
+    """Of 60 successors the observed row has some; the sum over pieces of (b - a) / (D(a) D(b)) is exact here."""
+    chance = Random(shared)
+    q = [Fraction(chance.randint(1, 9)) for _ in range(60)]
+    p = [Fraction(0)] * 60
+    for k in chance.sample(range(60), shared):
+        p[k] = Fraction(chance.randint(1, 9))
+    scale = sum(p) * (1 if known else 2)  # half of the observed row lies elsewhere
+    p, q = [x / scale for x in p], [x / sum(q) for x in q]
+    at = chance.choice([k for k in range(60) if p[k]]) if known else -1
+    limit = p[at] / q[at] if known else Fraction(10) ** 30
+
+    def total(u: Fraction) -> Fraction:
+        return sum((max(mine, u * other) for mine, other in zip(p, q, strict=True)), 1 - sum(p, Fraction()))
+
+    ends = sorted({limit, *(mine / other for mine, other in zip(p, q, strict=True) if mine / other < limit)})
+    expected = []
+    for k in range(60):
+        pieces = [(low, high) for low, high in pairwise(ends) if low >= p[k] / q[k]]
+        expected.append(q[k] * sum((high - low) / total(low) / total(high) for low, high in pieces))
+    if known:
+        expected[at] = 1 / total(limit)
+    asked = np.array([float(x) for x in p]), np.array([float(x) for x in q])
+    found = reweighed(*asked, float(p[at]) if known else 0.5, at)
+    np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-11, atol=1e-27)

@@ -100,8 +100,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/rows.py",
-                "rewarded, n = len(dynamics.transition_rewards) > 0, begin",
-                "rewarded, n = False, begin",
+                "begin, rewarded = used[SUCCESSORS], len(dynamics.transition_rewards) > 0",
+                "begin, rewarded = used[SUCCESSORS], False",
             ),
         ),
         ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),

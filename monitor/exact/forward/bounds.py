@@ -16,22 +16,30 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from monitor.arrays import Floats, Ints, Shorts
 from monitor.causal.row import greedy
 from monitor.exact.forward.close import closing_value
 from monitor.exact.forward.row_table import find_slot
 from monitor.exact.forward.rows import FULL, find_entry, find_observed, phase_at
-from monitor.exact.forward.step import DONE, TABLE_FULL, TRUE, Context
+from monitor.exact.forward.step import DONE, NOT_COMPUTED, TABLE_FULL, TRUE, Context
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
 
-__all__ = ["LEVELS_FULL", "Levels", "backward", "forward", "interval"]
+__all__ = ["LEVELS_FULL", "WORD", "Levels", "backward", "forward", "interval"]
 
 
 LEVELS_FULL = 5
 """Status besides those of `step.py`: a part of `Levels` is full; `Scratch.missing`: the part, the length it needs."""
 OFFSETS, NODES, EDGES = range(3)
 """The parts: `first_node`, the arrays of nodes, `edges`."""
+SHORT = 8
+"""Up to this length a row's best successors are found one by one, without ranks."""
+WORD, DE_BRUIJN = 32, 0x077CB531
+"""Bits of an entry of `Levels.marked`; a number whose shifts by 0 to 31 differ in bits 27 to 31."""
+LOWEST_BIT = np.argsort([DE_BRUIJN << shift >> 27 & (WORD - 1) for shift in range(WORD)])
+"""Which bit a power of two is, by bits 27 to 31 of its product with DE_BRUIJN."""
 
 
 class Levels(NamedTuple):
@@ -40,7 +48,10 @@ class Levels(NamedTuple):
     Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
     collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
-    the first edge into that column. `row_low`, `row_high` [S]: bounds of the values of one row's successors.
+    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. Of one
+    column of a level, by ascending `low` and by descending `high`: `rank` [S, 2] of each state, and `by_rank` [2, S],
+    the value of each rank; and of one row, `marked` [2, S / 32], the ranks that it has as a set of bits, and `place`
+    [2, S], the successor of each.
     """
 
     first_node: Ints
@@ -51,8 +62,11 @@ class Levels(NamedTuple):
     low: Floats
     high: Floats
     edges: Ints
-    row_low: Floats
-    row_high: Floats
+    row_values: Floats
+    rank: Ints
+    by_rank: Floats
+    marked: Ints
+    place: Ints
 
 
 @compiled
@@ -63,21 +77,9 @@ def interval(context: Any, levels: Any, kind: int, states: Ints, actions: Ints, 
     if status != DONE:
         return status
     last = len(states) - 1
-    for node in range(reached.first_node[last], reached.first_node[last + 1]):
-        value, status = closing_value(
-            inner.dynamics,
-            inner.automaton,
-            inner.future,
-            last,
-            reached.column[node],
-            reached.state[node],
-            states[last],
-            actions[last],
-            inner.scratch.missing,
-        )
-        if status != DONE:
-            return status
-        reached.low[node] = reached.high[node] = value
+    status = close_level(inner, reached, last, states[last], actions[last])
+    if status != DONE:
+        return status
     induct_backward(inner, reached, last, bounds)
     return DONE
 
@@ -92,6 +94,27 @@ def forward(context: Any, levels: Any, kind: int, states: Ints, actions: Ints) -
 def backward(context: Any, levels: Any, last: int, bounds: Floats) -> None:
     """Do the second half of `interval`; `last`: the last level."""
     induct_backward(context.value, levels.value, last, bounds)
+
+
+@inlined
+def close_level(context: Context, levels: Levels, last: int, s: int, a: int) -> int:
+    """Give the nodes of the last level their values at the last observed pair s, a; return a status."""
+    dynamics, _, automaton, future, scratch = context
+    states, columns, low, high, values = levels.state, levels.column, levels.low, levels.high, future.values
+    phase = phase_at(dynamics, last)
+    unchanged = a >= 0 and dynamics.is_nominal[phase]
+    conditioned = a >= 0 and dynamics.stochastic[phase] and len(dynamics.nominal_policy_probabilities) > 0
+    for node in range(levels.first_node[last], levels.first_node[last + 1]):
+        state, column = states[node], columns[node]
+        vector = future.vector[last, column]
+        if conditioned or (unchanged and state == s) or vector == NOT_COMPUTED:
+            value, status = closing_value(dynamics, automaton, future, last, column, state, s, a, scratch.missing)
+            if status != DONE:
+                return status
+            low[node] = high[node] = value
+        else:  # as `closing_value`, inlined: most nodes
+            low[node] = high[node] = values[vector, state]
+    return DONE
 
 
 @inlined
@@ -198,23 +221,143 @@ def next_level(context: Context, levels: Levels, offset: int) -> int:
 def induct_backward(context: Context, levels: Levels, last: int, bounds: Floats) -> None:
     """Add to all nodes the values of their successors, from the last level to the first; write `bounds` [2]."""
     table, state_node = context.table, context.scratch.state_node
-    low, high, edges, row_low, row_high = levels.low, levels.high, levels.edges, levels.row_low, levels.row_high
+    row_begin, successors, extra, weight = table.row_begin, table.successors, table.successor_reward, table.weight
+    low, high, edges, values = levels.low, levels.high, levels.edges, levels.row_values
+    states, columns, lower, upper = levels.state, levels.column, table.lower, table.upper
+    rank, by_rank, marked, place = levels.rank, levels.by_rank, levels.marked, levels.place
     for offset in range(last - 1, -1, -1):
         node, end = levels.first_node[offset + 1], levels.first_node[offset + 2]
         while node < end:
-            column, edge = levels.column[node], levels.first_edge[node]
-            while node < end and levels.column[node] == column:
-                state_node[levels.state[node]] = node
+            column, edge, first, ranked = columns[node], levels.first_edge[node], node, False
+            while node < end and columns[node] == column:
+                state_node[states[node]] = node
                 node += 1
             while edge >= 0:
                 source, row, rewarded = edges[edge, 0], edges[edge, 1], edges[edge, 3]
-                begin, stop = table.row_begin[row], table.row_begin[row + 1]
-                for k in range(begin, stop):
-                    successor = state_node[table.successors[k]]
-                    extra = table.successor_reward[k] if rewarded else 0.0
-                    row_low[k - begin], row_high[k - begin] = low[successor] + extra, high[successor] + extra
-                lower, upper = table.lower[begin:stop], table.upper[begin:stop]
-                low[source] += table.weight[row] * greedy(lower, upper, row_low, False)
-                high[source] += table.weight[row] * greedy(lower, upper, row_high, True)
+                begin, stop = row_begin[row], row_begin[row + 1]
+                if not rewarded and stop - begin > SHORT and node - first <= WORD * (stop - begin):
+                    if not ranked:
+                        rank_states(states[first:node], low[first:node], high[first:node], rank, by_rank)
+                        ranked = True
+                    least, most = ranked_means(
+                        successors[begin:stop],
+                        lower[begin:stop],
+                        upper[begin:stop],
+                        node - first,
+                        rank,
+                        by_rank,
+                        marked,
+                        place,
+                    )
+                else:
+                    for k in range(begin, stop):
+                        successor = state_node[successors[k]]
+                        reward = extra[k] if rewarded else 0.0
+                        values[0, k - begin], values[1, k - begin] = low[successor] + reward, -high[successor] - reward
+                    if stop - begin <= SHORT:
+                        least, most = short_means(lower, upper, begin, stop, values)
+                    else:
+                        least = greedy(lower[begin:stop], upper[begin:stop], values[0], False)
+                        most = -greedy(lower[begin:stop], upper[begin:stop], values[1], False)
+                low[source] += weight[row] * least
+                high[source] += weight[row] * most
                 edge = edges[edge, 2]
     bounds[0], bounds[1] = low[0], high[0]
+
+
+@compiled
+def short_means(lower: Floats, upper: Floats, begin: int, stop: int, values: Floats) -> tuple[float, float]:
+    """Return the least and the largest mean of a short row, `begin:stop`, as `greedy` does.
+
+    `values` [2, S]: the row's values to make least, and those to make largest, negated.
+    """
+    least = most = 0.0
+    for side in range(2):
+        rest, total = 1.0, 0.0
+        for k in range(begin, stop):
+            rest -= lower[k]
+            total += lower[k] * values[side, k - begin]
+        used, worst, last = begin, -np.inf, -1
+        while rest > 0.0 and used < stop:
+            best, found = used, np.inf
+            for k in range(begin, stop):
+                value = values[side, k - begin]
+                if value < found and (value > worst or (value == worst and k > last)):
+                    best, found = k, value
+            given = min(rest, upper[best] - lower[best])
+            total += given * values[side, best - begin]
+            rest -= given
+            used, worst, last = used + 1, found, best
+        if side == 0:
+            least = total
+        else:
+            most = -total
+    return least, most
+
+
+@compiled
+def rank_states(states: Shorts, low: Floats, high: Floats, rank: Ints, by_rank: Floats) -> None:
+    """Rank states [n] by ascending `low` and by descending `high`, on ties by number, into `rank` and `by_rank`."""
+    by_state = np.argsort(states)
+    states, low, high = states[by_state], low[by_state], high[by_state]
+    order = np.argsort(low, kind="mergesort")
+    for n in range(len(order)):
+        rank[states[order[n]], 0], by_rank[0, n] = n, low[order[n]]
+    if (low == high).all():  # the reverse order, but for ties
+        begin = len(order)
+        while begin > 0:
+            end, value = begin, low[order[begin - 1]]
+            while begin > 0 and low[order[begin - 1]] == value:
+                begin -= 1
+            for n in range(begin, end):
+                place = len(order) - end + n - begin
+                rank[states[order[n]], 1], by_rank[1, place] = place, value
+        return
+    order = np.argsort(-high, kind="mergesort")
+    for n in range(len(order)):
+        rank[states[order[n]], 1], by_rank[1, n] = n, high[order[n]]
+
+
+@compiled
+def ranked_means(
+    successors: Shorts,
+    lower: Floats,
+    upper: Floats,
+    states: int,
+    rank: Ints,
+    by_rank: Floats,
+    marked: Ints,
+    place: Ints,
+) -> tuple[float, float]:
+    """Return the least and the largest mean of a row, as `greedy` does, by the ranks of its successors among `states`.
+
+    Marking the ranks in a set of bits sorts them.
+    """
+    free, least, most = 1.0, 0.0, 0.0
+    for k in range(len(successors)):
+        state = successors[k]
+        first, last = rank[state, 0], rank[state, 1]
+        marked[0, first >> 5] |= 1 << (first & (WORD - 1))
+        marked[1, last >> 5] |= 1 << (last & (WORD - 1))
+        place[0, first], place[1, last] = k, k
+        if lower[k] > 0.0:
+            free -= lower[k]
+            least += lower[k] * by_rank[0, first]
+            most += lower[k] * by_rank[1, last]
+    for side in range(2):
+        rest, total = free, least if side == 0 else most
+        for word in range((states + WORD - 1) >> 5):
+            bits = marked[side, word]
+            marked[side, word] = 0
+            while bits and rest > 0.0:
+                n = (word << 5) + LOWEST_BIT[((bits & -bits) * DE_BRUIJN >> 27) & (WORD - 1)]
+                bits &= bits - 1
+                k = place[side, n]
+                given = min(rest, upper[k] - lower[k])
+                total += given * by_rank[side, n]
+                rest -= given
+        if side == 0:
+            least = total
+        else:
+            most = total
+    return least, most

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from monitor.arrays import Floats, Ints, Shorts
 from monitor.errors import LimitError
 from monitor.exact.forward import step
-from monitor.exact.forward.bounds import Levels
+from monitor.exact.forward.bounds import WORD, Levels
 from monitor.jit import lend
 
 __all__ = ["MAX_LEVELS", "ForwardBuffers", "Workspace", "too_long"]
@@ -86,8 +86,11 @@ class Workspace:
                 low=np.zeros(nodes),
                 high=np.zeros(nodes),
                 edges=_ints(edges, 4),
-                row_low=np.zeros(len(self._state_stamp)),
-                row_high=np.zeros(len(self._state_stamp)),
+                row_values=np.zeros((2, len(self._state_stamp))),
+                rank=_ints(len(self._state_stamp), 2),
+                by_rank=np.zeros((2, len(self._state_stamp))),
+                marked=_ints(2, len(self._state_stamp) // WORD + 1),
+                place=_ints(2, len(self._state_stamp)),
             )
             self._levels = levels, lend(levels)
         return self._levels

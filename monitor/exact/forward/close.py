@@ -42,7 +42,10 @@ from monitor.exact.forward.step import (
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.jit import compiled, inlined
 
-__all__ = ["answer", "closing_value", "push", "push_all"]
+__all__ = ["ANSWER", "BEGIN", "OBSERVE", "SKIP", "answer", "closing_value", "push", "push_all"]
+
+SKIP, OBSERVE, ANSWER, BEGIN = 0, 1, 3, 4
+"""What `push_all` does with a pair, in bits: nothing; observe it; observe it and answer; forget what was before it."""
 
 
 @compiled
@@ -174,19 +177,27 @@ def answer(context: Any, forward: Any) -> int:
 
 
 @compiled
-def push_all(context: Any, forward: Any, states: Ints, actions: Ints, values: Floats, done: int) -> tuple[int, int]:
+def push_all(
+    context: Any, forward: Any, states: Ints, actions: Ints, values: Floats, plan: Ints, done: int
+) -> tuple[int, int]:
     """Observe pairs from pair `done` on, answer after each into `values` [n, starts]; return how many, and a status.
 
-    If `values` is [0, starts], nothing is answered.
+    `plan` [n]: what to do with each pair (SKIP); if it is empty, every pair is observed and answered. If `values` is
+    [0, starts], nothing is answered.
     """
     inner, arrays = context.value, forward.value
     scalars = arrays.scalars
     for n in range(done, len(states)):
+        todo = plan[n] if len(plan) else ANSWER
+        if todo == SKIP:
+            continue
         if scalars[UNANSWERED] == 0:
+            if todo & BEGIN:
+                scalars[START_COUNT] = 0
             status = observe(inner, arrays, states[n], actions[n])
             if status != DONE:
                 return n, status
-        if len(values):
+        if len(values) and todo & ANSWER == ANSWER:
             scalars[UNANSWERED] = 1
             status = close(inner, arrays, values[n])
             if status != DONE:

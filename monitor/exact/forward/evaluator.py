@@ -34,6 +34,7 @@ __all__ = ["Evaluator", "LabelledAutomaton", "closing_values", "dynamics", "labe
 
 Pairs = tuple[Ints, Ints]
 _ANY_FORWARD = ForwardBuffers(0, 0, 1)
+_ALL: Ints = np.zeros(0, dtype=np.int64)
 LabelledAutomaton = tuple[Unrolled, Shorts]
 """An unrolled automaton, and the label of each state (of each state-action pair, if quantities are nested)."""
 
@@ -140,8 +141,11 @@ class Evaluator:
         if answered and self.lazy:
             self._close(forward, forward.values)
 
-    def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None) -> None:
-        """Observe pairs (states and actions [n]); write the answers after each into `values` [n, starts], if given."""
+    def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None, plan: Ints = _ALL) -> None:
+        """Observe pairs (states and actions [n]); write the answers after each into `values` [n, starts], if given.
+
+        `plan` [n]: what to do with each pair, as in `close.push_all`; where there is no table of values it is not used.
+        """
         states, actions = pairs
         self._fit(forward, len(states))
         if values is None:
@@ -152,13 +156,16 @@ class Evaluator:
         done = 0
         while True:
             before = done
-            done, status = close.push_all(self._context(EXACT), forward.lent, states, actions, values, done)
+            done, status = close.push_all(self._context(EXACT), forward.lent, states, actions, values, plan, done)
             if status == step.DONE:
                 return
             if done > before:
                 self._cleared = False
             self._provide(status, EXACT, forward)
             if self.lazy and len(values):
+                if len(plan):
+                    forward.restart()
+                    done = 0
                 self._push_each(forward, (states[done:], actions[done:]), values[done:])
                 return
 
@@ -184,7 +191,7 @@ class Evaluator:
             if self.lazy:
                 status = compiled_bounds.forward(context, levels, kind, *pairs)
             else:
-                status = compiled_bounds.interval(context, levels, kind, *pairs, bounds)
+                status = self._interval(context, levels, kind, *pairs, bounds)
             if status == step.DONE:
                 break
             if status == compiled_bounds.LEVELS_FULL:
@@ -237,6 +244,9 @@ class Evaluator:
             if kind == EXACT:
                 lent = self._contexts[kind][2]
                 self._push = specialized(close.push, lent, _ANY_FORWARD.lent, 0, 0, True)  # noqa: FBT003
+            elif not self.lazy:
+                examples = self._contexts[kind][2], self._workspace.lent_levels, kind, _ALL, _ALL, np.zeros(2)
+                self._interval = specialized(compiled_bounds.interval, *examples)
         return self._contexts[kind][2]
 
     def _provide(self, status: int, kind: int, forward: ForwardBuffers | None) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "COMPUTED",
     "ENTRIES",
     "EXACT",
+    "HELD",
     "OBSERVED",
     "ROWS",
     "STABLE",
@@ -49,8 +50,9 @@ needs more gets more."""
 INITIAL_SIZES = 64, 256, 256, 2048
 """Observed transitions, entries, rows and successors that fit before a table grows."""
 
-USED = OBSERVED, ENTRIES, ROWS, SUCCESSORS, COMPUTED = range(5)
-"""Indices of `RowArrays.used`: four counts of what is held; the last counts counterfactual rows computed so far."""
+USED = OBSERVED, ENTRIES, ROWS, SUCCESSORS, COMPUTED, HELD = range(6)
+"""Indices of `RowArrays.used`: four counts of what is held; the counterfactual rows computed so far; 1 + the pair whose
+row is in `RowArrays.observed`, 0 if there is none."""
 
 
 class RowArrays(NamedTuple):
@@ -61,6 +63,10 @@ class RowArrays(NamedTuple):
     Of a successor: an EXACT row has in `lower` its probability itself, times the weight, and no `upper`; bounds have
     the `lower` and `upper` bound of it without the weight, and the part of the reward that depends on it
     (`successor_reward`), which `reward` then leaves out.
+
+    The others are working memory for the next row: `observed` [S], the row of an observed pair as a dense vector;
+    `place` [S], where in `successors` the last row has a state, if that is within the row and has this state; `p`,
+    `shared` and `breaks` [S], as in `monitor.causal.row`.
     """
 
     observed_keys: Ints
@@ -77,6 +83,11 @@ class RowArrays(NamedTuple):
     upper: Floats
     successor_reward: Floats
     used: Ints
+    observed: Floats
+    place: Shorts
+    p: Floats
+    shared: Ints
+    breaks: Floats
 
 
 class Budget:
@@ -87,10 +98,17 @@ class Budget:
 
 
 class RowTable:
-    """Rows of one kind (EXACT, ANY or STABLE); `arrays` is replaced when the table grows."""
+    """Rows of one kind (EXACT, ANY or STABLE) over `states` states; `arrays` is replaced when the table grows."""
 
-    def __init__(self, kind: int, budget: Budget | None = None) -> None:
+    def __init__(self, kind: int, states: int, budget: Budget | None = None) -> None:
         self.kind, self._budget = kind, budget or Budget()
+        self._working_memory = (
+            np.zeros(states),
+            np.zeros(states, dtype=np.int32),
+            np.zeros(states),
+            np.zeros(states, dtype=np.int64),
+            np.zeros(states),
+        )
         self.arrays = self._allocate(*INITIAL_SIZES)
         self._budget.allocated += len(self.arrays.successors)
 
@@ -105,9 +123,9 @@ class RowTable:
         observed, entries = len(old.observed_keys) // 2, len(old.entry_begin) - 1
         rows, successors, used = len(old.action), len(old.successors), old.used
         if forget and used[ENTRIES] > 0 and self._budget.allocated + successors > MAX_SUCCESSORS:
-            computed = used[COMPUTED]
-            self.arrays = self._allocate(observed, entries, rows, successors)
-            self.arrays.used[COMPUTED] = computed
+            old.observed_keys.fill(-1)
+            old.entry_keys.fill(-1)
+            used[: SUCCESSORS + 1] = 0
             return
         self._budget.allocated += successors
         new = self._allocate(
@@ -145,20 +163,21 @@ class RowTable:
             np.zeros(successors if self.kind != EXACT else 0),
             np.zeros(successors if self.kind != EXACT else 0),
             np.zeros(len(USED), dtype=np.int64),
+            *self._working_memory,
         )
 
 
 class RowTables:
-    """Row tables of one world, one for each kind of row in use."""
+    """Row tables of one world of `states` states, one for each kind of row in use."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, states: int, budget: Budget) -> None:
+        self._states, self._budget = states, budget
         self._tables: dict[int, RowTable] = {}
 
     def __call__(self, kind: int) -> RowTable:
         """Return the table of a kind."""
         if kind not in self._tables:
-            self._tables[kind] = RowTable(kind, self._budget)
+            self._tables[kind] = RowTable(kind, self._states, self._budget)
         return self._tables[kind]
 
     def close(self) -> None:

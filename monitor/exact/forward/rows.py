@@ -25,12 +25,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Bools, Floats, Ints
-from monitor.causal.row import align, bound, choose, reweigh
+from monitor.arrays import Bools, Floats, Ints, Shorts
+from monitor.causal.row import bound, choose, reweigh_within
 from monitor.exact.forward.row_table import (
     COMPUTED,
     ENTRIES,
     EXACT,
+    HELD,
     OBSERVED,
     ROWS,
     STABLE,
@@ -170,13 +171,15 @@ def append_rows(
         policy = dynamics.nominal_policy_probabilities
         if s_next >= 0 and len(policy):  # a deterministic choice says nothing about its noise
             choose(policy[phase, s], a, dynamics.policy_probabilities[phase, state], choice)
-    first, begin = table.used[ROWS], table.used[SUCCESSORS]
+    merge, first = dynamics.merge_actions and kind == EXACT, table.used[ROWS]
+    if s_next >= 0:
+        hold_observed(dynamics, table, s * dynamics.rewards.shape[1] + a)
     for action in range(lowest, highest):
         weight = choice[action] if len(choice) else 1.0
-        if weight > 0.0 and not append_row(dynamics, table, kind, s, a, s_next, state, action, weight):
-            return False
-    if dynamics.merge_actions and kind == EXACT and len(choice):
-        merge_rows(table, first, begin)
+        if weight > 0.0:
+            row = first if merge else table.used[ROWS]
+            if not append_row(dynamics, table, kind, s, a, s_next, state, action, weight, row):
+                return False
     return True
 
 
@@ -191,87 +194,91 @@ def append_row(
     state: int,
     action: int,
     weight: float,
+    row: int,
 ) -> bool:
-    """Append the row of one action, of probability `weight`; False if it has no space.
+    """Append the row of one action, of probability `weight`, or add it to `row`, the last; False if it has no space.
 
     An observation (s_next >= 0) is abduced here: `reweigh` gives the posterior row, `bound` its bounds.
     """
-    used, actions = table.used, dynamics.rewards.shape[1]
-    row, begin = used[ROWS], used[SUCCESSORS]
-    pair = state * actions + action
+    used, successors, lower, upper, place = table.used, table.successors, table.lower, table.upper, table.place
+    begin, rewarded = used[SUCCESSORS], len(dynamics.transition_rewards) > 0
+    pair = state * dynamics.rewards.shape[1] + action
     first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
     q_states = dynamics.counterfactual_row_successors[first:end]
     q = dynamics.counterfactual_row_probabilities[first:end]
-    if row + 2 > len(table.row_begin) or begin + len(q) + 1 > len(table.successors):
+    if row + 2 > len(table.row_begin) or begin + len(q) + 1 > len(successors):
         return False
-    table.action[row], table.weight[row] = action, weight
-    reward = dynamics.rewards[state, action]
-    rewarded, n = len(dynamics.transition_rewards) > 0, begin
+    if row == used[ROWS]:
+        table.action[row], table.weight[row], table.reward[row], table.row_begin[row] = action, 0.0, 0.0, begin
+        used[ROWS] += 1
+    row_begin, n, reward = table.row_begin[row], begin, dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
         # The same state, action and model as observed: the same successor, under every causal model.
-        table.successors[n], table.lower[n] = s_next, weight if kind == EXACT else 1.0
-        if kind != EXACT:
-            table.upper[n], table.successor_reward[n] = 1.0, 0.0
-        if rewarded:
-            for k in range(len(q)):
-                if q_states[k] == s_next:
-                    reward += dynamics.transition_rewards[first + k]
-        n += 1
-    elif s_next < 0:
-        for k in range(len(q)):
-            table.successors[n], table.lower[n] = q_states[k], weight * q[k]
-            if rewarded:
-                reward += q[k] * dynamics.transition_rewards[first + k]
+        for k in range(len(q) if rewarded else 0):
+            if q_states[k] == s_next:
+                reward += dynamics.transition_rewards[first + k]
+        if kind == EXACT:
+            n = add(successors, lower, place, (row_begin, n), s_next, weight)
+        else:
+            successors[n], lower[n], upper[n], table.successor_reward[n] = s_next, 1.0, 1.0, 0.0
             n += 1
     else:
-        pair = s * actions + a
-        p_begin, p_end = dynamics.observed_row_indptr[pair], dynamics.observed_row_indptr[pair + 1]
-        p_states = dynamics.observed_row_successors[p_begin:p_end]
-        p_row = dynamics.observed_row_probabilities[p_begin:p_end]
-        p = np.empty(len(q))
-        p_s_next, place = align(p_states, p_row, s_next, q_states, p)
-        used[COMPUTED] += p.sum() > 0.0
-        if kind == EXACT:
-            posterior = np.empty(len(q))
-            reweigh(p, q, p_s_next, place, posterior)
+        posterior = lower[begin : begin + len(q)]
+        if s_next < 0:
+            posterior[:] = q
+        else:
+            p, at, observed = table.p[: len(q)], -1, table.observed
             for k in range(len(q)):
+                p[k] = observed[q_states[k]]
+                at = k if q_states[k] == s_next else at
+            p_s_next = observed[s_next]
+            if kind == EXACT:
+                used[COMPUTED] += reweigh_within(p, q, p_s_next, at, posterior, table.shared, table.breaks)
+            else:
+                used[COMPUTED] += p.max() > 0.0
+                bound(p, q, p_s_next, at, kind == STABLE, posterior, upper[begin : begin + len(q)])
+        # Entries move to the front, or to where the row has the successor: never behind what is still to be read.
+        for k in range(len(q)):
+            if kind == EXACT:
                 if posterior[k] > 0.0:
-                    table.successors[n], table.lower[n] = q_states[k], weight * posterior[k]
                     if rewarded:
                         reward += posterior[k] * dynamics.transition_rewards[first + k]
-                    n += 1
-        else:
-            lower, upper = np.empty(len(q)), np.empty(len(q))
-            bound(p, q, p_s_next, place, kind == STABLE, lower, upper)
-            for k in range(len(q)):
-                if upper[k] > 0.0:
-                    table.successors[n], table.lower[n], table.upper[n] = q_states[k], lower[k], upper[k]
-                    table.successor_reward[n] = dynamics.transition_rewards[first + k] if rewarded else 0.0
-                    n += 1
-    table.reward[row] = weight * reward
+                    n = add(successors, lower, place, (row_begin, n), q_states[k], weight * posterior[k])
+            elif upper[begin + k] > 0.0:
+                successors[n], lower[n], upper[n] = q_states[k], posterior[k], upper[begin + k]
+                table.successor_reward[n] = dynamics.transition_rewards[first + k] if rewarded else 0.0
+                n += 1
+    table.weight[row] += weight
+    table.reward[row] += weight * reward
     used[SUCCESSORS] = n
     table.row_begin[row + 1] = n
-    used[ROWS] = row + 1
     return True
 
 
-@compiled
-def merge_rows(table: RowArrays, first: int, begin: int) -> None:
-    """Add the rows from `first` on, whose successors begin at `begin`, up to one row; likewise weights and rewards."""
-    used = table.used
-    if used[ROWS] == first + 1:
+@inlined
+def add(
+    successors: Shorts, lower: Floats, place: Shorts, row: tuple[int, int], successor: int, probability: float
+) -> int:
+    """Append a successor to a row (its begin and end), or add to its probability if the row has it; return the end."""
+    begin, end = row
+    known = place[successor]
+    if begin <= known < end and successors[known] == successor:
+        lower[known] += probability
+        return end
+    place[successor], successors[end], lower[end] = end, successor, probability
+    return end + 1
+
+
+@inlined
+def hold_observed(dynamics: Dynamics, table: RowArrays, pair: int) -> None:
+    """Write the row of the observed pair into `table.observed`, if it is not there."""
+    indptr, successors = dynamics.observed_row_indptr, dynamics.observed_row_successors
+    held = table.used[HELD] - 1
+    if held == pair:
         return
-    order = np.argsort(table.successors[begin : used[SUCCESSORS]], kind="mergesort")
-    successors, lower = table.successors[begin : used[SUCCESSORS]][order], table.lower[begin : used[SUCCESSORS]][order]
-    n = begin
-    for k in range(len(successors)):
-        if k and successors[k] == successors[k - 1]:
-            table.lower[n - 1] += lower[k]
-        else:
-            table.successors[n], table.lower[n] = successors[k], lower[k]
-            n += 1
-    for row in range(first + 1, used[ROWS]):
-        table.weight[first] += table.weight[row]
-        table.reward[first] += table.reward[row]
-    used[ROWS], used[SUCCESSORS] = first + 1, n
-    table.row_begin[first + 1] = n
+    if held >= 0:
+        for k in range(indptr[held], indptr[held + 1]):
+            table.observed[successors[k]] = 0.0
+    for k in range(indptr[pair], indptr[pair + 1]):
+        table.observed[successors[k]] = dynamics.observed_row_probabilities[k]
+    table.used[HELD] = pair + 1

@@ -12,6 +12,7 @@ from hypothesis import given
 from scipy.optimize import linprog
 
 from monitor.causal import World
+from monitor.causal.row import greedy
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward import bounds, row_table, step
@@ -20,6 +21,7 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.history import HistoryChain
 from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
+from monitor.model import MDP
 from tests.exact.calls import note_calls
 from tests.exact.forward.case import CLOSE, a_case, bounded
 from tests.exact.forward.test_evaluator import RING, ring_path
@@ -156,3 +158,65 @@ def test_each_part_that_is_too_small_is_named(monkeypatch: pytest.MonkeyPatch) -
     twin = case.twin(0)
     assert set(lacking) == {bounds.OFFSETS, bounds.NODES, bounds.EDGES}
     assert bounded_value == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_means_by_ranks_are_those_of_the_greedy_choice(seed: int, ties: bool) -> None:  # noqa: FBT001 - a case
+    """To the bit, for every row of one column of a level: also where values are equal, low and high differ or agree."""
+    random = np.random.default_rng(seed)
+    size, count = 200, 90
+    states = random.permutation(size)[:count].astype(np.int32)
+    low = random.integers(0, 4, count) / 3 if ties else random.random(count)
+    high = low if seed % 2 else low + (random.integers(0, 3, count) / 7 if ties else random.random(count))
+    rank, by_rank = np.zeros((size, 2), dtype=np.int64), np.zeros((2, size))
+    bounds.rank_states(states, low, high, rank, by_rank)
+    marked, place = np.zeros((2, size // bounds.WORD + 1), dtype=np.int64), np.zeros((2, size), dtype=np.int64)
+    for length in (1, 2, 9, 33, count):
+        nodes = random.permutation(count)[:length]
+        nodes = nodes[np.argsort(states[nodes])]
+        share = random.dirichlet(np.full(length, 0.5))
+        lower, upper = np.maximum(share - 0.1, 0.0), np.minimum(1.0, share * random.choice([1.0, 1.5, 8.0]))
+        found = bounds.ranked_means(states[nodes], lower, upper, count, rank, by_rank, marked, place)
+        assert found == (greedy(lower, upper, low[nodes], False), greedy(lower, upper, high[nodes], True))  # noqa: FBT003
+        assert not marked.any()
+
+
+@pytest.mark.parametrize("kind", ["any", "stable"])
+@pytest.mark.parametrize("text", ['F<=4 "a"', '("a" & X X "b") | (!"a" & X ("b" & X "a"))', 'G[1,3] "b"'])
+def test_bounds_over_long_rows_are_those_by_cells(text: str, kind: Literal["any", "stable"]) -> None:
+    """Rows of a dozen to thirty successors of forty states, a choice between policies, and some rows that are short."""
+    random = np.random.default_rng(len(text))
+    transitions = [
+        (s, a, t, p)
+        for s in range(40)
+        for a in range(2)
+        for n in (int(random.integers(2, 30)),)
+        for t, p in zip(random.permutation(40)[:n].tolist(), random.dirichlet(np.ones(n)).tolist(), strict=True)
+    ]
+    labels = {name: np.flatnonzero(random.random(40) < 0.6).tolist() for name in "ab"}
+    model = MDP.from_transitions(states=40, actions=2, transitions=transitions, labels=labels)
+    policies = {"nominal": [0] * 40, "alt": random.dirichlet(np.ones(2), 40)}
+    worlds = Evaluators(model, tables(policies, model))
+    path = [(0, 0)]
+    while len(path) < 4:
+        path.append((int(random.choice(model.row(*path[-1])[0])), 0))
+    goal = parse(f"alt@3.P=? [ {text} ]")
+    assert isinstance(goal, Goal)
+    world = World.at(path, 0, worlds.nominal(), worlds.intervention(goal.world.change, None))
+    value_table = worlds.value_table(world.law, goal.measure)
+    by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
+    assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
+    assert by_cells[0] < by_cells[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_means_of_short_rows_are_those_of_the_greedy_choice(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for length in range(1, bounds.SHORT + 1):
+        share = random.dirichlet(np.full(length, 0.5))
+        lower, upper = np.maximum(share - 0.2, 0.0), np.minimum(1.0, share * random.choice([1.0, 1.5, 8.0]))
+        values = random.integers(-2, 3, (2, 12)) / 3  # with ties, and longer than the row
+        found = bounds.short_means(np.append(9.0, lower), np.append(9.0, upper), 1, length + 1, values)
+        least, most = greedy(lower, upper, values[0], False), greedy(lower, upper, -values[1], True)  # noqa: FBT003
+        assert found == (least, most)

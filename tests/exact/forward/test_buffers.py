@@ -56,7 +56,8 @@ def test_levels_grow_to_twice_what_they_need_up_to_the_limit(monkeypatch: pytest
     workspace = Workspace(STATES)
     levels = workspace.levels
     assert workspace.levels is levels
-    assert levels.row_low.shape == levels.row_high.shape == (STATES,)
+    assert levels.row_values.shape == (2, STATES)
+    assert levels.marked.shape[1] * bounds.WORD > STATES
     workspace.grow_levels(bounds.NODES, 100)
     grown = workspace.levels
     assert [len(grown.column), len(grown.state), len(grown.first_edge), len(grown.low), len(grown.high)] == [200] * 5

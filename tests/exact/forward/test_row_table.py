@@ -67,7 +67,7 @@ def pairs() -> list[tuple[int, int, int]]:
 
 
 def test_entries_outlive_growth() -> None:
-    kept = RowTable(EXACT)
+    kept = RowTable(EXACT, STATES)
     first = {key: (entry(kept, *key), row(kept, entry(kept, *key))) for key in pairs()[:400]}
     used = kept.arrays.used.copy()
     assert {key: (entry(kept, *key), row(kept, entry(kept, *key))) for key in first} == first
@@ -81,7 +81,7 @@ def test_entries_outlive_growth() -> None:
 def test_the_budget_is_what_its_tables_have_allocated() -> None:
     budget = Budget()
     assert budget.allocated == 0
-    some = [RowTable(EXACT, budget), RowTable(ANY, budget)]
+    some = [RowTable(EXACT, STATES, budget), RowTable(ANY, STATES, budget)]
     for key in pairs()[:900]:
         entry(some[0], *key)
     assert len(some[0].arrays.successors) > len(some[1].arrays.successors)
@@ -94,7 +94,7 @@ def test_the_budget_is_what_its_tables_have_allocated() -> None:
 
 def test_beyond_the_limit_it_is_cleared_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = Budget()
-    kept = RowTable(EXACT, budget)
+    kept = RowTable(EXACT, STATES, budget)
     for key in pairs()[:100]:
         entry(kept, *key)
     computed, sizes, held = kept.computed, [len(array) for array in kept.arrays], budget.allocated
@@ -117,7 +117,7 @@ def test_beyond_the_limit_it_is_cleared_and_counts_on(monkeypatch: pytest.Monkey
 
 
 def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = RowTable(EXACT)
+    kept = RowTable(EXACT, STATES)
     entry(kept, *pairs()[0])
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 2 * len(kept.arrays.successors))
     size = len(kept.arrays.successors)
@@ -128,14 +128,14 @@ def test_at_the_limit_it_still_grows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_holds_nothing_grows_whatever_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
-    kept = RowTable(EXACT)
+    kept = RowTable(EXACT, STATES)
     size = len(kept.arrays.successors)
     kept.grow(forget=True)
     assert len(kept.arrays.successors) == 2 * size
 
 
 def test_tables_grow_where_they_are_half_full_and_are_never_more_than_half_full() -> None:
-    kept = RowTable(EXACT)
+    kept = RowTable(EXACT, STATES)
     before = [len(array) for array in kept.arrays]
     kept.grow(forget=False)
     after = [len(array) for array in kept.arrays]
@@ -156,7 +156,7 @@ def test_a_table_doubles_once_half_of_its_space_is_used(
     observed: int, grown: int, entries: int, longer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (64, 256, 16, 32))
-    kept = RowTable(EXACT)
+    kept = RowTable(EXACT, STATES)
     kept.arrays.used[[OBSERVED, ENTRIES]] = observed, entries
     kept.grow(forget=False)
     arrays = kept.arrays
@@ -173,19 +173,19 @@ def test_a_table_has_a_power_of_two_places_for_twice_its_entries(
     entries: int, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (64, entries, 16, 32))
-    assert len(RowTable(EXACT).arrays.entry_keys) == places
+    assert len(RowTable(EXACT, STATES).arrays.entry_keys) == places
 
 
 @pytest.mark.parametrize("kind", [ANY, STABLE])
 def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) -> None:
-    assert len(RowTable(EXACT).arrays.upper) == len(RowTable(EXACT).arrays.successor_reward) == 0
-    arrays = RowTable(kind).arrays
+    assert len(RowTable(EXACT, STATES).arrays.upper) == len(RowTable(EXACT, STATES).arrays.successor_reward) == 0
+    arrays = RowTable(kind, STATES).arrays
     assert len(arrays.upper) == len(arrays.successor_reward) == len(arrays.successors) == len(arrays.lower)
 
 
 def test_a_world_has_one_table_for_each_kind_and_gives_all_back() -> None:
     budget = Budget()
-    some = RowTables(budget)
+    some = RowTables(STATES, budget)
     assert some(EXACT) is some(EXACT)
     assert (some(EXACT).kind, some(ANY).kind, some(STABLE).kind) == (EXACT, ANY, STABLE)
     assert budget.allocated == sum(len(some(kind).arrays.successors) for kind in (EXACT, ANY, STABLE)) > 0
@@ -226,7 +226,7 @@ def test_rows_are_right_however_often_they_are_forgotten(lookups: list[tuple[int
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_table, "INITIAL_SIZES", (2, 4, 4, 16))
         patch.setattr(row_table, "MAX_SUCCESSORS", 32)
-        kept = RowTable(EXACT)
+        kept = RowTable(EXACT, STATES)
         for seen, by, state in lookups:
             outcome = (seen + by) % STATES
             p, q = ({(s + k) % STATES: Fraction(1, 4) for k in (0, 1, 5, 9)} for s in (seen, state))

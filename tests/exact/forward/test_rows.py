@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[Found]:
     """Return (action, weight, reward, {successor: (lower, upper, successor reward)}) of each row of a state."""
-    table = RowTable(kind)
+    table = RowTable(kind, MODEL.states)
     observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
     entry = find_entry(of, table.arrays, kind, r, observed, *step, state)
     assert entry != FULL
@@ -128,7 +128,7 @@ def test_data_shared_between_paths_is_neither_copied_nor_written() -> None:
 
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
-    table = RowTable(EXACT)
+    table = RowTable(EXACT, MODEL.states)
     every = list(product(range(2), range(4), range(2), range(4)))
     while len(table.arrays.observed_keys) < 4 * len(every):
         table.grow(forget=False)
@@ -204,7 +204,7 @@ def test_what_is_never_chosen_has_no_row() -> None:
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
-    table = RowTable(EXACT)
+    table = RowTable(EXACT, MODEL.states)
     of = world()
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     counts = []
@@ -235,7 +235,7 @@ def test_another_model_is_never_what_was_observed() -> None:
 
 @pytest.mark.parametrize(("kind", "space"), [(EXACT, 3), (ANY, 4)])  # of bounds, space for the first of two rows
 def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
-    table, of = RowTable(kind), world(change=Intervention(MIXED))
+    table, of = RowTable(kind, MODEL.states), world(change=Intervention(MIXED))
     table.arrays = table._allocate(64, 64, 64, space)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     used = table.arrays.used.copy()
@@ -249,7 +249,7 @@ def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
 
 def test_space_is_used_up_and_not_exceeded() -> None:
     """Two transitions, three entries, and as many rows as there is space for."""
-    table, of = RowTable(EXACT), world()
+    table, of = RowTable(EXACT, MODEL.states), world()
     table.arrays = table._allocate(2, 3, 8, 64)
     numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, FULL]
@@ -262,7 +262,7 @@ def test_space_is_used_up_and_not_exceeded() -> None:
 def test_two_rows_need_space_for_two() -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
-        table = RowTable(EXACT)
+        table = RowTable(EXACT, MODEL.states)
         table.arrays = table._allocate(64, 64, held, 64)
         observed = find_observed(of, table.arrays, 0, 0, 0, 1)
         entries.append(find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, 1))

@@ -43,7 +43,7 @@ def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, sta
 
 
 def test_overlap_of_a_row_with_the_observed_successors() -> None:
-    rows, observed_stamp = RowTable(EXACT), np.zeros(40, dtype=np.int64)
+    rows, observed_stamp = RowTable(EXACT, 40), np.zeros(40, dtype=np.int64)
     first = entry(rows, 0, 1, 20)  # successors 20, 21, 25, 29
     observed_stamp[[21, 3]] = 5
     assert step.shares_successor(rows.arrays, first, observed_stamp, 5)
