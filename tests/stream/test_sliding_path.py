@@ -125,3 +125,13 @@ def test_dump_and_load_in_every_state() -> None:
 def test_a_smaller_window_keeps_the_newest() -> None:
     path = SlidingPath.load(2, filled(4, range(4)).dump())
     assert (len(path), path.first_seq, path.start_dropped, path.start_observed) == (2, 2, True, False)
+
+
+def test_the_next_number_continues_neither_an_ended_episode_nor_another_one() -> None:
+    ended = filled(4, range(3))
+    ended.end(terminated=True)
+    ended.push(step(3))
+    other = filled(4, range(3))
+    other.push(step(3, "another"))
+    assert ended.held == other.held == [(3, 0)]
+    assert (ended.begun, other.begun, other.episode) == (1, 1, "another")
