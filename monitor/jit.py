@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -29,6 +31,7 @@ __all__ = ["Lent", "compiled", "inlined", "lend", "specialized"]
 F = TypeVar("F", bound=Callable[..., object])
 LOCK: Final = "machine-code.lock"
 """File in the cache folder that is locked while machine code is read or written."""
+_HOLDING = threading.local()
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
@@ -121,10 +124,22 @@ class _SourceCache(FunctionCache):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = Path(self.cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LOCK).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        """Lock the folder, where its file system can: without a lock it works as numba does.
+
+        A thread locks once: what it reads may bring in modules with machine code of their own, in the same folder.
+        """
+        if getattr(_HOLDING, "lock", False):
+            yield
+            return
+        with ExitStack() as stack:
+            with suppress(OSError):
+                folder = Path(self.cache_path)
+                folder.mkdir(parents=True, exist_ok=True)
+                lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT, 0o644)  # of another user it can be read only
+                stack.callback(os.close, lock)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            _HOLDING.lock = True
+            stack.callback(setattr, _HOLDING, "lock", False)  # noqa: FBT003 - the value
             yield
 
 

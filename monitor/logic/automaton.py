@@ -337,8 +337,7 @@ class _Basis:
     def absorb(self, masks: set[int]) -> _Sum:
         """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative).
 
-        Twice as many may come as may remain: two sums that meet are not refused for what they have in common, and
-        whether they are does not depend on the order in which they come.
+        Twice as many may come as may remain, so that two sums are not refused for what they have in common.
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
@@ -382,6 +381,6 @@ class _Basis:
 def _check_alternatives(count: int, most: int) -> None:
     if count > most:
         raise LimitError(
-            f"the formula unfolds to an obligation of {count} alternatives; at most {most} (limit "
+            f"the formula unfolds to an obligation of {count} alternatives; at most {MAX_ALTERNATIVES} (limit "
             "MAX_ALTERNATIVES) can be compared: evaluate its parts separately, or define a label for a combination"
         )

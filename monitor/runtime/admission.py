@@ -18,7 +18,11 @@ ESTABLISHED: Final = 16
 
 
 class Admission:
-    """Accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first: `counts`."""
+    """The agents that are not established yet.
+
+    Attributes:
+        counts: accepted steps of each agent that has fewer than `ESTABLISHED`, the longest silent first.
+    """
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
         self.counts = dict(counts or {})

@@ -171,7 +171,7 @@ class FormulaMonitor:
 
         `ends`: the episode ends with this step, so an alarm that still fires is about to close as `ended`.
         """
-        path, spec, query = session.path, self.query.spec, self.query
+        path, query, spec = session.path, self.query, self.query.spec
         known = None if query.sampled else query.shared.find(path)
         if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
             self._note(known.verdict, step, path, notices)  # all there is to do for most steps of a fleet
@@ -182,9 +182,9 @@ class FormulaMonitor:
         else:
             verdict, judgement = known.verdict, known.judgement
         if engines.learned is not None and self._wants_bands(judgement):
-            verdict = self._evaluator.with_bands(verdict, self.query, engines, session)
+            verdict = self._evaluator.with_bands(verdict, query, engines, session)
         if self._examines(verdict, judgement):
-            verdict = self._evaluator.with_recourse(verdict, self.query, engines, session)
+            verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices)
         self.alarm, change = advance(self.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
         if change is not None or self.alarm.state == "firing":  # only then can an alert be about it

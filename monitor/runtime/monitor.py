@@ -382,7 +382,7 @@ class Monitor:
     # ---- one agent ----
 
     def _check_blindness(self, agent: str, now: Instant) -> Iterator[Notice]:
-        """Report which formulas went blind or see again; only that changes the agent's state."""
+        """Report which formulas went blind or see again; only then has the agent's state changed, and its timer."""
         monitor = self._agents[agent]
         if notices := list(monitor.check_blindness(now, connected=self._connected)):
             self._changed.add(agent)

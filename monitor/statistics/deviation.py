@@ -54,6 +54,8 @@ class Deviation:
     (0.5, 40)
     """
 
+    fraction: float
+
     def __init__(self) -> None:
         self.fraction = 0.0
         self._excesses: deque[int | float] = deque()

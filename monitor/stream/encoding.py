@@ -67,7 +67,8 @@ def _keys_sent(payload: bytes) -> int:
 def _read_json(payload: bytes) -> object:
     """Return the value of a JSON text; most are read by the faster parser, which does not notice a repeated key.
 
-    Every key and every text has two quotation marks. If there are as many as in what was read, no key was repeated.
+    Every key and every text has two quotation marks. If there are no more than in what was read, no key was repeated;
+    if there are more, also because something is nested or escaped, the other parser decides.
     """
     try:
         found = _read_text(payload)

@@ -140,13 +140,14 @@ class Session:
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
         """Accept or reject one message. Return the notice about it, then those about messages it released."""
         self._ticks = now.ticks
-        lag = None if observation.time is None else now.wall - observation.time
-        if not (self._is_known(observation) and is_plain(observation)):
+        plain = self._is_known(observation) and is_plain(observation)
+        if not plain:
             try:
                 validate(observation)
             except InputError as error:
                 return [Received(self.agent, "rejected", error.reason, error.detail)]
-        elif self._goes_on(observation):
+        lag = None if observation.time is None else now.wall - observation.time
+        if plain and self._goes_on(observation):
             return [Received(self.agent, "accepted", "", "", lag), *self._follow(observation, now)]
         entry, refused = self._adapter.entry(observation, now)
         result = self.order.sort(entry)

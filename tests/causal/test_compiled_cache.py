@@ -134,3 +134,34 @@ def test_two_processes_that_write_at_once_do_not_take_the_same_name(
     kept_in(monkeypatch, str(tmp_path / "kept"))
     again = compiled(module.twice)
     assert (again(4), again(2.5), hits(again)) == (8, 5.0, 2)
+
+
+def test_without_locks_it_works_as_numba_does(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some file systems of networks have none."""
+
+    def refuse(_file: int, _how: int) -> None:
+        raise OSError(37, "No locks available")
+
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    monkeypatch.setattr("monitor.jit.fcntl.flock", refuse)
+    assert compiled(module.twice)(3) == 6
+    again = compiled(module.twice)
+    assert (again(4), hits(again)) == (8, 1)
+
+
+def test_code_that_is_loaded_while_code_is_loaded_does_not_wait_for_itself(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept_in(monkeypatch, str(tmp_path / "kept"))
+    compiled(module.twice)(3)
+    outer, inner, read_index = compiled(module.twice), [], cast("Any", IndexDataCacheFile)._load_index
+
+    def read_more(self: Any) -> Any:  # noqa: ANN401 - numba's index
+        monkeypatch.setattr(IndexDataCacheFile, "_load_index", read_index)
+        inner.append(compiled(module.twice)(5))
+        return read_index(self)
+
+    monkeypatch.setattr(IndexDataCacheFile, "_load_index", read_more)
+    assert (outer(4), inner) == (8, [10])

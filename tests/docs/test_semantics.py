@@ -115,4 +115,4 @@ def test_every_name_in_the_table_of_symbols_exists(names: str, file: str) -> Non
         thing = getattr(module, first)
         assert getattr(thing, "__module__", module.__name__) == module.__name__, f"{name} is defined elsewhere"
         for part in inner:
-            assert part in {*getattr(thing, "__dataclass_fields__", ()), *dir(thing)}, name
+            assert part in {*getattr(thing, "__annotations__", ()), *dir(thing)}, name

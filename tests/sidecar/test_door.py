@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,42 @@ def test_a_drop_stands_where_the_hole_is() -> None:
     hole = entries[2]
     assert isinstance(hole, Dropped)
     assert [receipt.message_id for receipt in hole.receipts] == [2, 3]
+
+
+def test_a_gap_that_is_taken_does_not_make_the_next_one_forgotten() -> None:
+    """A second gap of the same topic begins before the first one is taken."""
+    door = Inbox(2)
+    for number in (1, 2, 3):
+        door.put(message(number))
+    out = [door.take()]
+    door.put(message(4))
+    door.put(message(5))
+    out += [door.take(), door.take()]
+    door.put(message(6))
+    door.put(message(7, "b"))
+    assert acknowledged([*out, *drain(door)]) == [1, 2, 3, 4, 5, 6, 7]
+
+
+@given(limit=st.integers(1, 6), moves=st.lists(st.sampled_from(["", "a", "b"]), max_size=120))
+def test_messages_are_acknowledged_in_the_order_in_which_they_came(limit: int, moves: list[str]) -> None:
+    """As MQTT requires. An empty move takes an entry out, a letter enters a message of that topic."""
+    door, out = Inbox(limit), []
+    for number, topic in enumerate(moves):
+        if topic:
+            door.put(message(number, topic))
+        elif (entry := door.take()) is not None:
+            out.append(entry)
+    assert acknowledged([*out, *drain(door)]) == [number for number, topic in enumerate(moves) if topic]
+
+
+def acknowledged(entries: Sequence[Arrived | Dropped | None]) -> list[int]:
+    receipts: list[Receipt] = []
+    for entry in entries:
+        if isinstance(entry, Dropped):
+            receipts += entry.receipts
+        elif entry is not None and entry.receipt is not None:
+            receipts.append(entry.receipt)
+    return [receipt.message_id for receipt in receipts]
 
 
 @given(

@@ -22,10 +22,10 @@ from monitor.policy import PolicyTable
 
 __all__ = ["BestValues", "Change", "Lookback", "Observed", "Outlook", "Pass"]
 
-FRAMES: Final = 64
-"""Lengths of paths, each with some ways to decide, of which is kept what passes share."""
+FRAMES: Final = 16
+"""Frames kept: a stream needs those of one length of paths, and of the shorter ones as an episode begins."""
 FEW_NUMBERS: Final = 1 << 16
-"""Values after the last pair that are kept for one of these."""
+"""Most numbers of a frame that is kept."""
 
 
 class Observed(NamedTuple):
@@ -92,16 +92,16 @@ class Lookback(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What backward passes over paths of one length share.
+    """What backward passes over all paths of `pairs` pairs share.
 
-    `lanes`: kept, so that no others get its id. `plan`: without `along`. `closing`: the values after the last pair, if
-    they are kept.
+    `plan`: without `along`. `closing`: the values after the last pair; None if they are not kept.
     """
 
     lanes: Lanes
     layout: Layout
     plan: Plan
-    closing: list[Floats]
+    pairs: int
+    closing: Floats | None = None
 
 
 class BestValues:
@@ -128,12 +128,12 @@ class BestValues:
         self._options, self._transitions, self._nominal = options, transitions, nominal
         self._stages, self._prior, self._end = stages, prior, end
         self._alone = acting_of([nominal], *options.rewards.shape)[0]
-        self._frames: OrderedDict[tuple[int, int], _Frame] = OrderedDict()
+        self._frames: OrderedDict[tuple[int, tuple[Way, ...]], _Frame] = OrderedDict()
 
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
-        lanes, (lane,) = lanes_of((_possible(way, path),))
-        return float(self.backward(path, lanes).values[0, lane])
+        found, (lane,) = self._decided(path, (_possible(way, path),))
+        return float(found.values[0, lane])
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
         """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
@@ -145,8 +145,8 @@ class BestValues:
 
     def bound(self, path: Observed, way: Way, kind: int, *, greatest: bool) -> float:
         """Return one of the two: every row is as small, or as `greatest`, as the class allows."""
-        lanes, (lane,) = lanes_of((_possible(way, path),))
-        return float(self.backward(path, lanes, kind, greatest=greatest).values[0, lane])
+        found, (lane,) = self._decided(path, (_possible(way, path),), kind, greatest=greatest)
+        return float(found.values[0, lane])
 
     def everywhere(self, way: Way) -> Floats:
         """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""
@@ -165,8 +165,7 @@ class BestValues:
 
     def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Decisions]:
         """Return the outlook, the lane of each number of changes, and the decisions: all, or those of the path."""
-        lanes, (best, optimal, *few) = lanes_of(_outlook_ways(most))
-        found = self.backward(path, lanes, whole=whole)
+        found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
         outlook = Outlook(
             float(values[few[0]]),
@@ -215,8 +214,52 @@ class BestValues:
         Raises:
             LimitError: the pass would need too much memory.
         """
-        frame = self._frame(len(path.states), lanes)
-        layout = frame.layout
+        self._check_size(len(path.states), lanes, whole=whole)
+        return self._backward(path, self._frame(len(path.states), lanes), kind, greatest=greatest, whole=whole)
+
+    def _decided(
+        self,
+        path: Observed,
+        ways: tuple[Way, ...],
+        kind: int = EXACT,
+        *,
+        greatest: bool = False,
+        whole: bool = False,
+    ) -> tuple[Pass, list[int]]:
+        """Return the backward pass with a lane for each way, and these lanes; errors and arguments as in `backward`."""
+        lanes, places = lanes_of(ways)
+        pairs = len(path.states)
+        self._check_size(pairs, lanes, whole=whole)
+        frame = self._frames.get((pairs, ways))
+        if frame is None:
+            frame = self._frame(pairs, lanes)
+            if frame.plan.policy.size + self._width(frame.layout, lanes) <= FEW_NUMBERS:
+                if len(self._frames) >= FRAMES:
+                    self._frames.popitem(last=False)
+                self._frames[pairs, ways] = frame = frame._replace(closing=self._closing(frame))
+        else:
+            self._frames.move_to_end((pairs, ways))
+        return self._backward(path, frame, kind, greatest=greatest, whole=whole), places
+
+    def _width(self, layout: Layout, lanes: Lanes) -> int:
+        """Return the number of values of one level [S, slots, lanes], lanes padded."""
+        return len(self._options.rewards) * int(layout.target.shape[1]) * -(-len(lanes.spends) // BLOCK) * BLOCK
+
+    def _check_size(self, pairs: int, lanes: Lanes, *, whole: bool) -> None:
+        """Raise LimitError if a backward pass over so many pairs would need too much memory."""
+        layout = self._stages.layout(pairs)
+        levels, widest, width = len(layout.used), layout.target.shape[1], len(lanes.spends)
+        size, available = self._options.rewards.shape
+        kept = levels * size * widest * width if whole else 0
+        if (2 * widest * width + levels) * size + levels * width * (1 + available) + kept > MAX_NUMBERS:
+            raise LimitError(
+                f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
+                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals, "
+                "or examine fewer decisions or changes"
+            )
+
+    def _backward(self, path: Observed, frame: _Frame, kind: int, *, greatest: bool, whole: bool) -> Pass:
+        layout, lanes = frame.layout, frame.lanes
         levels, widest = len(layout.used), layout.target.shape[1]
         states, actions = path.states[:levels], path.actions[:levels]
         outcomes = np.full(levels, -1)
@@ -228,17 +271,12 @@ class BestValues:
         held = Held(states, actions, outcomes, self._end, acted, path.repeats)
         plan = frame.plan._replace(along=self._along(layout, path))
         (size, available), width = self._options.rewards.shape, len(lanes.spends)
-        kept = levels * size * widest * width if whole else 0
-        if (2 * widest * width + levels) * size + levels * width * (1 + available) + kept > MAX_NUMBERS:
-            raise LimitError(
-                f"the best decisions would need more than {MAX_NUMBERS} numbers for {widest} obligations, {width} ways "
-                f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals, "
-                "or examine fewer decisions or changes"
-            )
         padded = -(-width // BLOCK) * BLOCK
         buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.bool_)
-        if levels == len(path.states):
-            self._close(buffers[0], frame)
+        if frame.closing is not None:
+            buffers[0] = frame.closing
+        elif levels == len(path.states):
+            self._close(buffers[0], layout.obligations[levels], lanes, levels)
         decisions = Decisions(
             np.zeros((levels, width)),
             np.full((levels, available, width), np.nan),
@@ -266,14 +304,8 @@ class BestValues:
 
     def _frame(self, pairs: int, lanes: Lanes) -> _Frame:
         """Return what the passes over paths of so many pairs share."""
-        key = pairs, id(lanes)
-        frame = self._frames.get(key)
-        if frame is None:
-            layout = self._stages.layout(pairs)
-            frame = self._frames[key] = _Frame(lanes, layout, self._plan(layout, lanes, pairs), [])
-            if len(self._frames) > FRAMES:
-                self._frames.popitem(last=False)
-        return frame
+        layout = self._stages.layout(pairs)
+        return _Frame(lanes, layout, self._plan(layout, lanes, pairs), pairs)
 
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
         """Return the plan of paths of so many pairs; what depends on the path itself, `along`, is empty."""
@@ -318,17 +350,21 @@ class BestValues:
             ahead = here
         return chosen
 
-    def _close(self, ahead: Floats, frame: _Frame) -> None:
-        """Write the values after the last pair to `ahead` [S, slots, lanes], and keep them if they are few."""
-        if frame.closing:
-            ahead[:] = frame.closing[0]
-            return
-        lanes, level = frame.lanes, len(frame.layout.used)
-        for slot, obligation in enumerate(frame.layout.obligations[level]):
+    def _closing(self, frame: _Frame) -> Floats | None:
+        """Return the values after the last pair; None if nothing remains there."""
+        layout, lanes = frame.layout, frame.lanes
+        if len(layout.used) < frame.pairs:
+            return None
+        padded = -(-len(lanes.spends) // BLOCK) * BLOCK
+        ahead = np.zeros((self._options.rewards.shape[0], layout.target.shape[1], padded))
+        self._close(ahead, layout.obligations[frame.pairs], lanes, frame.pairs)
+        return ahead
+
+    def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
+        """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
+        for slot, obligation in enumerate(obligations):
             for lane in range(len(lanes.spends)):
                 ahead[:, slot, lane] = self._beyond(obligation, lanes, lane, level)
-        if ahead.size <= FEW_NUMBERS:
-            frame.closing.append(ahead.copy())
 
     def _beyond(self, obligation: int, lanes: Lanes, lane: int, level: int) -> Floats:
         if lanes.follows[lane]:

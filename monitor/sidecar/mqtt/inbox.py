@@ -88,7 +88,7 @@ class Inbox:
             self._bytes += len(message.payload)
             if self._messages >= self.limit or self._bytes >= LARGE:
                 self._was_full = True
-            if self._dropped:
+            if self._last is not None:
                 self._dropped, self._last = {}, None
             return True
         self._drop(message)
@@ -111,7 +111,8 @@ class Inbox:
             if self._was_full:
                 self._report_space()
         else:
-            self._dropped.pop(entry.topic, None)
+            if self._dropped.get(entry.topic) is entry:  # else it is of an earlier gap
+                del self._dropped[entry.topic]
             self._last = None if entry is self._last else self._last
         return entry
 

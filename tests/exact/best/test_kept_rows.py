@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monitor import MDP, Checker, PolicyTable, parse
-from monitor.exact.best import posteriors
+from monitor.exact.best import posteriors, values
 
 FORMULAS = [parse(f'{word}@3.P>=0.5 [ G<=4 !"bad" ]') for word in ("best", "best[1]", "best[<=1]", "best[<=2]")]
 
@@ -50,3 +50,52 @@ def test_answers_do_not_depend_on_how_many_rows_are_kept(seed: int, monkeypatch:
         )
     assert len(set(found[0])) > 5
     assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nor_on_what_is_kept_of_paths_of_one_length(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths of many lengths, several times, some of which another policy acted on or that have ended."""
+    model, policies, path = world(seed)
+    actions = policies["nominal"].actions
+    assert actions is not None
+    policies["other"] = PolicyTable(actions=np.roll(actions, 1))
+    found = []
+    for most, numbers in ((0, 0), (1, 1 << 16), (3, 1 << 16), (16, 1 << 16), (16, 300)):
+        monkeypatch.setattr(values, "FRAMES", max(most, 1))
+        monkeypatch.setattr(values, "FEW_NUMBERS", numbers)
+        checker = Checker(model, policies)
+        found.append(
+            [
+                checker.check(parse(f'best[<=2]@{end - 1}.P>=0.5 [ G<={end} !"bad" ]'), path[:end], **more)
+                .quantities[0]
+                .value
+                for _ in range(2)
+                for end in (2, 3, 5, 2, 8, 3)
+                for more in ({}, {"terminated": True}, {"acted": ["nominal"] * (end - 2) + ["other"] * 2})
+            ]
+        )
+    assert len(set(found[0])) > 3
+    assert found[1:] == found[:1] * 4
+
+
+def test_frames_are_few_and_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, policies, path = world(1)
+    kept: list[values.BestValues] = []
+    begin = values.BestValues.__init__
+
+    def note(self: values.BestValues, *of: object) -> None:
+        kept.append(self)
+        begin(self, *of)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(values.BestValues, "__init__", note)
+    checker = Checker(model, policies)
+    for end in range(2, 12):
+        checker.check(parse('best[<=2]@1.P>=0.5 [ G<=30 !"bad" ]'), path[:end])
+        checker.check(parse(f'best[<=2]@{end - 1}.P>=0.5 [ G<=30 !"bad" ]'), path[:end])
+    [frames] = [each._frames for each in kept if each._frames]
+    assert 5 < len(frames) <= values.FRAMES
+    assert all(frame.plan.policy.size <= values.FEW_NUMBERS for frame in frames.values())
+    monkeypatch.setattr(values, "FEW_NUMBERS", 0)
+    other = Checker(model, policies)
+    other.check(parse('best[<=2]@1.P>=0.5 [ G<=30 !"bad" ]'), path)
+    assert kept[-1]._frames == {}
