@@ -134,6 +134,7 @@ def test_depth_two() -> None:
     assert disagreements(named_in_order) == []
 
 
+@pytest.mark.untraced
 def test_depth_two_with_everything_sampled() -> None:
     chance, inner = random.Random(20), shallow()
     specs: list[Spec] = []

@@ -97,7 +97,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("takeovers", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.untraced) for seed in (1, 2))])
 def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
     seed: int, monkeypatch: pytest.MonkeyPatch, *, takeovers: bool
 ) -> None:
@@ -120,6 +120,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@pytest.mark.untraced
 def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = evaluated(monkeypatch)
     fleet = Fleet(Random(1), 20)
