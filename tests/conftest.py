@@ -76,7 +76,6 @@ UNTRACED = (
     "model/test_returns.py",
     "oracle",
     "policy/test_minigrid_models.py",
-    "policy/test_shipped_policies.py",
     "reference",
     "runtime/test_acted.py",
     "runtime/test_terminated_episodes.py",
