@@ -13,9 +13,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -31,7 +31,7 @@ __all__ = ["Lent", "compiled", "inlined", "lend", "specialized"]
 F = TypeVar("F", bound=Callable[..., object])
 LOCK: Final = "machine-code.lock"
 """File in the cache folder that is locked while machine code is read or written."""
-_HOLDING = threading.local()
+_HOLDING: Final = ContextVar("machine code is locked by this thread", default=False)
 INTERPRETED = bool(config.DISABLE_JIT)  # type: ignore[attr-defined] # numba reads it from the environment
 
 
@@ -128,7 +128,7 @@ class _SourceCache(FunctionCache):
 
         A thread locks once: what it reads may bring in modules with machine code of their own, in the same folder.
         """
-        if getattr(_HOLDING, "lock", False):
+        if _HOLDING.get():
             yield
             return
         with ExitStack() as stack:
@@ -138,8 +138,7 @@ class _SourceCache(FunctionCache):
                 lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT, 0o644)  # of another user it can be read only
                 stack.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            _HOLDING.lock = True
-            stack.callback(setattr, _HOLDING, "lock", False)  # noqa: FBT003 - the value
+            stack.callback(_HOLDING.reset, _HOLDING.set(True))
             yield
 
 

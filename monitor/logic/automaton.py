@@ -299,6 +299,8 @@ def _either(one: _Sum, other: _Sum) -> _Sum:
 
 def _weakest(cubes: AbstractSet[_Cube]) -> _Sum:
     """Return the conjunctions that entail no other one."""
+    if len(cubes) < 2:
+        return frozenset(cubes)
     basis = _Basis(cubes)
     return basis.absorb(set(map(basis.mask, cubes)))
 
@@ -308,10 +310,23 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
         return other
     if other == _ALWAYS:
         return one
+    if not one or not other:
+        return _NEVER
+    if len(one) == len(other) == 1:  # mostly
+        (left,), (right,) = one, other
+        return frozenset([_shortest(left | right)])
     _check_alternatives(len(one) * len(other), MAX_ALTERNATIVES)
     basis = _Basis(one | other)
     pairs = product(map(basis.mask, one), map(basis.mask, other))
     return basis.absorb({basis.reduce(left | right) for left, right in pairs})
+
+
+def _shortest(cube: _Cube) -> _Cube:
+    """Return the conjunction without what another of its elements entails."""
+    timed = [element for element in cube if isinstance(element, _Timed)]
+    if len(timed) < 2:
+        return cube
+    return cube.difference(other for one in timed for other in timed if other is not one and _implies(one, other))
 
 
 class _Basis:

@@ -334,6 +334,7 @@ def fitting(size: int = 3) -> st.SearchStrategy[Any]:
 more_keys = st.text(max_size=3) | st.sampled_from(["digest", "verdict", "profile", "v", "path"])
 
 
+@pytest.mark.untraced
 @given(data=st.data())
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
@@ -384,6 +385,7 @@ def test_what_is_no_evidence_is_reported_so(bad: bytes, message: str) -> None:
         read_evidence(bad)
 
 
+@pytest.mark.untraced
 def test_the_longest_path_there_can_be_is_read_back(regret: Alert, identity: Identity, tables: Tables) -> None:
     path = regret.path[:1] * 65_536
     assert read_evidence(make_evidence(replace(regret, path=path), identity, tables, {})).path == path

@@ -114,6 +114,7 @@ def test_an_alarm_on_holds_has_the_rate_on_holds(corridor: MDP) -> None:
     assert told.drawn.beta == pytest.approx(0.05 * fraction(1) * 0.98)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text", [PLAIN, BREACH, REGRET, FIGURE, "careful@1.R>=0 [ C[0,2] ]", f"({PLAIN}) & ({BREACH})"]
 )

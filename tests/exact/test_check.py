@@ -136,6 +136,7 @@ def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         checker.prepare(parse('"a" | !(alt@2.P>0.5 [ F<=40 "a" ]) & true'))
 
 
+@pytest.mark.untraced
 @settings(LAW, max_examples=40)
 @given(chances)
 def test_sharing_between_queries_changes_nothing(chance: Random) -> None:
@@ -155,6 +156,7 @@ def test_sharing_between_queries_changes_nothing(chance: Random) -> None:
         assert verdict == small.ask(text, path=path, terminated=ended, causal_model="any", recourse=False)
 
 
+@pytest.mark.untraced
 @settings(LAW, max_examples=20)
 @given(chances)
 def test_cache_eviction_changes_nothing(chance: Random) -> None:

@@ -272,12 +272,14 @@ REGRETS = st.builds(
 )
 
 
+@pytest.mark.untraced
 @LAW
 @given(st.one_of(TRUTHS, QUESTIONS, REGRETS))
 def test_the_printer_writes_what_the_parser_reads(formula: Formula) -> None:
     assert parse(print_formula(formula)) == formula
 
 
+@pytest.mark.untraced
 @LAW
 @given(TRUTHS)
 def test_formulas_are_values(formula: Formula) -> None:

@@ -39,6 +39,7 @@ class Obligations:
 
     def __init__(self) -> None:
         self._forks: dict[tuple[Atom, int, int], Fork] = {}
+        self._joined: dict[tuple[str, Rest, Rest], Rest] = {}
 
     def fork(self, atom: Atom, no: Rest, yes: Rest) -> Rest:
         """Return the function that decides an atom first."""
@@ -50,6 +51,12 @@ class Obligations:
         """Return `left op right`."""
         if isinstance(left, bool) and isinstance(right, bool):
             return CONNECTIVES[op](left, right)
+        key = op, left, right
+        if key not in self._joined:
+            self._joined[key] = self._join(op, left, right)
+        return self._joined[key]
+
+    def _join(self, op: str, left: Rest, right: Rest) -> Rest:
         first = min(side.atom for side in (left, right) if isinstance(side, Fork))
         no, yes = (self.join(op, _decided(left, first, truth), _decided(right, first, truth)) for truth in TRUTHS)
         return self.fork(first, no, yes)

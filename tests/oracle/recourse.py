@@ -122,6 +122,8 @@ class Recourse:
         self.window = Window(setting, offset, unchanged=unchanged)
         self.goal = goal_of(formula.quantity, self.window)
         self._optimal: Menu | None = None
+        self._values: dict[str, Fraction] = {}
+        self._bounds: dict[tuple[str, str], Interval] = {}
 
     def value(self, word: str) -> Fraction:
         """Return the Gumbel-Max value in a world: `nominal`, `best`, `best[3]`, `best[<=2]`, `optimal` or `optimal[3]`.
@@ -129,8 +131,10 @@ class Recourse:
         Raises:
             ValueError: another word.
         """
-        menu, left = self.world(word)
-        return self.of_menu(menu, left)
+        if word not in self._values:  # many tests ask for the same
+            menu, left = self.world(word)
+            self._values[word] = self.of_menu(menu, left)
+        return self._values[word]
 
     def bounds(self, word: str, kind: str) -> Interval:
         """Return the lowest and the highest value over the causal models `any` or `stable`.
@@ -138,9 +142,11 @@ class Recourse:
         The choice of the decisions and that of the rows are made at each (offset, state, obligation, changes left), so
         of a best value these are the guaranteed and the possible one.
         """
-        menu, left = self.world(word)
-        low, high = (self.of_menu(menu, left, kind, extreme) for extreme in (min, max))
-        return low, high
+        if (word, kind) not in self._bounds:
+            menu, left = self.world(word)
+            low, high = (self.of_menu(menu, left, kind, extreme) for extreme in (min, max))
+            self._bounds[word, kind] = low, high
+        return self._bounds[word, kind]
 
     def of_menu(self, menu: Menu, left: int = 0, kind: str = "gumbel", extreme: Pick = max) -> Fraction:
         """Return the best value with the options of a menu."""

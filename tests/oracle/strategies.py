@@ -70,7 +70,9 @@ class Strategies:
                 further = self.values((*before, (state, action)), successor, after, left)
                 if len(sums) * len(further) > 5 * LIMIT:
                     raise TooManyError
-                sums = {done + chance * weight * each for done in sums for each in further}
+                share = chance * weight
+                shares = [share * each for each in further]
+                sums = {done + each for done in sums for each in shares}
         return sums
 
 

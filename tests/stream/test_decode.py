@@ -214,6 +214,7 @@ def test_fuzz_random_bytes(payload: bytes) -> None:
     decodes_or_says_why(payload)
 
 
+@pytest.mark.untraced
 @FUZZ
 @given(st.data())
 def test_fuzz_mutated_messages(data: st.DataObject) -> None:

@@ -19,11 +19,13 @@ def words(asked: Question) -> tuple[str, ...]:
     return "best", "optimal", f"best[{asked.steps}]", f"best[<={asked.changes}]"
 
 
-def asked_of(number: int, kind: Kind) -> Iterator[tuple[Question, str, Case]]:
+def asked_of(number: int, kind: Kind) -> Iterator[tuple[Question, str, Case, Engine]]:
+    """Yield the questions of a group, with the engine on their setting, which is that of all questions of a seed."""
     for seed in range(number, SETTINGS, GROUPS):
+        engine = Engine(questions(seed)[0].setting)
         for asked in questions(seed):
             for word in words(asked):
-                yield asked, word, Case(asked.setting, f"{word}@{asked.offset}.{asked.goal}", kind)
+                yield asked, word, Case(asked.setting, f"{word}@{asked.offset}.{asked.goal}", kind), engine
 
 
 def quantity(verdict: Verdict) -> float:
@@ -33,9 +35,9 @@ def quantity(verdict: Verdict) -> float:
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_values_are_those_of_the_oracle(number: int) -> None:
     differing = 0
-    for asked, word, case in asked_of(number, "gumbel"):
+    for asked, word, case, engine in asked_of(number, "gumbel"):
         value = float(asked.recourse.value(word))
-        verdict = Engine(asked.setting).verdict(case)
+        verdict = engine.verdict(case)
         assert quantity(verdict) == pytest.approx(value, abs=EXACT), case
         assert verdict.holds == asked.recourse.meets(asked.recourse.value(word)), case
         differing += abs(value - float(asked.recourse.value("nominal"))) > EXACT
@@ -45,8 +47,8 @@ def test_values_are_those_of_the_oracle(number: int) -> None:
 @pytest.mark.untraced
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
-    for asked, word, case in asked_of(number, "gumbel"):
-        value = quantity(Engine(asked.setting).verdict_of_referee(case))
+    for asked, word, case, engine in asked_of(number, "gumbel"):
+        value = quantity(engine.verdict_of_referee(case))
         assert value == pytest.approx(float(asked.recourse.value(word)), abs=EXACT), case
 
 
@@ -55,9 +57,9 @@ def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_bounds_are_those_of_the_oracle(number: int, kind: Kind) -> None:
     wide = 0
-    for asked, word, case in asked_of(number, kind):
+    for asked, word, case, engine in asked_of(number, kind):
         low, high = map(float, asked.recourse.bounds(word, kind))
-        for verdict in (Engine(asked.setting).verdict(case), Engine(asked.setting).verdict_of_referee(case)):
+        for verdict in (engine.verdict(case), engine.verdict_of_referee(case)):
             assert verdict.bounds == pytest.approx((low, high), abs=EXACT), case
         wide += high - low > EXACT
     assert wide >= 10

@@ -87,6 +87,7 @@ def test_the_outlook_is_what_the_formulas_answer() -> None:
         assert found.optimal == pytest.approx(world.ask(f"optimal@3.P>=0 [ {body} ]").quantities[0].value, abs=1e-12)
 
 
+@pytest.mark.untraced
 def test_no_policy_is_better_than_best_and_more_changes_are_never_worse() -> None:
     strict = 0
     for seed in range(60):
