@@ -152,7 +152,7 @@ def monitored(bench: Bench) -> list[Row]:
     mine, theirs = in_turns_with(works[0], peers, bench.rounds)
     anew, anew_theirs = in_turns_with(works[1], peers, bench.rounds)
     title = f"Monitor.observe + evaluate of {GRID_GOAL}, 4x4 grid, notices included"
-    note = "ten steps a second; verdicts on paths seen before are shared, nine in ten of them here"
+    note = "ten steps a second; verdicts on paths seen before are shared: of 22,000 steps, four in five"
     reelay = "reelay historically[0:10]"
     return [
         compare("monitor/rtamt", title, mine, theirs["Rtamt"], peer="rtamt always[0:10]", at_least=1.0, note=note),

@@ -538,8 +538,10 @@ def within(measure: Probability | Reward, value: float) -> float:
 
 def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[Ints, Ints]:
     """Return the states and actions [n] of a path; -1 for an action not yet taken."""
-    actions = [-1 if action is None else action for _, action in path]
-    return np.array([state for state, _ in path], dtype=np.int64), np.array(actions, dtype=np.int64)
+    states, actions = zip(*path, strict=True) if path else ((), ())
+    if None in actions:
+        actions = tuple(-1 if action is None else action for action in actions)
+    return np.array(states, np.int64), np.array(actions, np.int64)
 
 
 def _same_space(model: MDP, other: MDP, name: str) -> MDP:

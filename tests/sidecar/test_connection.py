@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -121,6 +122,30 @@ def test_connect_asks_for_a_session_that_stays_and_for_no_more_than_fits() -> No
         assert played.heard[0] == (CONNECT, head + b"\x00\x04test\x00" + will)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.skipif(dial.QUICKACK is None, reason="this system has no TCP_QUICKACK")
+def test_what_the_broker_says_to_an_alert_is_acknowledged_at_once() -> None:
+    """Else the steps after it wait at the broker, which sends small packets one acknowledgement at a time."""
+    quick = []
+
+    async def scenario() -> None:
+        async with broker(connect=always(greeting())) as played:
+            side = Side(played.url)
+            await side.until(lambda: side.changes == [True])
+            for number in range(10):  # after some exchanges the system delays acknowledgements
+                to_send(side, b"%d" % number)
+                await side.until(lambda: not side.outbox.waiting())
+                line, option = side.link._connection, dial.QUICKACK
+                assert line is not None
+                assert option is not None
+                assert line._dial.socket is not None
+                quick.append(line._dial.socket.getsockopt(socket.IPPROTO_TCP, option))
+            await side.stop()
+        assert len(played.of(PUBLISH)) >= 10
+
+    asyncio.run(scenario())
+    assert quick == [1] * 10
 
 
 def test_of_a_broker_that_does_not_understand_the_greeting_the_version_is_told(

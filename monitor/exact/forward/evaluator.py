@@ -116,6 +116,7 @@ class Evaluator:
         self._workspace = workspace
         self._contexts: dict[int, tuple[RowTable, step.Context, Any]] = {}
         self._scratch = workspace.scratch
+        self._bounds = np.zeros(2)
         self._ranges: Ints | None = None
         self._cleared = False
         self.lazy = not value_table.law.explicit  # compiled code reads the model's rows as they are written
@@ -181,7 +182,7 @@ class Evaluator:
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
-        bounds = np.zeros(2)
+        bounds = self._bounds
         self._cleared = False
         self._unroll(len(pairs[0]) + 1)
         self._fit_workspace(1)
@@ -201,7 +202,8 @@ class Evaluator:
         if self.lazy:
             self._close_levels(pairs)
             compiled_bounds.backward(context, levels, len(pairs[0]) - 1, bounds)
-        return float(bounds[0]), float(bounds[1])
+        low, high = bounds.tolist()
+        return low, high
 
     def _fit(self, forward: ForwardBuffers, pairs: int) -> None:
         """Make space for what the weights may need after so many more pairs."""
@@ -245,7 +247,7 @@ class Evaluator:
                 lent = self._contexts[kind][2]
                 self._push = specialized(close.push, lent, _ANY_FORWARD.lent, 0, 0, True)  # noqa: FBT003
             elif not self.lazy:
-                examples = self._contexts[kind][2], self._workspace.lent_levels, kind, _ALL, _ALL, np.zeros(2)
+                examples = self._contexts[kind][2], self._workspace.lent_levels, kind, _ALL, _ALL, self._bounds
                 self._interval = specialized(compiled_bounds.interval, *examples)
         return self._contexts[kind][2]
 

@@ -207,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
+        self._dial.acknowledge()
         self.keepalive.heard()
         now, number = self._clock(), self._number
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,9 @@ CONNECT_PATIENCE: Final = 4.0
 
 HANDSHAKE: Final = 8.0
 """Seconds for a whole TLS handshake: a peer that sends a byte now and then could delay it indefinitely."""
+
+QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
+"""Option of TCP sockets; None where the system has none."""
 
 NO_GREETING: Final = "no response to CONNECT; if the broker does not speak MQTT 5, set mqtt.version: 3.1.1"
 
@@ -72,6 +76,17 @@ class Dial:
         if self._given_up:
             self.socket.close()  # unsent: our CONNECT would end the connection that was made meanwhile
         return credentials, context
+
+    def acknowledge(self) -> None:
+        """Have TCP acknowledge what was read at once, where the system lets us (Linux).
+
+        Brokers leave Nagle's algorithm on (RFC 896): they hold the next small packets back until what they sent is
+        acknowledged, by what we write or after up to 40 ms; to a PUBACK for an alert we write nothing. The setting
+        does not last (tcp(7)), so this is called after each read.
+        """
+        if QUICKACK is not None and self.socket is not None:
+            with suppress(OSError):
+                self.socket.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
 
     def give_up(self) -> None:
         """Close the socket, now or as soon as it is connected."""
