@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -43,10 +44,11 @@ class Throughput:
 
     The bare subscribers: one with aiomqtt, one with gmqtt, whose figures are None if it is not installed.
 
-    `answered`: fraction of the flood's steps that were evaluated; the others were skipped, and counted as skipped.
-    `steady_answered`: the same at the steady pace. `every_rate`: rate of a flood in which no evaluation is skipped.
-    `busy`, `every_busy`, `bare_busy`, `gmqtt_busy`: CPU seconds per message of the flood in that process only; unlike
-    the rates, they exclude the broker and the publisher, which use the same cores.
+    `unstored_lag`: without a store, so that no message waits for the disk. `answered`: fraction of the flood's steps
+    that were evaluated; the others were skipped, and counted as skipped. `steady_answered`: the same at the steady
+    pace. `every_rate`: rate of a flood in which no evaluation is skipped. `busy`, `every_busy`, `bare_busy`,
+    `gmqtt_busy`: CPU seconds per message of the flood in that process only; unlike the rates, they exclude the broker
+    and the publisher, which use the same cores.
     """
 
     rate: float
@@ -58,6 +60,7 @@ class Throughput:
     bare_busy: float
     gmqtt_busy: float | None
     lag: tuple[float, float]
+    unstored_lag: tuple[float, float]
     bare_lag: tuple[float, float]
     pace: float
     answered: float
@@ -104,14 +107,16 @@ class Start:
     ready: float
 
 
-def write_world(folder: Path, url: str, *, agents: int = 1000) -> Path:
-    """Write the project of the grid; return its configuration file."""
+def write_world(folder: Path, url: str, *, agents: int = 1000, stored: bool = True) -> Path:
+    """Write the project of the grid; return its configuration file. `stored`: the monitor has a store."""
     formula = json.dumps({"name": "kept", "formula": FORMULA})
     head, _, rest = CONFIG.partition("formulas:\n")
     rest = "heartbeat:" + rest.partition("heartbeat:")[2]
     config = f"{head}formulas:\n  - {formula}\n{rest}limits: {{agents: {agents}}}\n"
     config = config.replace("rash.yaml, careful:", "rash.yaml, fallback:").replace("mqtt://127.0.0.1:1", url)
     config = config.replace("window: 16", "window: 64").replace("heartbeat: 1s", "heartbeat: 10s")
+    if not stored:
+        config = re.sub(r"(?m)^store: .*$", "store: {path: null}", config)
     path = write_project(folder, model := grid(), config)
     for name, actions in (("rash", NOMINAL), ("careful", FALLBACK)):
         write_policy(folder, name, list(actions), model.actions)
@@ -181,11 +186,13 @@ def probed(folder: Path, config: Path, count: int, *options: object) -> Iterator
         yield process, url
 
 
-def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *options: str) -> dict[str, Any]:
+def measure_ours(
+    folder: Path, agents: int, rate: float, seconds: float, *options: str, stored: bool = True
+) -> dict[str, Any]:
     count = round((rate or FLOOD) * seconds)
     with (
         mosquitto(folder / "broker", *SETTINGS) as broker,
-        probed(folder, write_world(folder / "project", broker.url), count, *options) as (process, _),
+        probed(folder, write_world(folder / "project", broker.url, stored=stored), count, *options) as (process, _),
     ):
         publish(broker.port, agents, rate, seconds)
         return printed(process)
@@ -193,7 +200,7 @@ def measure_ours(folder: Path, agents: int, rate: float, seconds: float, *option
 
 def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 10, rounds: int = 3) -> Throughput:
     """Measure a flood of `seconds` times 10,000 messages, then a steady pace, on both sides; medians over rounds."""
-    kinds = ("flood", "every", "bare", "gmqtt", "steady", "bare steady")
+    kinds = ("flood", "every", "bare", "gmqtt", "steady", "unstored steady", "bare steady")
     runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as name:
         for n in range(rounds):
@@ -204,6 +211,7 @@ def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 1
             if find_spec("gmqtt") is not None:
                 runs["gmqtt"].append(measure_bare(folder / "gmqtt", agents, 0.0, seconds, module="bare_gmqtt"))
             runs["steady"].append(measure_ours(folder / "steady", agents, pace, seconds))
+            runs["unstored steady"].append(measure_ours(folder / "unstored", agents, pace, seconds, stored=False))
             runs["bare steady"].append(measure_bare(folder / "bare-steady", agents, pace, seconds))
     assert all(run["answered"] == run["accepted"] for run in runs["every"]), "with --every no evaluation is skipped"
     return Throughput(
@@ -216,6 +224,7 @@ def whole_process(seconds: float = 3.0, *, pace: float = 2000.0, agents: int = 1
         bare_busy=_middle(runs["bare"], "busy"),
         gmqtt_busy=_middle(runs["gmqtt"], "busy") if runs["gmqtt"] else None,
         lag=_lag(runs["steady"]),
+        unstored_lag=_lag(runs["unstored steady"]),
         bare_lag=_lag(runs["bare steady"]),
         pace=pace,
         answered=median(run["answered"] / run["accepted"] for run in runs["flood"]),
