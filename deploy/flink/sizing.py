@@ -33,7 +33,7 @@ class Costs:
 
 
 MEASURED = Costs(line=145.0, timer=130.0, resident=26.0, state=12_600.0, log=135.0, connection=20_000.0)
-"""The 4x4 grid with one formula, in thread mode on RocksDB, on busy cores; the connection: docs/performance.md. A timer
+"""The 4x4 grid with one formula, in thread mode on RocksDB, on idle cores; the connection: docs/performance.md. A timer
 costs what the loop takes, and what Flink adds to a line."""
 
 PLANNED = 0.6

@@ -114,14 +114,14 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
     return sent if is_plain(sent) else _checked(sent)
 
 
-def validate(observation: Observation) -> None:
-    """Check an observation that a library user built, by the rules of `decode`.
+def validate(observation: Observation) -> Observation:
+    """Return an observation that a library user built as `decode` would: checked by its rules, values normalized.
 
     Raises:
         InputError: with one of `REASONS`.
     """
     _check_agent(observation.agent)
-    _checked(observation)
+    return _checked(observation)
 
 
 def is_plain(observation: Observation) -> bool:

@@ -143,7 +143,7 @@ class Session:
         plain = self._is_known(observation) and is_plain(observation)
         if not plain:
             try:
-                validate(observation)
+                observation = validate(observation)
             except InputError as error:
                 return [Received(self.agent, "rejected", error.reason, error.detail)]
         lag = None if observation.time is None else now.wall - observation.time

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -133,11 +133,11 @@ OBSERVATIONS = st.builds(
     seq=st.integers(-1, 9) | st.just(10**5000),
     state=st.integers(0, 3) | RAW,
     action=st.integers(0, 1) | st.none() | st.sampled_from([7, "left", -1]),
-    time=st.none() | st.sampled_from([990.0, 1000.0, float("nan"), 10**400, "yesterday", (1,)]),
+    time=st.none() | st.sampled_from([990.0, 1000.0, 1000, float("nan"), 10**400, "yesterday", (1,)]),
     reward=st.none() | st.just(float("inf")),
-    terminated=st.sampled_from([False] * 6 + [True]),
-    truncated=st.sampled_from([False] * 6 + [True]),
-    policy=st.sampled_from([None, "ab" * 32, "cd" * 32, "\ud800"]),
+    terminated=st.sampled_from([False] * 6 + [True, None, 1]),
+    truncated=st.sampled_from([False] * 6 + [True, None]),
+    policy=st.sampled_from([None, "ab" * 32, "AB" * 32, "cd" * 32, "\ud800"]),
 )
 Deed = tuple[str, Observation, float]
 DEEDS = st.lists(
@@ -262,6 +262,23 @@ def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[D
     assert [*again.drain()] == [*session.drain()]
     assert again.dump() == session.dump()
     assert again.path.pairs == session.path.pairs
+
+
+def test_what_a_library_user_leaves_open_is_kept_as_decoding_would_fill_it_in() -> None:
+    """Flags of None, an integer time, and a digest in capitals, of a step that waits for the one before it."""
+    session = Session("a", MODEL, SETTINGS)
+    careless: dict[str, Any] = {"terminated": None, "truncated": None, "time": 1000, "policy": "AB" * 32}
+    session.arrive(Observation(agent="a", episode=1, seq=0, state=0, action=0), NOON)
+    session.arrive(Observation(agent="a", episode=1, seq=2, state=2, action=0, **careless), NOON)
+    assert len(session.order.held) == 1
+    again = kept(session)
+    assert again.dump() == session.dump()
+    again.arrive(Observation(agent="a", episode=1, seq=1, state=1, action=0), NOON)
+    assert [type(event) for event in again.drain()] == [Step] * 3
+    assert not again.mismatch
+    assert validate(Observation(agent="a", episode=1, seq=2, state=2, **careless)) == Observation(
+        agent="a", episode=1, seq=2, state=2, time=1000.0, policy="ab" * 32
+    )
 
 
 def test_a_snapshot_is_small() -> None:
