@@ -17,7 +17,7 @@ from monitor.exact.best.values import Observed
 from monitor.exact.evaluators import Evaluators, check_known, pair_arrays, within
 from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
-from monitor.exact.forward.evaluator import Evaluator
+from monitor.exact.forward.evaluator import Evaluator, Pairs
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.windows import Windows
 from monitor.logic import Formula
@@ -52,6 +52,31 @@ class WorldValues:
         self.buffers.scalars[step.QUERIED_START] = oldest
 
 
+class _RecentPairs:
+    """The newest pairs of a growing path as arrays: to append to them is faster than to convert a path."""
+
+    def __init__(self, path: Path, window: int) -> None:
+        self._kept = max(window, len(path))
+        self._count = len(path)
+        self._arrays = np.empty((2, 2 * self._kept + 1), np.int64)
+        self._arrays[:, : self._count] = pair_arrays(path)
+
+    def append(self, state: int, action: int) -> None:
+        """Add a pair; action -1: not yet taken."""
+        if self._count == self._arrays.shape[1]:
+            self._arrays[:, : self._kept] = self._arrays[:, self._count - self._kept :]
+            self._count = self._kept
+        self._arrays[0, self._count] = state
+        self._arrays[1, self._count] = action
+        self._count += 1
+
+    def last(self, count: int) -> Pairs:
+        """Return states and actions [count] of the newest pairs, at most `window`."""
+        begin = self._count - count
+        assert begin >= 0, "the path is longer than its window"
+        return self._arrays[0, begin : self._count], self._arrays[1, begin : self._count]
+
+
 class PathValues:
     """Values of all goals of a formula, along one path of at most `window` pairs.
 
@@ -73,6 +98,9 @@ class PathValues:
         self._path: Path = ()
         self._acted: Sequence[str] = ()
         self._restart = False
+        self._window = window
+        self._recent: _RecentPairs | None = None
+        """None until bounds are asked for on a path that has grown by single pairs since."""
         for goal, changes, offset in [*goals(formula), *_advised(formula)]:
             if not window or asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
                 continue  # computed by `Evaluators` at each call
@@ -98,6 +126,8 @@ class PathValues:
         self._path, self._acted = path, acted
         self._end = None if end is None or self.evaluators.stays(end) else end
         answer_now = self._end is None and added > 0
+        if added > 1:
+            self._recent = None
         if added >= len(path):
             added = len(path)
             for entry in self._by_world.values():
@@ -111,6 +141,8 @@ class PathValues:
         if added:
             state, action = path[-1]
             taken = -1 if action is None else action
+            if self._recent is not None:
+                self._recent.append(state, taken)
             for entry in self._by_world.values():
                 entry.evaluator.push(entry.buffers, state, taken, answered=answer_now)
         if not answer_now:
@@ -156,7 +188,9 @@ class PathValues:
         entry = self._by_world.get((id(change), id(measure)))
         if entry is None or self._end is not None or self._mixes(change, measure):
             return self.evaluators.interval(self._world(change, position), measure, causal_model)
-        pairs = pair_arrays(self._path[position:])
+        if self._recent is None:
+            self._recent = _RecentPairs(self._path, self._window)
+        pairs = self._recent.last(len(self._path) - position)
         low, high = entry.evaluator.interval(pairs, STABLE if causal_model == "stable" else ANY)
         return within(measure, low), within(measure, high)
 

@@ -95,6 +95,31 @@ def test_every_answer_on_a_stream_equals_a_fresh_start_bit_for_bit(text: str, ca
         assert incremental.verdict(path, 0, terminated=terminated) == expected
 
 
+@pytest.mark.parametrize("causal_model", ["any", "stable"])
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_on_a_stream_do_not_depend_on_how_the_path_came(seed: int, causal_model: CausalModel) -> None:
+    """By one pair, several or none, the newest action known only later, begun anew: over many windows."""
+    model, policies, models = world()
+    rng, window, text = np.random.default_rng(seed), 5, FORMULAS[5]
+    formula, anew = parse(text), Checker(model, policies, models)
+    incremental = Checker(model, policies, models).incremental_check(formula, causal_model, text, window=window)
+    pairs, n, fresh = random_path(model, 120, seed), 0, True
+    while n < len(pairs):
+        if not fresh and rng.random() < 0.03:
+            pairs, n, fresh = random_path(model, 120, seed + 100 + n)[: len(pairs) - n], 0, True
+        added = min(int(rng.choice([0, 1, 1, 1, 1, 1, 1, 2, 7])) or int(fresh), len(pairs) - n)
+        n += added
+        path = tuple(pairs[max(0, n - window) : n])
+        expected = anew.check(formula, path, causal_model=causal_model, text=text)
+        if added and rng.random() < 0.1:
+            open_path = (*path[:-1], (path[-1][0], None))
+            first = incremental.verdict(open_path, None if fresh else added)
+            assert first == anew.check(formula, open_path, causal_model=causal_model, text=text)
+            added = 0
+        assert incremental.verdict(path, None if fresh and added else added) == expected
+        fresh = False
+
+
 def test_an_action_that_becomes_known_makes_another_path() -> None:
     model, policies, models = world()
     asked, pairs = parse(FORMULAS[2]), random_path(model, 6)
