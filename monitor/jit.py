@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
-from numba import config, njit, typeof, types
+from numba import carray, config, njit, typeof, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.experimental import structref
 from numba.extending import intrinsic
 
-__all__ = ["Lent", "compiled", "inlined", "lend", "specialized"]
+from monitor.arrays import Floats, Ints
+
+__all__ = ["Lent", "compiled", "helper", "inlined", "ints_at", "lend", "reals_at", "specialized"]
 
 F = TypeVar("F", bound=Callable[..., object])
 LOCK: Final = "machine-code.lock"
@@ -73,27 +76,29 @@ def _wide(kind: Any) -> Any:  # noqa: ANN401 - a type of numba
     return types.int64 if plain in {types.int8, types.int16, types.int32} else plain
 
 
-def _sources() -> str:
-    """Return a digest of every source that machine code may depend on.
+def _sources(*parts: str) -> str:
+    """Return a digest of the sources in these packages and of this file: all that their machine code may depend on.
 
     numba checks only the time stamp of the file that defines a function. It misses a change in another file whose
     functions or constants were compiled into it, so an updated installation would keep giving the old numbers.
     """
-    packages = Path(__file__).parent
-    digest = hashlib.sha256()
-    for source in sorted(path for name in ("causal", "exact", "sampled") for path in (packages / name).rglob("*.py")):
+    here = Path(__file__)
+    digest = hashlib.sha256(here.read_bytes())
+    for source in sorted(path for part in parts for path in (here.parent / part).rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
-_SOURCES = _sources()
+_NUMBERS: Final = _sources("causal", "exact", "sampled")
+_STEPS: Final = _sources("runtime/lanes", "statistics", "stream")
 
 
 def _by_content(locator: type[Any]) -> type[Any]:
     """Return a locator of cached machine code that is stale when any source has changed."""
 
     def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator
-        return cast("Any", locator).get_source_stamp(self), _SOURCES
+        steps = {"runtime", "stream"} & set(Path(self._py_file).parts[-3:])  # noqa: SLF001 - likewise
+        return cast("Any", locator).get_source_stamp(self), _STEPS if steps else _NUMBERS
 
     return type(locator.__name__, (locator,), {"get_source_stamp": get_source_stamp})
 
@@ -181,6 +186,43 @@ def inlined(function: F) -> F:
     A call with a tuple of arrays would count two references for each array, at 10 ns: more than the work itself.
     """
     return cast("F", njit(error_model="numpy", inline="always")(function))
+
+
+def helper(function: F) -> F:
+    """Return the function for use in compiled ones, which contain its machine code."""
+    return function if INTERPRETED else cast("F", njit(error_model="numpy")(function))
+
+
+if INTERPRETED:
+
+    def ints_at(address: int, count: int) -> Ints:
+        """Return the array of 64-bit integers at an address; whoever owns the memory keeps it alive."""
+        return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(int(address)))
+
+    def reals_at(address: int, count: int) -> Floats:
+        """Return the array of floats at an address, likewise."""
+        return np.ctypeslib.as_array((ctypes.c_double * count).from_address(int(address)))
+
+else:
+
+    @intrinsic
+    def _pointer(_context: Any, address: Any) -> Any:  # noqa: ANN401 - objects of LLVM
+        """Return an address as a pointer."""
+
+        def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401 - likewise
+            return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+        return types.voidptr(address), codegen
+
+    @helper
+    def ints_at(address: int, count: int) -> Ints:
+        """Return the array of 64-bit integers at an address; whoever owns the memory keeps it alive."""
+        return carray(_pointer(address), count, np.int64)  # type: ignore[no-any-return]
+
+    @helper
+    def reals_at(address: int, count: int) -> Floats:
+        """Return the array of floats at an address, likewise."""
+        return carray(_pointer(address), count, np.float64)  # type: ignore[no-any-return]
 
 
 @intrinsic

@@ -73,6 +73,35 @@ class AgentMonitor:
         self._by_time = any(isinstance(query.spec.every, float) for query in queries)
 
     @property
+    def formulas(self) -> Sequence[FormulaMonitor]:
+        """The formulas, as they are monitored."""
+        return self._formulas
+
+    def is_quiet(self, now: Instant) -> bool:
+        """Return whether there is nothing about this agent but steps in order and verdicts; only then has it a lane."""
+        session, path, test, trust = self.session, self.session.path, self.test, self._model_trust
+        settings = session.settings
+        return (
+            all(formula.is_quiet(path, now, settings.stale_after) for formula in self._formulas)
+            and self._open
+            and path.last is not None
+            and not (path.ended or path.acted or session.pending or session.holds or self._impossible)
+            and not (session.mismatch or session.old is not None or session.previous is None)
+            and session.acts_nominally
+            and not (test is not None and test.doubted)
+            and not (trust is not None and trust.contradicted)
+            and not any(takeovers.followed for takeovers in self._judging)
+        )
+
+    def answer_newest(self, now: Instant, notices: list[Notice]) -> None:
+        """Answer the formulas at the newest step of the path, which was taken by the agent's lane."""
+        step = self.session.path.last
+        assert step is not None
+        for formula in self._formulas:
+            formula.steps += 1
+        self._answer(step, now, notices, connected=True, when="step")
+
+    @property
     def due(self) -> float | None:
         """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
         times = [formula.revises for formula in self._formulas if formula.revises is not None]

@@ -171,11 +171,23 @@ class Forecasts:
         self._read.append(label_set)
         if len(self._read) < self._target.horizon:
             return None
-        came_true = obligation.came_true
-        assert came_true is not None, "the horizon decides it"
+        assert obligation.came_true is not None, "the horizon decides it"
+        return self.settle(came_true=obligation.came_true)
+
+    def settle(self, *, came_true: bool) -> Forecast:
+        """Count the followed forecast, which is due, and return it."""
         assert self.value is not None, "only a followed forecast reads states"
         self.counts.add(self.value, came_true=came_true)
         return self._finish(came_true=came_true)
+
+    @property
+    def followed(self) -> tuple[Obligation, list[int]]:
+        """The obligation of the followed forecast, and the label sets read so far."""
+        return self._obligation, self._read
+
+    def resume(self, obligation: Obligation, read: list[int]) -> None:
+        """Go on with the followed forecast after more states were read: label sets so far, and the obligation then."""
+        self._obligation, self._read = obligation, read
 
     def stay(self, state: int) -> Forecast | None:
         """Read an absorbing state until the forecast is due; return it, if one is followed."""

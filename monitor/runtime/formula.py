@@ -140,6 +140,17 @@ class FormulaMonitor:
             return None
         return -math.inf if self.answered_at is None else self.answered_at + every
 
+    def is_quiet(self, path: SlidingPath, now: Instant, stale_after: float) -> bool:
+        """Return whether the next verdict may be all there is to say: no alarm fires, and nothing else is under way."""
+        return (
+            self.alarm.state != "firing"
+            and self.alarm.blind is None
+            and self.revises is None
+            and self.steps == 0
+            and path.blind(self.query.lookback) is None
+            and (self.skipped is None or now.ticks - self.skipped > stale_after)
+        )
+
     def is_due(self, now: Instant, when: When) -> bool:
         """Return whether to answer now."""
         match when:
@@ -187,7 +198,7 @@ class FormulaMonitor:
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices)
         self.alarm, change = advance(self.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
-        if change is not None or self.alarm.state == "firing":  # only then can an alert be about it
+        if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
         if change is not None:
             notices += self._report(change, step.time, now)

@@ -27,6 +27,8 @@ from monitor.model import MDP
 from monitor.runtime.admission import Admission
 from monitor.runtime.agent import AgentMonitor, AgentMonitorState
 from monitor.runtime.forecasts import dropped_forecast
+from monitor.runtime.lanes.lane import Lane
+from monitor.runtime.lanes.tables import LaneTables
 from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
@@ -125,6 +127,9 @@ class Monitor:
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
         # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+        self._tables: LaneTables | None = None
+        if LaneTables.serve(model, self._queries, self.settings):
+            self._tables = LaneTables(model, self._checker.policies["nominal"], self._queries, self.settings)
         self._new_trust = partial(ModelTrust, model, trust or TrustSettings(), self.settings.encoder)
         self._start(self._new_trust())
 
@@ -132,6 +137,8 @@ class Monitor:
         """Begin without agents."""
         self._trust = trust
         self._agents: dict[str, AgentMonitor] = {}
+        self._lanes: dict[str, Lane] = {}  # open ones: where an agent has one, its own objects are out of date
+        self._closed: dict[str, Lane] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
         self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone
@@ -184,14 +191,21 @@ class Monitor:
 
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
         """Queue a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
-        monitor = self._agents.get(observation.agent)
+        agent = observation.agent
+        lane = self._lanes.get(agent)
+        if lane is not None:
+            if (accepted := lane.accept(observation, now)) is not None:
+                self._ready[agent] = None
+                self._changed.add(agent)
+                return accepted
+            self._close(agent)
+        monitor = self._agents.get(agent)
         notices: list[Notice] = []
         if monitor is None:
             try:
                 monitor = self._admit(observation, now, notices)
             except InputError as error:
-                return [*notices, *self.reject(observation.agent, error)]
-        agent = observation.agent
+                return [*notices, *self.reject(agent, error)]
         self._ready[agent] = None
         self._changed.add(agent)
         received = monitor.session.arrive(observation, now)
@@ -218,14 +232,14 @@ class Monitor:
         queue = deque(self._ready)
         while queue and left > 0:
             agent = queue.popleft()
-            session = self._agents[agent].session
-            before = len(session.pending)
+            before = self._pending(agent)
             most = 0 if latest_only or not steps else min(TURN, left)
             self._turn(agent, now, notices, latest_only=latest_only, most=int(most))
-            cost = 1 if latest_only else max(1, before - len(session.pending))
+            after = self._pending(agent)
+            cost = 1 if latest_only else max(1, before - after)
             left -= cost
             self.spent += cost
-            if session.pending:
+            if after:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
@@ -242,6 +256,11 @@ class Monitor:
         """Steps received and not evaluated yet."""
         steps, oldest = 0, math.inf
         for agent in self._ready:
+            if (lane := self._lanes.get(agent)) is not None:
+                if lane.waiting:
+                    steps += lane.waiting
+                    oldest = min(oldest, lane.since)
+                continue
             since = self._agents[agent].session.since  # as long as `pending`
             if since:
                 steps += len(since)
@@ -249,23 +268,70 @@ class Monitor:
         return Waiting(steps, oldest if steps else None)
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
-        """Evaluate up to `most` steps of one agent, and add to `notices`; it stays ready if anything is left."""
-        monitor = self._agents[agent]
+        """Evaluate up to `most` steps of one agent (0: all), and add to `notices`; it stays ready if anything is left."""
+        self._changed.add(agent)
+        monitor, lane, full = self._agents[agent], self._lanes.get(agent), False
+        if lane is not None:
+            before = lane.waiting
+            stays = not (latest_only and before > 1) and lane.take(now, notices, most or before)
+            if stays:
+                self._ready.pop(agent, None)
+                if lane.waiting:
+                    self._ready[agent] = None
+                return
+            taken = before - lane.waiting
+            full, most = most == taken > 0, max(most - taken, 0)
+            self._close(agent)
         session = monitor.session
         if session.holds:
             notices += session.tick(now)
-        monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
+        if not full:
+            monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
         self._timers.put(agent, monitor.due)
-        self._changed.add(agent)
         self._ready.pop(agent, None)
         if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
+        elif self._tables is not None:
+            self._open(agent, monitor, now)
+
+    # ---- lanes ----
+
+    def _open(self, agent: str, monitor: AgentMonitor, now: Instant) -> None:
+        """Open the agent's lane, if it can have one and nothing but ordinary steps are to be expected."""
+        assert self._tables is not None
+        if not self._connected or agent in self._newcomers.counts or not monitor.is_quiet(now):
+            return
+        lane = self._closed.get(agent)
+        if lane is None:
+            if not Lane.serves(monitor):
+                return
+            lane = self._closed[agent] = Lane(self._tables, monitor)
+        if lane.open():
+            self._lanes[agent] = self._closed.pop(agent)
+
+    def _close(self, agent: str) -> None:
+        """Bring the agent's own objects up to date, if it has an open lane."""
+        if (lane := self._lanes.pop(agent, None)) is not None:
+            lane.close()
+            self._closed[agent] = lane
+
+    def _close_all(self) -> None:
+        for agent in tuple(self._lanes):
+            self._close(agent)
+
+    def _pending(self, agent: str) -> int:
+        """Return how many events of an agent wait to be evaluated."""
+        lane = self._lanes.get(agent)
+        return len(self._agents[agent].session.pending) if lane is None else lane.waiting
+
+    # ---- the transport ----
 
     def lost(self, agent: str, now: Instant, why: str = "") -> list[Notice]:
         """Record that unknown messages of this agent were dropped, by the transport or for the reason `why`."""
         monitor = self._agents.get(agent)
         if monitor is None:
             return [Received(agent, "dropped")]
+        self._close(agent)
         self._ready[agent] = None
         self._changed.add(agent)
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
@@ -276,6 +342,7 @@ class Monitor:
         While it is not, verdicts are marked `disconnected`, unless a reason holds that stops them (see `MARKS`).
         """
         self._connected = up
+        self._close_all()
         return [notice for agent in self._agents for notice in self._check_blindness(agent, now)]
 
     # ---- save and restore ----
@@ -304,6 +371,8 @@ class Monitor:
         """Return the state of each agent changed since the last call, or of all; None: forgotten. Write it at once."""
         names = self._changed.union(self._agents) if everything else self._changed
         self._changed = set()
+        for name in names & self._lanes.keys():
+            self._close(name)
         return {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
 
     def load(
@@ -365,6 +434,7 @@ class Monitor:
 
     def current_state(self) -> Iterator[Notice]:
         """Yield the notices that describe the current state of every formula for every agent, as last sent."""
+        self._close_all()
         for monitor in self._agents.values():
             yield from monitor.current_state()
         yield from self._trust.current_state()
@@ -393,7 +463,12 @@ class Monitor:
         """Check for silent agents, for steps that wait too long, and the test of the model."""
         self._swept = now.ticks
         yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
+        patience = min(self.settings.stale_after, self.settings.forget_after)
         for agent, monitor in list(self._agents.items()):
+            lane = self._lanes.get(agent)
+            if lane is not None and lane.is_current(now, patience) and not self._trust.contradicted:
+                continue
+            self._close(agent)
             if monitor.silent(now) > self.settings.forget_after:
                 yield from self._forget(agent, monitor, now)
             else:
@@ -408,6 +483,7 @@ class Monitor:
             self._former[each.formula].merge(each.calibration)
         self._deleted_pages[agent] = dict.fromkeys(monitor.session.order.past.pages(everything=True))
         del self._agents[agent]
+        self._closed.pop(agent, None)
         self._ready.pop(agent, None)
         self._timers.put(agent, None)
         self._changed.add(agent)

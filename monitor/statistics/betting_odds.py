@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
-__all__ = ["MAX_TRANSITIONS", "MEMORY", "PRIOR", "Departure", "Learner", "Odds", "Transition"]
+__all__ = ["DENSE", "MAX_TRANSITIONS", "MEMORY", "PRIOR", "DenseLearner", "Departure", "Learner", "Odds", "Transition"]
 
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
@@ -20,6 +22,8 @@ MEMORY: Final = 256
 """Steps of a row after which its counts are halved."""
 MAX_TRANSITIONS: Final = 16_384
 """Most transitions counted, since a snapshot holds all of them; one more clears all counts."""
+DENSE: Final = 2048
+"""Most transitions of a model whose counts and odds are arrays, which compiled code shares: 16 KiB for each agent."""
 
 
 class Departure(msgspec.Struct, frozen=True):
@@ -55,17 +59,20 @@ class Transition:
 class Odds:
     """The model's odds, computed once for each transition that occurs.
 
-    `starts`, `successors`, `probabilities`: as for `ModelTest`.
+    `starts`, `successors`, `probabilities`: as for `ModelTest`. `columns`: of a small model, for compiled code: 1/p of
+    all transitions, then the q/p of `flatter` and of `sharper`; 0 where not computed yet; None if the model is larger.
     """
 
     def __init__(self, starts: Sequence[int], successors: Sequence[int], probabilities: Sequence[float]) -> None:
         self.starts, self.successors, self.probabilities = starts, successors, probabilities
         self._sums: dict[int, tuple[float, float]] = {}
         self._found: dict[int, Transition] = {}
+        dense = max(len(starts), len(probabilities)) <= DENSE
+        self.columns = array("d", bytes(24 * len(probabilities))) if dense else None
 
     def learner(self, most: int, memory: int | None = None) -> Learner:
         """Return a learner that bets at these odds; `most`, `memory`: of `Learner`."""
-        return Learner(self, most, memory)
+        return Learner(self, most, memory) if self.columns is None else DenseLearner(self, most, memory)
 
     def find(self, row: int, successor: int) -> Transition | None:
         """Return the transition, None if the model lacks it."""
@@ -92,6 +99,9 @@ class Odds:
             chances = self.probabilities[self.starts[row] : self.starts[row + 1]]
             self._sums[row] = sum(map(math.sqrt, chances)), sum(p * p for p in chances)
         found = self._found[row << 32 | successor] = Transition(row, index, self.probabilities[index], *self._sums[row])
+        if self.columns is not None:
+            for place, value in enumerate((found.odds, found.flatter, found.sharper)):
+                self.columns[place * len(self.probabilities) + index] = value
         return found
 
 
@@ -125,10 +135,14 @@ class Learner:
             self.load({})
         return (PRIOR + seen * found.odds) / (PRIOR + of)
 
+    def steps(self, row: int) -> int:
+        """Return n(s, a) of a row."""
+        return self._rows[row]
+
     def seen(self, row: int) -> dict[int, int]:
         """Return the counts of a row, by index of the transition."""
-        entries = range(self._odds.starts[row], self._odds.starts[row + 1])
-        return {index: self.counts[index] for index in entries if index in self.counts}
+        entries, counts = range(self._odds.starts[row], self._odds.starts[row + 1]), self.counts
+        return {index: counts[index] for index in entries if index in counts}
 
     def by_row(self) -> dict[int, dict[int, int]]:
         """Return row -> its counts, as `seen` returns them."""
@@ -142,7 +156,7 @@ class Learner:
         found: list[tuple[float, Departure]] = []
         for index, seen in self.counts.items():
             row = self._odds.row_of(index)
-            steps, p = self._rows[row], self._odds.probabilities[index]
+            steps, p = self.steps(row), self._odds.probabilities[index]
             if seen > steps * p:
                 evidence = seen * math.log(seen / (steps * p))
                 found.append((evidence, Departure(row, self._odds.successors[index], seen, steps, steps * p)))
@@ -163,3 +177,67 @@ class Learner:
             if index in self.counts:
                 self.counts[index] //= 2
                 self._rows[row] += self.counts[index]
+
+
+class DenseLearner(Learner):
+    """A learner whose counts are arrays, for small models: compiled code counts in the same memory.
+
+    `seen_of`: [transitions], n(s, a, s'). `steps_of`: [rows], n(s, a). `distinct`: [1], transitions with a count;
+    `most`, `memory`: as for `Learner`.
+    """
+
+    def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:
+        self._odds = odds
+        self.most, self.memory = most, MEMORY if memory is None else memory
+        self.seen_of = array("q", bytes(8 * len(odds.probabilities)))
+        self.steps_of = array("q", bytes(8 * (len(odds.starts) - 1)))
+        self.distinct = array("q", (0,))
+
+    @property
+    def counts(self) -> dict[int, int]:  # type: ignore[override] # computed, not stored
+        """Index of a transition -> n(s, a, s')."""
+        seen = np.frombuffer(self.seen_of, np.int64)
+        found = np.flatnonzero(seen)
+        return dict(zip(found.tolist(), seen[found].tolist(), strict=True))
+
+    def ratio(self, found: Transition) -> float:
+        """Return q / p of a transition."""
+        return (PRIOR + self.seen_of[found.index] * found.odds) / (PRIOR + self.steps_of[found.row])
+
+    def settle(self, found: Transition) -> float:
+        """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
+        row, index = found.row, found.index
+        seen, of = self.seen_of[index], self.steps_of[row]
+        self.seen_of[index] = seen + 1
+        self.steps_of[row] = of + 1
+        if seen == 0:
+            self.distinct[0] += 1
+        if of >= self.memory:
+            self._halve(row)
+        if self.distinct[0] > self.most:
+            self.load({})
+        return (PRIOR + seen * found.odds) / (PRIOR + of)
+
+    def load(self, counts: Mapping[int, int]) -> None:
+        """Replace the counts."""
+        for column in (self.seen_of, self.steps_of):
+            np.frombuffer(column, np.int64)[:] = 0
+        for index, seen in counts.items():
+            self.seen_of[index] = seen
+            self.steps_of[self._odds.row_of(index)] += seen
+        self._count()
+
+    def steps(self, row: int) -> int:
+        """Return n(s, a) of a row."""
+        return self.steps_of[row]
+
+    def _halve(self, row: int) -> None:
+        """Halve the counts of a row."""
+        self.steps_of[row] = 0
+        for index in range(self._odds.starts[row], self._odds.starts[row + 1]):
+            self.seen_of[index] //= 2
+            self.steps_of[row] += self.seen_of[index]
+        self._count()
+
+    def _count(self) -> None:
+        self.distinct[0] = int(np.count_nonzero(np.frombuffer(self.seen_of, np.int64)))

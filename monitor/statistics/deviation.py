@@ -17,12 +17,24 @@ actions takes none of those, and is not detected.
 from __future__ import annotations
 
 import math
-from collections import deque
+from array import array
 from typing import Final
 
 import msgspec
 
-__all__ = ["CHANCE", "LEAST", "NOTABLE", "WINDOW", "Deviation", "DeviationState"]
+__all__ = [
+    "CHANCE",
+    "EXCESS",
+    "FRACTION",
+    "HELD",
+    "LEAST",
+    "NOTABLE",
+    "PUSHED",
+    "VARIANCE",
+    "WINDOW",
+    "Deviation",
+    "DeviationState",
+]
 
 WINDOW: Final = 100
 """Last steps over which the fraction is computed."""
@@ -32,6 +44,8 @@ CHANCE: Final = 4.0
 """Standard deviations attributed to chance: one window in 30,000 of an agent that follows the policy exceeds them."""
 NOTABLE: Final = 0.1
 """Fraction from which a deviation is reported: on the page, in the log, and by the alert CfmonAgentDeviates."""
+EXCESS, VARIANCE, FRACTION, HELD, PUSHED = range(5)
+"""Places in `Deviation.sums`."""
 
 
 class DeviationState(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +59,9 @@ class Deviation:
     """Deviation of one agent over its last steps.
 
     Attributes:
-        fraction: of these steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST` steps.
+        ring: x of each of the last `WINDOW` steps, then its variances, for compiled code.
+        sums: their sums, the fraction, and as whole numbers how many steps there are, and how many were pushed since
+            the sums were last computed anew; `EXCESS` to `PUSHED`. The next step goes to `PUSHED` (modulo `WINDOW`).
 
     >>> agent = Deviation()
     >>> for other in (0, 1) * 20:
@@ -54,57 +70,73 @@ class Deviation:
     (0.5, 40)
     """
 
-    fraction: float
-
     def __init__(self) -> None:
-        self.fraction = 0.0
-        self._excesses: deque[int | float] = deque()
-        self._variances: deque[float] = deque()
-        self._excess: float = 0.0
-        self._variance = 0.0
-        self._pushed = 0
+        self.ring = array("d", bytes(16 * WINDOW))
+        self.sums = array("d", bytes(8 * (PUSHED + 1)))
+
+    @property
+    def fraction(self) -> float:
+        """Of the last steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST` steps."""
+        return self.sums[FRACTION]
 
     @property
     def steps(self) -> int:
         """Number of steps that the fraction is of, up to `WINDOW`."""
-        return len(self._excesses)
+        return int(self.sums[HELD])
 
     def push(self, excess: float, variance: float) -> None:
         """Add a step: x, and its variance if the agent follows the policy."""
-        if len(self._excesses) == WINDOW:
-            self._excess -= self._excesses.popleft()
-            self._variance -= self._variances.popleft()
-        self._excesses.append(excess)
-        self._variances.append(variance)
-        self._excess += excess
-        self._variance += variance
-        self._pushed += 1
-        if self._pushed == WINDOW:  # rounding errors do not accumulate over more steps than these
+        ring, sums = self.ring, self.sums
+        place = int(sums[PUSHED])
+        if sums[HELD] == WINDOW:
+            sums[EXCESS] -= ring[place]
+            sums[VARIANCE] -= ring[WINDOW + place]
+        else:
+            sums[HELD] += 1.0
+        ring[place], ring[WINDOW + place] = excess, variance
+        sums[EXCESS] += excess
+        sums[VARIANCE] += variance
+        sums[PUSHED] = place + 1
+        if place + 1 == WINDOW:  # rounding errors do not accumulate over more steps than these
             self._sum()
-        elif self._excess > 0.0 or self.fraction:
+        elif sums[EXCESS] > 0.0 or sums[FRACTION]:
             self._compare()
 
     def dump(self) -> DeviationState:
         """Return the state as plain data."""
-        return DeviationState(list(self._excesses), list(self._variances) if any(self._variances) else [])
+        excesses, variances = self._in_order(0), self._in_order(WINDOW)
+        whole = [int(x) if x.is_integer() else x for x in excesses]  # shorter in a snapshot
+        return DeviationState(whole, variances if any(variances) else [])
 
     @classmethod
     def load(cls, state: DeviationState) -> Deviation:
         """Return the deviation that was dumped."""
         made = cls()
-        made._excesses.extend(state.excesses)
-        made._variances.extend(state.variances or [0.0] * len(state.excesses))
+        steps = len(state.excesses)
+        made.ring[:steps] = array("d", state.excesses)
+        if state.variances:
+            made.ring[WINDOW : WINDOW + steps] = array("d", state.variances)
+        made.sums[HELD], made.sums[PUSHED] = steps, steps
         made._sum()
         return made
 
+    def _in_order(self, column: int) -> list[float]:
+        """Return a column of the ring, which begins there, oldest first."""
+        held, place = self.ring[column : column + self.steps].tolist(), int(self.sums[PUSHED])
+        return held if len(held) < WINDOW else held[place:] + held[:place]
+
     def _sum(self) -> None:
-        self._excess, self._variance = math.fsum(self._excesses), math.fsum(self._variances)
-        self._pushed = 0
+        sums = self.sums
+        for place, column in ((EXCESS, 0), (VARIANCE, WINDOW)):
+            sums[place] = math.fsum(self.ring[column : column + self.steps])
+        if sums[PUSHED] == WINDOW:
+            sums[PUSHED] = 0.0
         self._compare()
 
     def _compare(self) -> None:
         """Compute the fraction."""
-        self.fraction = 0.0
-        if self._excess > 0.0 and len(self._excesses) >= LEAST:
-            beyond = self._excess - CHANCE * math.sqrt(max(self._variance, 0.0))
-            self.fraction = min(max(beyond, 0.0) / len(self._excesses), 1.0)
+        sums = self.sums
+        sums[FRACTION] = 0.0
+        if sums[EXCESS] > 0.0 and sums[HELD] >= LEAST:
+            beyond = sums[EXCESS] - CHANCE * math.sqrt(max(sums[VARIANCE], 0.0))
+            sums[FRACTION] = min(max(beyond, 0.0) / sums[HELD], 1.0)

@@ -65,6 +65,7 @@ class IntervalOdds(Odds):
         self, starts: Sequence[int], successors: Sequence[int], expected: Sequence[float], bounds: Bounds
     ) -> None:
         super().__init__(starts, successors, expected)
+        self.columns = None  # odds of such a row depend on the counts of all its entries
         self.unrecorded = bounds.unrecorded
         self._lower, self._upper = bounds.lower, bounds.upper
         self._rows: dict[int, IntervalRow] = {}

@@ -59,7 +59,7 @@ class IntervalModelTest(ModelTest):
         rows = odds.starts, odds.successors, odds.probabilities
         super().__init__(*rows, alpha=alpha, impossible=impossible, shared=shared, cap=cap)
         self._intervals = odds
-        self._given = self._calm
+        self._given = self.calm
         self._steps = self._unrecorded = 0
 
     def covers(self, row: int) -> bool:
@@ -74,10 +74,10 @@ class IntervalModelTest(ModelTest):
         entry = self._intervals.unrecorded[row]
         if entry == NO_DATA:
             return
-        self._calm = self._given
+        self.calm = self._given
         found = self._odds.find(row, successor) if entry >= 0 and not self._ended else None
         if found is not None:
-            self._calm = self._bet_on_unrecorded(found, entry)
+            self.calm = self._bet_on_unrecorded(found, entry)
         super().step(row, successor)
 
     def dump(self) -> ModelTestState:

@@ -41,6 +41,7 @@ anytime-valid inference* (Statistical Science 2023). The predictive of `learned`
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
@@ -52,7 +53,22 @@ from monitor.statistics.betting_odds import Departure, Odds
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.shared import Shared
 
-__all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
+__all__ = [
+    "FLATTER",
+    "HIGHEST",
+    "LEARNED",
+    "NEAR",
+    "OFTEN",
+    "OWN_TRANSITIONS",
+    "PART",
+    "RARE",
+    "SHARPER",
+    "TESTED",
+    "TOGETHER",
+    "ModelTest",
+    "ModelTestState",
+    "check_levels",
+]
 
 OWN_TRANSITIONS: Final = 512
 """Most transitions counted for one agent of several."""
@@ -62,6 +78,10 @@ OWN_BETS: Final = 5
 """Bets that use nothing of other agents."""
 MOST_HIGHEST: Final = 1e12
 """Wealth at which the test of one of several agents ends."""
+LEARNED, TOGETHER, FLATTER, SHARPER, RARE, OFTEN, PART, HIGHEST, TESTED, NEAR = range(10)
+"""Places in `ModelTest.stakes`: the wealth of each bet, what each begins with at the next step, the highest wealth so far
+(times `OWN_BETS`), the number of transitions, and the sum of wealths from which on something is decided.
+"""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +118,9 @@ class ModelTest:
         doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
             `highest` in the test of one of several agents.
         transitions: number tested, impossible ones included.
+        own, shared: counts of this agent, and what the tests of several share.
+        stakes: [10], all that a step changes beside the counts, for compiled code: `LEARNED` to `NEAR`.
+        calm: what the two bets on glitches pay at a possible step.
         number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
 
     Raises:
@@ -123,19 +146,23 @@ class ModelTest:
     ) -> None:
         check_levels(alpha, impossible)
         self.doubted = self._ended = False
-        self.transitions = self.number = 0
-        self._shared = shared
+        self.number = 0
+        self.shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
-        self._own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
+        self.own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
         self._bets = OWN_BETS if shared is None else OWN_BETS + 1
         self._enough = 1.0 / alpha
         self._cap = cap
-        self._near = self._bets * (min(self._enough, self._cap) - 1.0)
-        # what the two bets on glitches pay at a possible step
-        self._calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
-        self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0
-        self._part = self._most = self._rejected = 0.0
+        self.calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
+        self.stakes = array("d", bytes(8 * (NEAR + 1)))
+        self.stakes[NEAR] = self._bets * (min(self._enough, self._cap) - 1.0)
+        self._rejected = 0.0
         self._capped = False
+
+    @property
+    def transitions(self) -> int:
+        """Number of transitions tested, impossible ones included."""
+        return int(self.stakes[TESTED])
 
     @property
     def wealth(self) -> float:
@@ -149,7 +176,7 @@ class ModelTest:
         That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
         only when new bets end, at the rejection, depends on others.
         """
-        return self._most / OWN_BETS
+        return self.stakes[HIGHEST] / OWN_BETS
 
     @property
     def log10_e(self) -> float:
@@ -163,7 +190,7 @@ class ModelTest:
 
     def departures(self, most: int = 3) -> list[Departure]:
         """Return the transitions with most evidence against the model; impossible ones are not among them."""
-        return self._own.departures(most)
+        return self.own.departures(most)
 
     def covers(self, row: int) -> bool:  # noqa: ARG002 - a test of bounds does not cover each row
         """Return whether steps from the row are tested."""
@@ -175,67 +202,54 @@ class ModelTest:
         if found is None:
             self.contradict(row)
             return
-        own, shared = self._own, self._shared
+        shared, at = self.shared, self.stakes
         if shared is not None:
             shared.observed += 1
             if shared.rows is not None:
                 shared.rows.step(found)
         if self._ended:
             return
-        if self.doubted:
-            part = 0.0
-        else:
-            self.transitions = transitions = self.transitions + 1
-            if transitions & (transitions - 1) == 0:
-                self._begin()
-            part = self._part
-        self._learned = learned = (self._learned + part) * own.settle(found)
+        part = self._begin()
+        at[LEARNED] = learned = (at[LEARNED] + part) * self.own.settle(found)
         if shared is not None and not self.doubted:
             shared.transitions += 1
-            self._together = (self._together + part) * shared.learner.settle(found)
-        self._flatter = flatter = (self._flatter + part) * found.flatter
-        self._sharper = sharper = (self._sharper + part) * found.sharper
-        self._rare = rare = (self._rare + part) * self._calm[0]
-        self._often = often = (self._often + part) * self._calm[1]
+            at[TOGETHER] = (at[TOGETHER] + part) * shared.learner.settle(found)
+        at[FLATTER] = flatter = (at[FLATTER] + part) * found.flatter
+        at[SHARPER] = sharper = (at[SHARPER] + part) * found.sharper
+        at[RARE] = rare = (at[RARE] + part) * self.calm[0]
+        at[OFTEN] = often = (at[OFTEN] + part) * self.calm[1]
         alone = learned + flatter + sharper + rare + often
-        if alone > self._most:  # noqa: PLR1730 - `max` takes longer
-            self._most = alone
-        if alone + self._together >= self._near:
+        at[HIGHEST] = max(at[HIGHEST], alone)
+        if alone + at[TOGETHER] >= at[NEAR]:
             self._look()
 
     def contradict(self, row: int | None = None) -> None:
         """Settle the bets by an impossible step, from this row if it is known."""
-        shared = self._shared
+        shared, at = self.shared, self.stakes
         if shared is not None:
             shared.observed += 1
             if shared.rows is not None and row is not None:
                 shared.rows.contradict(row)
         if self._ended:
             return
-        part = 0.0
-        if not self.doubted:
-            self.transitions += 1
-            if self.transitions & (self.transitions - 1) == 0:
-                self._begin()
-            part = self._part
-        self._learned += part
+        part = self._begin()
+        at[LEARNED] += part
         if shared is not None and not self.doubted:
-            self._together += part
+            at[TOGETHER] += part
             shared.transitions += 1
-        self._flatter += part
-        self._sharper += part
-        self._rare = (self._rare + part) * GLITCHES[0]
-        self._often = (self._often + part) * GLITCHES[1]
-        self._most = max(self._most, self._staked() - self._together)
+        at[FLATTER] += part
+        at[SHARPER] += part
+        at[RARE] = (at[RARE] + part) * GLITCHES[0]
+        at[OFTEN] = (at[OFTEN] + part) * GLITCHES[1]
+        at[HIGHEST] = max(at[HIGHEST], self._staked() - at[TOGETHER])
         self._look()
 
     def dump(self) -> ModelTestState:
         """Return the state as plain data."""
-        stakes = [self._learned, self._together, self._flatter, self._sharper, self._rare, self._often]
         return ModelTestState(
             transitions=self.transitions,
-            stakes=stakes,
-            counts=dict(self._own.counts),
+            stakes=self.stakes[: OFTEN + 1].tolist(),
+            counts=dict(self.own.counts),
             capped=self._capped,
             number=self.number,
             highest=self.highest,
@@ -244,24 +258,30 @@ class ModelTest:
 
     def load(self, state: ModelTestState) -> None:
         """Restore the state of a test of the same model with the same settings."""
-        self.transitions = state.transitions
-        self._part = part_of(max(state.transitions, 1))
-        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
-        self._own.load(state.counts)
+        self.stakes[: OFTEN + 1] = array("d", state.stakes)
+        self.stakes[TESTED], self.stakes[PART] = state.transitions, part_of(max(state.transitions, 1))
+        self.own.load(state.counts)
         self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
-        self._most, self.number = state.highest * OWN_BETS, state.number
-        if self._shared is not None and state.transitions > 0 == state.number:
-            self.number = self._shared.enter()  # the state is of a version that did not number agents
+        self.stakes[HIGHEST], self.number = state.highest * OWN_BETS, state.number
+        if self.shared is not None and state.transitions > 0 == state.number:
+            self.number = self.shared.enter()  # the state is of a version that did not number agents
         self._look()
 
-    def _begin(self) -> None:
-        """Compute the wealth that each bet begins with from this step on, the first, second, fourth, ..."""
-        if self.transitions == 1 and self._shared is not None:
-            self.number = self._shared.enter()
-        self._part = part_of(self.transitions)
+    def _begin(self) -> float:
+        """Count a transition; return the wealth that each bet begins with, computed anew at the 1st, 2nd, 4th, ..."""
+        if self.doubted:
+            return 0.0
+        at = self.stakes
+        at[TESTED] = tested = at[TESTED] + 1.0
+        number = int(tested)
+        if number & (number - 1) == 0:
+            at[PART] = part_of(number)
+            if number == 1 and self.shared is not None:
+                self.number = self.shared.enter()
+        return at[PART]
 
     def _staked(self) -> float:
-        return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
+        return sum(self.stakes[LEARNED : OFTEN + 1])
 
     def _look(self) -> None:
         wealth = self.wealth
@@ -270,10 +290,10 @@ class ModelTest:
         if wealth >= self._cap:
             self._capped = True
         if self.doubted:
-            self._ended = self._shared is None or self.highest >= MOST_HIGHEST
-            self._near = OWN_BETS * MOST_HIGHEST
+            self._ended = self.shared is None or self.highest >= MOST_HIGHEST
+            self.stakes[NEAR] = OWN_BETS * MOST_HIGHEST
         elif self._capped:
-            self._near = self._bets * (self._enough - 1.0)
+            self.stakes[NEAR] = self._bets * (self._enough - 1.0)
 
 
 def check_levels(alpha: float, impossible: float) -> None:

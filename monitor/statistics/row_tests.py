@@ -16,6 +16,7 @@ agent's path runs through many of them.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -62,21 +63,6 @@ class RowState(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[int, int]
 
 
-class _Record:
-    """The wealth at stake on one row. `part`: what each bet gets at the next visit."""
-
-    __slots__ = ("impossible", "learned", "missing", "part", "visits")
-
-    def __init__(self) -> None:
-        self.visits = self.impossible = 0
-        self.learned = self.missing = self.part = 0.0
-
-    @property
-    def wealth(self) -> float:
-        """The e-value of the row."""
-        return idle_after(self.visits) + (self.learned + self.missing) / 2.0
-
-
 class RowTests:
     """Tests of the rows of a model, on the transitions of all agents.
 
@@ -84,6 +70,13 @@ class RowTests:
         odds: the model's odds.
         tested: number of rows that can be rejected.
         impossible: fraction of the steps that may be impossible in a correct model.
+
+    Attributes, for compiled code:
+        learner: counts of the rows.
+        place_of: of each row, the place of each visited row in `counts` and `stakes`, else -1; None on a larger model.
+        counts: two for each place, visits, and those that led to states of probability 0.
+        stakes: three for each place, the wealth of `learned` and `missing`, and what each begins with at the next visit.
+        calm: what `missing` pays at a possible step. near: sum of both wealths from which on a row may be rejected.
 
     >>> from monitor.statistics.betting_odds import Odds
     >>> odds = Odds([0, 2, 4], [0, 1, 0, 1], [0.5, 0.5, 0.5, 0.5])  # two rows, two successors
@@ -97,48 +90,66 @@ class RowTests:
 
     def __init__(self, odds: Odds, tested: int, impossible: float) -> None:
         self.tested = tested
+        self.learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
+        self.calm = (1.0 - MISSING * impossible) / (1.0 - impossible)
+        self.near = 2.0 * (1.0 / LEVEL - 1.0)
         self._odds = odds
-        self._learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
-        self._records: dict[int, _Record] = {}
+        self._most = min(MOST_ROWS, len(odds.starts) - 1)
+        self._places: dict[int, int] = {}
         self._suspects: set[int] = set()  # no other row can be rejected
-        self._calm = (1.0 - MISSING * impossible) / (1.0 - impossible)
-        self._near = 2.0 * (1.0 / LEVEL - 1.0)
+        self.place_of = array("q", (-1,)) * (len(odds.starts) - 1) if odds.columns is not None else None
+        self.counts = array("q", bytes(16 * self._most))
+        self.stakes = array("d", bytes(24 * self._most))
 
     def step(self, found: Transition) -> None:
         """Bet on a transition, and settle the bet by it."""
-        record = self._records.get(found.row)
-        if record is None and (record := self._open(found.row)) is None:
+        place = self._places.get(found.row)
+        if place is None and (place := self.open(found.row)) is None:
             return
-        visits = record.visits = record.visits + 1
-        if visits & (visits - 1) == 0:
-            record.part = part_of(visits)
-        part = record.part
-        learned = record.learned = (record.learned + part) * self._learner.settle(found)
-        missing = record.missing = (record.missing + part) * (self._calm if found.given else 1.0)
-        if learned + missing >= self._near:
+        part, at, stakes = self._visit(place), 3 * place, self.stakes
+        stakes[at] = learned = (stakes[at] + part) * self.learner.settle(found)
+        stakes[at + 1] = missing = (stakes[at + 1] + part) * (self.calm if found.given else 1.0)
+        if learned + missing >= self.near:
             self._suspects.add(found.row)
-            record.learned = min(learned, MOST_WEALTH)
+            stakes[at] = min(learned, MOST_WEALTH)
 
     def contradict(self, row: int) -> None:
         """Settle the bets by a step to which the row gives probability 0."""
-        record = self._records.get(row)
-        if record is None and (record := self._open(row)) is None:
+        place = self._places.get(row)
+        if place is None and (place := self.open(row)) is None:
             return
-        record.visits += 1
-        record.part = part_of(record.visits)
-        record.learned += record.part
-        record.missing = min((record.missing + record.part) * MISSING, MOST_WEALTH)
-        record.impossible += 1
-        if record.impossible > ROW_MEMORY:
-            record.impossible //= 2
+        part, at, stakes, counts = self._visit(place), 3 * place, self.stakes, self.counts
+        stakes[at] += part
+        stakes[at + 1] = min((stakes[at + 1] + part) * MISSING, MOST_WEALTH)
+        counts[2 * place + 1] += 1
+        if counts[2 * place + 1] > ROW_MEMORY:
+            counts[2 * place + 1] //= 2
         self._suspects.add(row)
+
+    def open(self, row: int) -> int | None:
+        """Return the place of a row that is visited for the first time; None if there are too many."""
+        place = len(self._places)
+        if place >= self._most:
+            return None
+        self._places[row] = place
+        if self.place_of is not None:
+            self.place_of[row] = place
+        return place
+
+    def _visit(self, place: int) -> float:
+        """Count a visit; return the wealth that each bet begins with."""
+        visits = self.counts[2 * place] + 1
+        self.counts[2 * place] = visits
+        if visits & (visits - 1) == 0:
+            self.stakes[3 * place + 2] = part_of(visits)
+        return self.stakes[3 * place + 2]
 
     def rejected(self) -> list[tuple[int, float]]:
         """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
         if not self._suspects:
             return []
         suspects = sorted(self._suspects)
-        evidence = [self._records[row].wealth for row in suspects]
+        evidence = [self.wealth(row) for row in suspects]
         found = discoveries([each / self.tested for each in evidence])
         self._suspects = {row for row, each in zip(suspects, evidence, strict=True) if each * LEVEL >= 1.0}
         return [(suspects[place], evidence[place]) for place in found]
@@ -149,42 +160,50 @@ class RowTests:
 
     def dump(self) -> dict[int, RowState]:
         """Return the state of each visited row as plain data."""
-        counts = self._learner.by_row()
-        return {
-            row: RowState(each.visits, each.learned, each.missing, each.impossible, counts.get(row, {}))
-            for row, each in self._records.items()
-        }
+        counts = self.learner.by_row()
+        found = {}
+        for row, place in self._places.items():
+            visits, impossible = self.counts[2 * place : 2 * place + 2]
+            learned, missing = self.stakes[3 * place : 3 * place + 2]
+            found[row] = RowState(visits, learned, missing, impossible, counts.get(row, {}))
+        return found
 
     def load(self, states: Mapping[int, RowState]) -> None:
         """Restore the state of tests of the same model with the same settings."""
-        self._records, self._suspects = {}, set(states)
+        self._places.clear()
+        self._suspects = set(states)
+        for column in (self.counts, self.stakes):  # in place: compiled code knows where they are
+            column[:] = array(column.typecode, bytes(8 * len(column)))
+        if self.place_of is not None:
+            self.place_of[:] = array("q", (-1,)) * len(self.place_of)
         counts: dict[int, int] = {}
         for row, state in states.items():
-            record = self._records[row] = _Record()
-            record.visits, record.impossible = state.visits, state.impossible
-            record.learned, record.missing = state.learned, state.missing
-            record.part = part_of(max(state.visits, 1))
+            if (place := self.open(row)) is None:
+                break
+            stakes = state.learned, state.missing, part_of(max(state.visits, 1))
+            self.counts[2 * place : 2 * place + 2] = array("q", (state.visits, state.impossible))
+            self.stakes[3 * place : 3 * place + 3] = array("d", stakes)
             counts |= state.counts
-        self._learner.load(counts)
+        self.learner.load(counts)
 
-    def _open(self, row: int) -> _Record | None:
-        """Return the record of a row that is visited for the first time; None if there are too many."""
-        if len(self._records) >= MOST_ROWS:
-            return None
-        record = self._records[row] = _Record()
-        return record
+    def wealth(self, row: int) -> float:
+        """Return the e-value of a row; 1 if it was not visited."""
+        if (place := self._places.get(row)) is None:
+            return 1.0
+        learned, missing = self.stakes[3 * place : 3 * place + 2]
+        return idle_after(self.counts[2 * place]) + (learned + missing) / 2.0
 
     def _described(self, row: int, evidence: float) -> WrongRow:
-        odds, record = self._odds, self._records[row]
-        counts = self._learner.seen(row)
-        visits = sum(counts.values()) + record.impossible
+        odds, counts = self._odds, self.learner.seen(row)
+        impossible = self.counts[2 * self._places[row] + 1]
+        visits = sum(counts.values()) + impossible
 
         def deviation(index: int) -> float:
             return abs(counts.get(index, 0) / max(visits, 1) - odds.probabilities[index])
 
         index = max(range(odds.starts[row], odds.starts[row + 1]), key=deviation)
         seen, p = counts.get(index, 0), odds.probabilities[index]
-        return WrongRow(row, evidence, odds.successors[index], seen, visits, p, record.impossible)
+        return WrongRow(row, evidence, odds.successors[index], seen, visits, p, impossible)
 
 
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:

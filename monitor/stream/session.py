@@ -133,6 +133,11 @@ class Session:
         return self.order.deadline
 
     @property
+    def acts_nominally(self) -> bool:
+        """True if the agent runs the nominal policy, as far as it says."""
+        return self._adapter.acting(self.policy) == "nominal"
+
+    @property
     def holds(self) -> bool:
         """True if messages are held that `tick` may release."""
         return bool(self.order.held) or self.order.restart is not None

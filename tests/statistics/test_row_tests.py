@@ -36,10 +36,6 @@ def take(tests: RowTests, row: int, successor: int) -> None:
     tests.step(found)
 
 
-def wealth(tests: RowTests, row: int) -> float:
-    return tests._records[row].wealth if row in tests._records else 1.0
-
-
 def slow_wealth(row: dict[int, float], seen: Sequence[int | None], impossible: float) -> float:
     """Every bet by itself, from each visit on; None is an impossible step. Counts are never halved."""
     idle, paid = 1.0, 0.0
@@ -66,8 +62,8 @@ def test_the_wealth_is_that_of_all_bets_taken_one_by_one() -> None:
         else:
             take(tests, 1, successor)
         take(tests, 0, 0)
-    assert wealth(tests, 1) == pytest.approx(slow_wealth(SMALL[1], seen, IMPOSSIBLE), rel=1e-12)
-    assert wealth(tests, 0) == pytest.approx(slow_wealth(SMALL[0], [0] * 9, IMPOSSIBLE), rel=1e-12)
+    assert tests.wealth(1) == pytest.approx(slow_wealth(SMALL[1], seen, IMPOSSIBLE), rel=1e-12)
+    assert tests.wealth(0) == pytest.approx(slow_wealth(SMALL[0], [0] * 9, IMPOSSIBLE), rel=1e-12)
 
 
 @pytest.mark.parametrize("memory", [1024, 2])
@@ -76,7 +72,7 @@ def test_nobody_gets_rich_on_a_right_row_wherever_agents_go(memory: int, monkeyp
     monkeypatch.setattr(row_tests, "ROW_MEMORY", memory)
 
     def means(tests: RowTests, depth: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        now = np.array([wealth(tests, row) for row in (0, 1)])
+        now = np.array([tests.wealth(row) for row in (0, 1)])
         if depth == 0:
             return now
         row = int(now[0] > 1.02) ^ (depth % 2)
@@ -94,7 +90,7 @@ def test_nobody_gets_rich_on_a_right_row_wherever_agents_go(memory: int, monkeyp
 def test_impossible_steps_pay_only_where_there_are_too_many(rate: float, fair: bool) -> None:  # noqa: FBT001 - a table
     def mean(tests: RowTests, depth: int) -> float:
         if depth == 0:
-            return wealth(tests, 2)
+            return tests.wealth(2)
         possible, impossible = deepcopy(tests), deepcopy(tests)
         take(possible, 2, 2)
         impossible.contradict(2)
@@ -153,7 +149,7 @@ def test_what_is_reported_is_the_entry_that_is_furthest_off() -> None:
         take(tests, 1, (0, 2, 2, 1)[n % 4])
     (wrong,) = tests.wrong()
     assert (wrong.row, wrong.successor, wrong.seen, wrong.visits, wrong.probability) == (1, 1, 25, 100, 0.8)
-    assert wrong.evidence == wealth(tests, 1)
+    assert wrong.evidence == tests.wealth(1)
 
 
 def test_wealth_is_bounded_so_that_a_repaired_row_is_soon_named_no_more() -> None:
@@ -162,7 +158,7 @@ def test_wealth_is_bounded_so_that_a_repaired_row_is_soon_named_no_more() -> Non
         take(tests, 0, 0)
         tests.contradict(0)
     assert len(tests.wrong()) == 1
-    assert wealth(tests, 0) <= 1e12 + 1.0
+    assert tests.wealth(0) <= 1e12 + 1.0
     impossible = tests.wrong()[0].impossible
     assert 0 < impossible <= row_tests.ROW_MEMORY
     for n in range(20_000):
@@ -210,7 +206,7 @@ def test_of_several_monitors_a_row_has_the_mean_wealth_and_the_counts_of_one() -
     joined.load(joined_rows([tests.dump() for tests in two]))
     states = [tests.dump() for tests in two]
     for row in range(64):
-        mean = sum(wealth(tests, row) for tests in two) / 2
+        mean = sum(tests.wealth(row) for tests in two) / 2
         assert wealth(joined, row) <= mean + 1e-12
         assert wealth(joined, row) == pytest.approx(mean, abs=1.0)
         if row in joined.dump():

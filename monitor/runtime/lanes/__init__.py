@@ -1,0 +1,7 @@
+"""The short way of ordinary steps, in compiled code: in order, possible, and nothing to be said but the verdict.
+
+A *lane* has what the objects of `monitor.stream.session`, `monitor.runtime.agent` and `monitor.runtime.formula` hold of one
+agent, as numbers. While it is open they are out of date; closing it brings them up to date. It takes a step only if the
+ordinary way would do the same with it, to the bit, and leaves every other one to that: `tests/runtime/test_lanes.py` runs
+both side by side. So what a step means is defined there, and a lane is a cache, like `monitor.exact.forward`.
+"""

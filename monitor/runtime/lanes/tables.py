@@ -1,0 +1,124 @@
+"""What all lanes of a monitor share: the model, the nominal policy, and the tables of each formula."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray
+from monitor.jit import specialized
+from monitor.model import MDP
+from monitor.policy.table import PolicyTable
+from monitor.runtime.lanes.accept import accept
+from monitor.runtime.lanes.layout import (
+    ACTIONS,
+    DECISIONS,
+    EXTRA_REWARDS,
+    FIXED,
+    FOR,
+    FORMULAS,
+    LARGEST,
+    LIKELY,
+    MAX_LAG,
+    NOMINAL_KIND,
+    NONE,
+    RANDOM,
+    REPEATS,
+    REWARDED,
+    REWARDS,
+    RING,
+    ROWS,
+    SPREAD,
+    STALE_AFTER,
+    STARTS,
+    SUCCESSORS,
+    TRANSITIONS,
+    WINDOW,
+)
+from monitor.runtime.lanes.obligations import ObligationTable
+from monitor.runtime.lanes.take import take
+from monitor.runtime.query import Query
+from monitor.statistics.betting_odds import DENSE
+from monitor.types import StreamSettings
+
+__all__ = ["LaneTables"]
+
+LONGEST: Final = 1024
+"""Largest window, in pairs, for which there are lanes: each holds as many."""
+
+
+class LaneTables:
+    """Tables of the lanes of one monitor, and the functions that read them.
+
+    Attributes:
+        words, reals: place in the layout -> value, the same in all lanes. Arrays whose addresses are among them live as
+            long as this object.
+        obligations: of each formula; None where no forecast is followed.
+    """
+
+    def __init__(self, model: MDP, nominal: PolicyTable, queries: Sequence[Query], settings: StreamSettings) -> None:
+        self.model, self.queries = model, tuple(queries)
+        self._arrays: list[AnyArray] = []
+        self.obligations = [None if query.target is None else ObligationTable(query.target) for query in queries]
+        least, most = model.reward_range
+        self.reals = {MAX_LAG: settings.max_lag, STALE_AFTER: settings.stale_after, LARGEST: max(-least, most)}
+        self.words = {
+            ACTIONS: model.actions,
+            TRANSITIONS: len(model.successors),
+            ROWS: model.states * model.actions,
+            WINDOW: settings.window,
+            RING: settings.window + 1,
+            REWARDED: int(self.reals[LARGEST] != 0.0),
+            FORMULAS: len(self.queries),
+            **self._model_words(model),
+            **self._nominal_words(nominal),
+        }
+        self.accept = specialized(accept, 1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0)
+        self.take = specialized(take, 1, 1.0)
+
+    @staticmethod
+    def serve(model: MDP, queries: Iterable[Query], settings: StreamSettings) -> bool:
+        """Return whether there can be lanes: on small models, whose rows are given, for exact answers at each step."""
+        small = len(model.successors) <= DENSE and model.states * model.actions < DENSE and model.counts is None
+        plain = settings.encoder == "index" and settings.window <= LONGEST and model.ended_as is None
+        return small and plain and all(not query.sampled and query.spec.every == 1 for query in queries)
+
+    def words_of(self, place: int) -> dict[int, int]:
+        """Return the words in the block of a formula that are the same in all lanes."""
+        query, obligations = self.queries[place], self.obligations[place]
+        verdicts = query.shared.numbers(self.model.actions)
+        found = {FOR: query.spec.alarm.for_}
+        if verdicts is not None:
+            found |= verdicts.words()
+        return found if obligations is None else found | obligations.words()
+
+    def _model_words(self, model: MDP) -> dict[int, int]:
+        zeros = np.zeros(len(model.successors))
+        extra, spread = model.transition_rewards, model.reward_spread
+        return {
+            STARTS: self._address(model.indptr.astype(np.int64)),
+            SUCCESSORS: self._address(model.successors.astype(np.int64)),
+            REWARDS: self._address(model.rewards.reshape(-1).astype(np.float64)),
+            EXTRA_REWARDS: self._address(zeros if extra is None else extra.astype(np.float64)),
+            SPREAD: self._address(zeros if spread is None else spread.astype(np.float64)),
+        }
+
+    def _nominal_words(self, nominal: PolicyTable) -> dict[int, int]:
+        if nominal.actions is not None:
+            return {NOMINAL_KIND: FIXED, DECISIONS: self._address(nominal.actions.astype(np.int64))}
+        if nominal.probabilities is None:
+            return {NOMINAL_KIND: NONE}
+        likely, repeats = nominal.probabilities.reshape(-1), nominal.repeats.reshape(-1)
+        return {NOMINAL_KIND: RANDOM, LIKELY: self._address(likely.copy()), REPEATS: self._address(repeats.copy())}
+
+    def _address(self, values: AnyArray) -> int:
+        self._arrays.append(values)
+        return int(values.ctypes.data)
+
+
+def address(values: array[int] | array[float]) -> int:
+    """Return where the numbers of an array are."""
+    return values.buffer_info()[0]

@@ -1,0 +1,294 @@
+"""Lanes: with them a monitor says and keeps to the bit what it does without, whatever arrives."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from monitor.model import MDP
+from monitor.runtime.lanes.verdicts import VerdictTable, _hash
+from monitor.runtime.monitor import Monitor
+from monitor.stream.decode import decode
+from monitor.types import (
+    AlarmSpec,
+    FormulaSpec,
+    Instant,
+    Notice,
+    Observation,
+    StreamSettings,
+    TrustSettings,
+)
+
+# a machine under load draws slowly; that is no fault of the test
+LAW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+NOMINAL, OTHER, FOREIGN = "ab" * 32, "cd" * 32, "ef" * 32
+TEXTS = [
+    'P>=0.6 [ G<=4 !"bad" ]',
+    'regret(other@2, P>=0.7 [ F<=5 "good" ])',
+    'other@3.P=? [ G<=3 !"bad" ]',
+    'other@4.P>=0.5 [ G<=3 !"bad" ]',
+    'delta(other,nominal)@1.P<=0.1 [ F<=3 "good" ]',
+    'regret(best@1, P>=0.8 [ G<=3 !"bad" ])',
+    'other@-2.P>=0.4 [ F<=4 "good" ]',
+    'P>=0.5 [ G<=2 !"bad" ] & other@1.P>=0.5 [ F<=3 "good" ]',
+]
+
+
+@dataclass
+class World:
+    """A small model with policies and formulas, all drawn at random. `wrong`: steps that do not follow the model."""
+
+    rng: random.Random
+    states: int = 5
+    actions: int = 2
+    wrong: float = 0.0
+    model: MDP = field(init=False)
+    policies: dict[str, Any] = field(init=False)
+    formulas: list[FormulaSpec] = field(init=False)
+
+    def __post_init__(self) -> None:
+        rng = self.rng
+        rows = [(s, a) for s in range(self.states) for a in range(self.actions)]
+        transitions = []
+        for s, a in rows:
+            reached = rng.sample(range(self.states), rng.choice([1, 2, 2, 3]))
+            weights = [rng.choice([1, 1, 2, 5]) for _ in reached]
+            transitions += [(s, a, y, w / sum(weights)) for y, w in zip(reached, weights, strict=True)]
+        rewards = [(s, a, rng.choice([0.0, 1.0, -0.5])) for s, a in rows] if rng.random() < 0.5 else []
+        self.model = MDP.from_transitions(
+            states=self.states,
+            actions=self.actions,
+            transitions=transitions,
+            labels={"bad": [0], "good": [self.states - 1]},
+            rewards=rewards,
+        )
+        certain = [rng.randrange(self.actions) for _ in range(self.states)]
+        chances = np.array([[p, 1 - p] for p in (rng.choice([0.1, 0.5, 0.9, 1.0]) for _ in range(self.states))])
+        self.policies = {
+            "nominal": certain if rng.random() < 0.5 else chances,
+            "other": [rng.randrange(self.actions) for _ in range(self.states)],
+        }
+        self.formulas = [
+            FormulaSpec(
+                f"f{n}",
+                text,
+                causal_model=rng.choice(["gumbel", "any"]) if "best" not in text else "gumbel",
+                alarm=AlarmSpec(for_=rng.choice([1, 2, 3]), keep=rng.choice([1, 2])),
+                recourse=rng.choice(["auto", "auto", "off", "always"]),
+            )
+            for n, text in enumerate(rng.sample(TEXTS, rng.choice([1, 1, 2, 3])))
+        ]
+
+    def monitor(self) -> Monitor:
+        stream = StreamSettings(
+            window=6,
+            reorder_steps=3,
+            reorder_wait=0.5,
+            stale_after=4.0,
+            idle_after=6.0,
+            forget_after=40.0,
+            max_lag=2.0,
+            pending=30,
+            policies={NOMINAL: "nominal", OTHER: "other"},
+        )
+        return Monitor(self.model, self.policies, self.formulas, stream, trust=TrustSettings(alpha=0.05))
+
+    def follows(self, state: int, action: int) -> int:
+        row = state * self.actions + action
+        entries = slice(self.model.indptr[row], self.model.indptr[row + 1])
+        successors, chances = self.model.successors[entries].tolist(), self.model.probabilities[entries].tolist()
+        wrong = self.rng.random() < self.wrong
+        return self.rng.choice(successors) if wrong else self.rng.choices(successors, chances)[0]
+
+    def acts(self, state: int) -> int:
+        nominal = self.policies["nominal"]
+        return nominal[state] if isinstance(nominal, list) else int(self.rng.random() > nominal[state, 0])
+
+
+class Agent:
+    """An agent that mostly walks on, and sometimes does what a network or a bad agent does."""
+
+    def __init__(self, world: World, name: str, *, names_policy: bool, rewards: bool) -> None:
+        self.world, self.name, self.names_policy, self.rewards = world, name, names_policy, rewards
+        self.episode, self.seq, self.state, self.action = 0, 0, world.rng.randrange(world.states), 0
+        self.sent: list[Observation] = []
+
+    def step(self, wall: float, wild: float) -> list[Observation]:
+        """Return what arrives next; `wild`: probability of something unusual."""
+        rng, world = self.world.rng, self.world
+        reward = None
+        if self.seq:
+            before, self.state = self.state, world.follows(self.state, self.action)
+            if self.rewards:
+                reward = float(world.model.rewards[before, self.action])
+        self.action = world.acts(self.state)
+        made = Observation(
+            self.name,
+            self.episode,
+            self.seq,
+            self.state,
+            self.action,
+            time=None if rng.random() < 0.2 else wall - rng.choice([0.0, 0.1]),
+            reward=reward,
+            policy=NOMINAL if self.names_policy else None,
+        )
+        self.seq += 1
+        found = [made] if rng.random() >= wild else self._unusual(made)
+        self.sent = [*self.sent[-20:], *found]
+        return found
+
+    def _unusual(self, made: Observation) -> list[Observation]:
+        rng = self.world.rng
+        kind = rng.randrange(14)
+        if kind == 0:
+            return []  # lost
+        if kind == 1:
+            return [made, made]
+        if kind == 2 and self.sent:
+            return [made, rng.choice(self.sent)]
+        if kind == 3 and self.sent:
+            return [made, replace(rng.choice(self.sent), time=1.0)]
+        if kind in (4, 5):
+            self._begin()
+            return [replace(made, action=rng.choice([None, made.action]), terminated=kind == 4, truncated=kind == 5)]
+        if kind == 6:
+            self._begin()
+            return [made]
+        changes: dict[int, dict[str, Any]] = {
+            7: {"state": rng.randrange(self.world.states)},
+            8: {"state": rng.choice([self.world.states, 1.0, "3", True, -1, 2**70])},
+            9: {"action": rng.choice([0, 1, None, 5, "x"])},
+            10: {"reward": rng.choice([7.0, 1, math.nan])},
+            11: {"time": rng.choice([0.0, 3.0, -1.0, 1e300, 5])},
+            12: {"policy": rng.choice([OTHER, FOREIGN, NOMINAL.upper(), None, "x"])},
+            13: {"seq": rng.choice([made.seq + 1, made.seq + 7, max(0, made.seq - 2), float(made.seq), -1])},
+        }
+        return [replace(made, **changes.get(kind, {}))]
+
+    def _begin(self) -> None:
+        self.episode += 1
+        self.seq, self.state = 0, self.world.rng.randrange(self.world.states)
+
+
+@dataclass
+class Both:
+    """A monitor with lanes and one without, fed alike."""
+
+    world: World
+    taken: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.lanes, self.plain = self.world.monitor(), self.world.monitor()
+        assert self.lanes._tables is not None
+        self.plain._tables = None
+
+    def same(self, call: str, *args: Any, **options: Any) -> None:
+        one, two = (getattr(each, call)(*args, **options) for each in (self.lanes, self.plain))
+        assert _all(one) == _all(two), (call, args, options)
+        assert self.lanes.spent == self.plain.spent
+        assert self.lanes.waiting == self.plain.waiting
+        assert self.lanes.idle_until == self.plain.idle_until
+        assert self.lanes.due == self.plain.due
+        self.taken["in lanes"] += len(self.lanes._lanes)
+
+    def same_states(self) -> None:
+        assert self.lanes.changed() == self.plain.changed()
+        assert self.lanes.dump() == self.plain.dump()
+
+    def restored(self) -> None:
+        """Both go on from their states in new monitors."""
+        before, after = (self.lanes, self.plain), (self.world.monitor(), self.world.monitor())
+        after[1]._tables = None
+        for one, two in zip(before, after, strict=True):
+            pages = {agent: _pages(found) for agent, found in one.pages(everything=True).items()}
+            agents = {name: state for name, state in one.changed(everything=True).items() if state is not None}
+            assert two.load(one.dump(), agents, pages) == []
+        self.lanes, self.plain = after
+
+
+def _pages(found: dict[int, bytes | None]) -> dict[int, bytes]:
+    return {number: page for number, page in found.items() if page is not None}
+
+
+def _all(found: Any) -> list[Notice]:
+    return list(found)
+
+
+@LAW
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.1, 0.5]))
+def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None:
+    rng = random.Random(seed)
+    world = World(rng, wrong=rng.choice([0.0, 0.0, 1.0]))
+    both = Both(world)
+    names, rewards = rng.random() < 0.5, rng.random() < 0.3
+    agents = [Agent(world, name, names_policy=names, rewards=rewards) for name in ("ada", "bob")]
+    ticks = 0.0
+    for n in range(160):
+        ticks += rng.choice([0.1, 0.1, 0.1, 0.7]) if rng.random() > wild / 5 else rng.choice([3.0, 5.0, 8.0, 50.0])
+        now = Instant(1000.0 + ticks, ticks)
+        for agent in agents if rng.random() < 0.7 else agents[:1]:
+            for observation in agent.step(now.wall, wild if n > 30 else 0.0):
+                both.same("observe", observation, now)
+        if rng.random() < wild / 4:
+            kind = rng.randrange(3)
+            if kind == 0:
+                both.same("connected", rng.random() < 0.7, now)
+            elif kind == 1:
+                both.same("lost", rng.choice(["ada", "bob", "eve"]), now)
+            else:
+                both.restored()
+        if rng.random() < 0.8:
+            limited = rng.random() < 0.2
+            both.same("evaluate", now, latest_only=rng.random() < wild / 3, steps=rng.choice([1, 3]) if limited else 0)
+        if n % 40 == 39:
+            both.same_states()
+        if n % 60 == 59:
+            both.same("current_state")
+    both.same_states()
+
+
+def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
+    world = World(random.Random(7))
+    world.formulas = [FormulaSpec("watch", TEXTS[3], alarm=AlarmSpec(for_=3))]
+    both = Both(world)
+    agent = Agent(world, "ada", names_policy=True, rewards=False)
+    for n in range(300):
+        now = Instant(1000.0 + n / 10, n / 10)
+        for observation in agent.step(now.wall, 0.0):
+            both.same("observe", observation, now)
+        both.same("evaluate", now)
+    assert both.taken["in lanes"] > 400, "of 600 calls"
+
+
+def test_a_library_user_who_observes_bytes_gets_the_same() -> None:
+    both = Both(World(random.Random(7)))
+    agent = Agent(both.world, "ada", names_policy=False, rewards=True)
+    for n in range(120):
+        now = Instant(1000.0 + n / 10, n / 10)
+        for o in agent.step(now.wall, 0.0):
+            time = "null" if o.time is None else repr(o.time)
+            reward = "null" if o.reward is None else repr(o.reward)
+            text = f'{{"v":1,"episode":0,"seq":{o.seq},"state":{o.state},"action":{o.action},"time":{time},"reward":{reward}}}'
+            both.same("observe", decode("ada", text.encode()), now)
+        both.same("evaluate", now)
+    both.same_states()
+
+
+@pytest.mark.parametrize("most", [1, 5, 64])
+def test_the_table_finds_what_was_entered(most: int) -> None:
+    table = VerdictTable(3, most, 2)
+    for n in range(most):
+        table.enter([(n, 1), (n + 1, 0), (n, n % 2)], "good", examined=False)
+    assert table.number == most
+    table.clear()
+    assert table.number == 0
+    assert _hash([5, 3]) != _hash([3, 5])
