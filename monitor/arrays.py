@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AnyArray", "Array", "Bools", "Floats", "Ints", "Shorts", "Signs", "Words"]
+__all__ = ["AnyArray", "Array", "Bools", "Bytes", "Floats", "Ints", "Shorts", "Signs", "Words"]
 
 AnyArray = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Shorts = npt.NDArray[np.int32]

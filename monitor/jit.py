@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numpy as np
-from numba import carray, config, njit, typeof, types
+from numba import carray as _array  # type: ignore[attr-defined] # numba has no types
+from numba import config, njit, typeof, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.experimental import structref
 from numba.extending import intrinsic
 
-from monitor.arrays import Floats, Ints
+from monitor.arrays import Bytes, Floats, Ints
 
-__all__ = ["Lent", "compiled", "helper", "inlined", "ints_at", "lend", "reals_at", "specialized"]
+__all__ = ["Lent", "bytes_at", "compiled", "helper", "inlined", "ints_at", "lend", "reals_at", "specialized"]
 
 F = TypeVar("F", bound=Callable[..., object])
 LOCK: Final = "machine-code.lock"
@@ -97,7 +98,7 @@ def _by_content(locator: type[Any]) -> type[Any]:
     """Return a locator of cached machine code that is stale when any source has changed."""
 
     def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator
-        steps = {"runtime", "stream"} & set(Path(self._py_file).parts[-3:])  # noqa: SLF001 - likewise
+        steps = {"runtime", "stream"} & set(Path(self._py_file).parts[-3:])
         return cast("Any", locator).get_source_stamp(self), _STEPS if steps else _NUMBERS
 
     return type(locator.__name__, (locator,), {"get_source_stamp": get_source_stamp})
@@ -203,6 +204,10 @@ if INTERPRETED:
         """Return the array of floats at an address, likewise."""
         return np.ctypeslib.as_array((ctypes.c_double * count).from_address(int(address)))
 
+    def bytes_at(address: int, count: int) -> Bytes:
+        """Return the bytes at an address, likewise."""
+        return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(int(address)))
+
 else:
 
     @intrinsic
@@ -217,12 +222,17 @@ else:
     @helper
     def ints_at(address: int, count: int) -> Ints:
         """Return the array of 64-bit integers at an address; whoever owns the memory keeps it alive."""
-        return carray(_pointer(address), count, np.int64)  # type: ignore[no-any-return]
+        return _array(_pointer(address), count, np.int64)  # type: ignore[call-arg] # likewise
 
     @helper
     def reals_at(address: int, count: int) -> Floats:
         """Return the array of floats at an address, likewise."""
-        return carray(_pointer(address), count, np.float64)  # type: ignore[no-any-return]
+        return _array(_pointer(address), count, np.float64)  # type: ignore[call-arg] # likewise
+
+    @helper
+    def bytes_at(address: int, count: int) -> Bytes:
+        """Return the bytes at an address, likewise."""
+        return _array(_pointer(address), count, np.uint8)  # type: ignore[call-arg] # likewise
 
 
 @intrinsic

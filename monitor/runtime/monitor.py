@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import copy
 import math
+from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -139,6 +140,7 @@ class Monitor:
         self._agents: dict[str, AgentMonitor] = {}
         self._lanes: dict[str, Lane] = {}  # open ones: where an agent has one, its own objects are out of date
         self._closed: dict[str, Lane] = {}
+        self._on_lane: Callable[[str, int], None] | None = None
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
         self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone
@@ -268,7 +270,7 @@ class Monitor:
         return Waiting(steps, oldest if steps else None)
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
-        """Evaluate up to `most` steps of one agent (0: all), and add to `notices`; it stays ready if anything is left."""
+        """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left."""
         self._changed.add(agent)
         monitor, lane, full = self._agents[agent], self._lanes.get(agent), False
         if lane is not None:
@@ -308,12 +310,40 @@ class Monitor:
             lane = self._closed[agent] = Lane(self._tables, monitor)
         if lane.open():
             self._lanes[agent] = self._closed.pop(agent)
+            if self._on_lane is not None:
+                self._on_lane(agent, lane.at)
 
     def _close(self, agent: str) -> None:
         """Bring the agent's own objects up to date, if it has an open lane."""
         if (lane := self._lanes.pop(agent, None)) is not None:
             lane.close()
             self._closed[agent] = lane
+            if self._on_lane is not None:
+                self._on_lane(agent, 0)
+
+    def open_lanes(self, on_change: Callable[[str, int], None] | None) -> dict[str, int]:
+        """Return where the words of each open lane are. `on_change`: called when one opens, or closes (0)."""
+        self._on_lane = on_change
+        return {agent: lane.at for agent, lane in self._lanes.items()}
+
+    def take_ready(self) -> list[str] | None:
+        """Return the agents with steps that wait, in order, for the caller to serve; None if not all are in lanes."""
+        if any(agent not in self._lanes or not self._lanes[agent].waiting for agent in self._ready):
+            return None
+        ready = list(self._ready)
+        self._ready.clear()
+        return ready
+
+    def put_ready(self, agents: Iterable[str]) -> None:
+        """Take back agents with steps that wait, behind those that became ready before."""
+        for agent in agents:
+            self._ready[agent] = None
+            self._changed.add(agent)
+
+    @property
+    def trust_due(self) -> tuple[array[int] | None, int]:
+        """`Shared.totals`, None if nothing is tested, and the number of transitions at which the tests are combined."""
+        return self._trust.due_at(len(self._agents))
 
     def _close_all(self) -> None:
         for agent in tuple(self._lanes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -24,7 +25,10 @@ EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""
 
 REPORT_EVERY: Final = 16
-"""Transitions between two combinations of all tests; the number of agents, if that is larger."""
+"""Transitions between two combinations of all tests, at least."""
+
+STEPS_EVERY: Final = 4
+"""The same for each agent, on average: combining takes a time in proportion to their number."""
 
 MOST_NAMED: Final = 10
 """Most rows, and most agents, that a report names."""
@@ -89,10 +93,13 @@ class ModelTrust:
 
     def due(self, agents: int) -> bool:
         """Return whether to call `combine`: its time is proportional to the numbers of agents and rejected rows."""
-        if self._fleet is None:
-            return False
-        new = self._fleet.observed - self._reported
-        return new >= REPORT_EVERY and new >= max(agents, self._contradictions.rows_rejected)
+        totals, number = self.due_at(agents)
+        return totals is not None and totals[1] >= number
+
+    def due_at(self, agents: int) -> tuple[array[int] | None, int]:
+        """Return `Shared.totals`, None if nothing is tested, and the number observed at which `combine` is due."""
+        totals = None if self._fleet is None else self._fleet.totals
+        return totals, self._reported + max(REPORT_EVERY, STEPS_EVERY * agents, self._contradictions.rows_rejected)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""

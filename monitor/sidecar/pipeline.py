@@ -161,6 +161,23 @@ class Pipeline:
         return self._monitor.waiting
 
     @property
+    def monitor(self) -> Monitor:
+        """The monitor."""
+        return self._monitor
+
+    @property
+    def longest(self) -> int:
+        """Most bytes of a message."""
+        return self._message_bytes
+
+    def agent_of(self, topic: str) -> str | None:
+        """Return the agent that a topic names; None if it names no valid one."""
+        try:
+            return self._agent_of(topic)
+        except InputError:
+            return None
+
+    @property
     def status_topic(self) -> str:
         """Topic of this sidecar's status and last will."""
         return f"{self._topics.status}/{self._client_id}"

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -126,6 +127,11 @@ class Fleet:
     def observed(self) -> int:
         """Number of transitions that were tested, or come from agents that are rejected."""
         return self._shared.observed
+
+    @property
+    def totals(self) -> array[int]:
+        """Both numbers, as in `Shared`."""
+        return self._shared.totals
 
     @property
     def rows_tested(self) -> int:

@@ -79,8 +79,8 @@ OWN_BETS: Final = 5
 MOST_HIGHEST: Final = 1e12
 """Wealth at which the test of one of several agents ends."""
 LEARNED, TOGETHER, FLATTER, SHARPER, RARE, OFTEN, PART, HIGHEST, TESTED, NEAR = range(10)
-"""Places in `ModelTest.stakes`: the wealth of each bet, what each begins with at the next step, the highest wealth so far
-(times `OWN_BETS`), the number of transitions, and the sum of wealths from which on something is decided.
+"""Places in `ModelTest.stakes`: the wealth of each bet, what each begins with at the next step, the highest wealth so
+far (times `OWN_BETS`), the number of transitions, and the sum of wealths from which on something is decided.
 """
 
 

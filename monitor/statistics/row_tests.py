@@ -75,7 +75,7 @@ class RowTests:
         learner: counts of the rows.
         place_of: of each row, the place of each visited row in `counts` and `stakes`, else -1; None on a larger model.
         counts: two for each place, visits, and those that led to states of probability 0.
-        stakes: three for each place, the wealth of `learned` and `missing`, and what each begins with at the next visit.
+        stakes: three for each place, the wealth of `learned` and of `missing`, and what each begins with next.
         calm: what `missing` pays at a possible step. near: sum of both wealths from which on a row may be rejected.
 
     >>> from monitor.statistics.betting_odds import Odds

@@ -1,7 +1,7 @@
 """The digest of a message that is plain: whole numbers for state and action, nothing that ends an episode.
 
-Nearly all messages are, and compiled code makes the digests of most (`monitor.runtime.lanes`), so it is compiled: a chain
-of bijections of 64-bit words, one for each field. Two contents that differ in one field never have the same digest.
+Nearly all messages are, and compiled code makes the digests of most (`monitor.runtime.lanes`), so it is compiled: a
+chain of bijections of 64-bit words, one for each field. Two contents that differ in one field never have the same one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def plain_digest(state: int, action: int, time: float, reward: float, policy: in
     for word in words:
         mixed = (mixed ^ word) * FACTOR
         mixed = mixed ^ (mixed >> HALF)
-    if mixed == NOTHING or mixed == CONFLICTED:  # noqa: PLR1714 - compiled code has no tuples of these to look in
+    if mixed in (NOTHING, CONFLICTED):
         mixed = SEED
-    return np.int64(mixed)
+    return np.int64(mixed)  # type: ignore[return-value] # signed; `int` of this would be unsigned in Python
 
 
 def number_or_nan(value: float | None) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +108,7 @@ class World:
         entries = slice(self.model.indptr[row], self.model.indptr[row + 1])
         successors, chances = self.model.successors[entries].tolist(), self.model.probabilities[entries].tolist()
         wrong = self.rng.random() < self.wrong
-        return self.rng.choice(successors) if wrong else self.rng.choices(successors, chances)[0]
+        return int(self.rng.choice(successors) if wrong else self.rng.choices(successors, chances)[0])
 
     def acts(self, state: int) -> int:
         nominal = self.policies["nominal"]
@@ -191,9 +192,24 @@ class Both:
         assert self.lanes._tables is not None
         self.plain._tables = None
 
-    def same(self, call: str, *args: Any, **options: Any) -> None:
-        one, two = (getattr(each, call)(*args, **options) for each in (self.lanes, self.plain))
-        assert _all(one) == _all(two), (call, args, options)
+    def observe(self, observation: Observation, now: Instant) -> None:
+        self._same(self.lanes.observe(observation, now), self.plain.observe(observation, now))
+
+    def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> None:
+        one, two = (each.evaluate(now, latest_only=latest_only, steps=steps) for each in (self.lanes, self.plain))
+        self._same(one, two)
+
+    def connected(self, now: Instant, *, up: bool) -> None:
+        self._same(self.lanes.connected(up, now), self.plain.connected(up, now))
+
+    def lost(self, agent: str, now: Instant) -> None:
+        self._same(self.lanes.lost(agent, now), self.plain.lost(agent, now))
+
+    def current_state(self) -> None:
+        self._same(self.lanes.current_state(), self.plain.current_state())
+
+    def _same(self, one: Iterable[Notice], two: Iterable[Notice]) -> None:
+        assert list(one) == list(two)
         assert self.lanes.spent == self.plain.spent
         assert self.lanes.waiting == self.plain.waiting
         assert self.lanes.idle_until == self.plain.idle_until
@@ -219,10 +235,6 @@ def _pages(found: dict[int, bytes | None]) -> dict[int, bytes]:
     return {number: page for number, page in found.items() if page is not None}
 
 
-def _all(found: Any) -> list[Notice]:
-    return list(found)
-
-
 @LAW
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.02, 0.1, 0.5]))
 def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None:
@@ -237,22 +249,25 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
         now = Instant(1000.0 + ticks, ticks)
         for agent in agents if rng.random() < 0.7 else agents[:1]:
             for observation in agent.step(now.wall, wild if n > 30 else 0.0):
-                both.same("observe", observation, now)
+                both.observe(observation, now)
         if rng.random() < wild / 4:
             kind = rng.randrange(3)
             if kind == 0:
-                both.same("connected", rng.random() < 0.7, now)
+                up = rng.random() < 0.7
+                both.connected(now, up=up)
             elif kind == 1:
-                both.same("lost", rng.choice(["ada", "bob", "eve"]), now)
+                who = rng.choice(["ada", "bob", "eve"])
+                both.lost(who, now)
             else:
                 both.restored()
         if rng.random() < 0.8:
             limited = rng.random() < 0.2
-            both.same("evaluate", now, latest_only=rng.random() < wild / 3, steps=rng.choice([1, 3]) if limited else 0)
+            newest, steps = rng.random() < wild / 3, rng.choice([1, 3]) if limited else 0
+            both.evaluate(now, latest_only=newest, steps=steps)
         if n % 40 == 39:
             both.same_states()
         if n % 60 == 59:
-            both.same("current_state")
+            both.current_state()
     both.same_states()
 
 
@@ -264,8 +279,8 @@ def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
     for n in range(300):
         now = Instant(1000.0 + n / 10, n / 10)
         for observation in agent.step(now.wall, 0.0):
-            both.same("observe", observation, now)
-        both.same("evaluate", now)
+            both.observe(observation, now)
+        both.evaluate(now)
     assert both.taken["in lanes"] > 400, "of 600 calls"
 
 
@@ -277,9 +292,10 @@ def test_a_library_user_who_observes_bytes_gets_the_same() -> None:
         for o in agent.step(now.wall, 0.0):
             time = "null" if o.time is None else repr(o.time)
             reward = "null" if o.reward is None else repr(o.reward)
-            text = f'{{"v":1,"episode":0,"seq":{o.seq},"state":{o.state},"action":{o.action},"time":{time},"reward":{reward}}}'
-            both.same("observe", decode("ada", text.encode()), now)
-        both.same("evaluate", now)
+            rest = f'"state":{o.state},"action":{o.action},"time":{time},"reward":{reward}'
+            sent = decode("ada", f'{{"v":1,"episode":0,"seq":{o.seq},{rest}}}'.encode())
+            both.observe(sent, now)
+        both.evaluate(now)
     both.same_states()
 
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from monitor.model import MDP
 from monitor.sidecar.audit.partition import alert_line
 from monitor.sidecar.config.load import assemble
@@ -72,7 +74,7 @@ def events(
         step |= {"terminated": True} if ended else {"action": action}
         step |= {"policy": taking_over} if taken else {}
         luck = rng.random()
-        message = Message(now, topic, json.dumps(step).encode())
+        message = Message(now, topic, msgspec.msgpack.encode(step) if agent % 3 else json.dumps(step).encode())
         if luck > 0.03:
             found.append(message)
         if luck > 0.98:

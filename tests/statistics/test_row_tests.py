@@ -207,8 +207,8 @@ def test_of_several_monitors_a_row_has_the_mean_wealth_and_the_counts_of_one() -
     states = [tests.dump() for tests in two]
     for row in range(64):
         mean = sum(tests.wealth(row) for tests in two) / 2
-        assert wealth(joined, row) <= mean + 1e-12
-        assert wealth(joined, row) == pytest.approx(mean, abs=1.0)
+        assert joined.wealth(row) <= mean + 1e-12
+        assert joined.wealth(row) == pytest.approx(mean, abs=1.0)
         if row in joined.dump():
             assert joined.dump()[row].counts in [state[row].counts for state in states if row in state]
     once = made_of(grid(0.1))

@@ -1,7 +1,12 @@
 """The short way of ordinary steps, in compiled code: in order, possible, and nothing to be said but the verdict.
 
-A *lane* has what the objects of `monitor.stream.session`, `monitor.runtime.agent` and `monitor.runtime.formula` hold of one
-agent, as numbers. While it is open they are out of date; closing it brings them up to date. It takes a step only if the
-ordinary way would do the same with it, to the bit, and leaves every other one to that: `tests/runtime/test_lanes.py` runs
-both side by side. So what a step means is defined there, and a lane is a cache, like `monitor.exact.forward`.
+A *lane* has what the objects of `monitor.stream.session`, `monitor.runtime.agent` and `monitor.runtime.formula` hold of
+one agent, as numbers. While it is open they are out of date; closing it brings them up to date. It takes a step only if
+the ordinary way would do the same with it, to the bit, and leaves every other one to that; the test
+`tests/runtime/test_lanes.py` runs both side by side. So what a step means is defined there, and a lane is a cache, like
+the forward states of `monitor.exact.forward`.
+
+`layout.py`: what is where. `accept.py`, `take.py`: the two halves of a step, compiled. `lane.py`: one agent's, and how
+it opens and closes. `tables.py`, `verdicts.py`, `obligations.py`: what lanes share. `payload.py`, `run.py`: recorded
+events.
 """

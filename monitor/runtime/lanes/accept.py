@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from monitor.arrays import Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.layout import (
     ACTIONS,
@@ -44,7 +45,7 @@ from monitor.statistics.deviation import CHANCE, EXCESS, FRACTION, HELD, LEAST, 
 from monitor.stream.digests import plain_digest
 from monitor.stream.model_adapter import RELATIVE, ROUNDING
 
-__all__ = ["accept"]
+__all__ = ["accept", "accept_step"]
 
 
 @compiled
@@ -53,9 +54,16 @@ def accept(
 ) -> bool:
     """Accept a step and return True; False: nothing was changed, the step needs the ordinary way.
 
-    `lane`: address of its words. `time`, `reward`: NaN if the message has none. `policy`: the word of the policy it names.
+    `lane`: address of its words. `time`, `reward`: NaN if the message has none. `policy`: the word of the one it names.
     """
-    words = ints_at(lane, WORDS)
+    return accept_step(ints_at(lane, WORDS), seq, state, action, time, reward, policy, wall, ticks)
+
+
+@helper
+def accept_step(
+    words: Ints, seq: int, state: int, action: int, time: float, reward: float, policy: int, wall: float, ticks: float
+) -> bool:
+    """Do what `accept` does."""
     if seq != words[NEXT] or words[WAITING] == QUEUED:
         return False
     rows, before = words[ROWS], words[BEFORE]
@@ -85,7 +93,7 @@ def accept(
 
 
 @helper
-def _transition(words, starts, before, state):  # type: ignore[no-untyped-def] # compiled
+def _transition(words: Ints, starts: Ints, before: int, state: int) -> int:
     """Return the index of the transition from a row to a state, -1 if the model lacks it."""
     successors = ints_at(words[SUCCESSORS], words[TRANSITIONS])
     low, high = starts[before], starts[before + 1]
@@ -100,7 +108,7 @@ def _transition(words, starts, before, state):  # type: ignore[no-untyped-def] #
 
 
 @helper
-def _contradicts(words, before, index, reward):  # type: ignore[no-untyped-def] # compiled
+def _contradicts(words: Ints, before: int, index: int, reward: float) -> bool:
     """Return whether a reward, if there is one, differs from the model's (`ModelAdapter.contradicts`)."""
     if words[REWARDED] == 0 or math.isnan(reward):
         return False
@@ -113,7 +121,7 @@ def _contradicts(words, before, index, reward):  # type: ignore[no-untyped-def] 
 
 
 @helper
-def _acts_as_nominal(words, state, row):  # type: ignore[no-untyped-def] # compiled
+def _acts_as_nominal(words: Ints, state: int, row: int) -> bool:
     """Return whether there is nothing to report on how an action differs from nominal's; if so, count it."""
     sums, ring = reals_at(words[SUMS], PUSHED + 1), reals_at(words[EXCESSES], 2 * WINDOW)
     excess, variance = 0.0, 0.0

@@ -6,15 +6,14 @@ import math
 from array import array
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+import numpy as np
 from msgspec.structs import replace
 
-from monitor.alarm.machine import Alarm
 from monitor.runtime.lanes.layout import (
-    ALL_DISTINCT,
     ALL_MEMORY,
     ALL_MOST,
     ALL_SEEN,
-    ALL_STEPS,
     ASK,
     BEFORE,
     BLOCK,
@@ -22,16 +21,16 @@ from monitor.runtime.lanes.layout import (
     CALM_OFTEN,
     CALM_RARE,
     CALM_ROW,
-    SATISFIED,
     DIGESTS,
     DUE,
     EMPTY,
+    EPISODE,
+    EPISODE_BYTES,
     EVENTS,
     EXCESSES,
     FIRST_SEQ,
     FOLLOWED,
     HELD,
-    HORIZON,
     LAST,
     LAST_HEARD,
     LAST_LATE,
@@ -48,14 +47,14 @@ from monitor.runtime.lanes.layout import (
     ODDS,
     OLDEST,
     ORDINARY,
-    OWN_DISTINCT,
     OWN_MEMORY,
     OWN_MOST,
     OWN_SEEN,
-    OWN_STEPS,
     PAIRS,
     PENDING,
     PLACE_OF,
+    POLICY,
+    POLICY_WORD,
     PROGRESS,
     PUSHED,
     QUEUE,
@@ -64,13 +63,12 @@ from monitor.runtime.lanes.layout import (
     REALS,
     REMEMBERED,
     ROW_COUNTS,
-    ROW_DISTINCT,
     ROW_MEMORY,
     ROW_MOST,
     ROW_SEEN,
     ROW_STAKES,
-    ROW_STEPS,
     RUN,
+    SATISFIED,
     SINCE,
     SINCES,
     STAKES,
@@ -80,25 +78,23 @@ from monitor.runtime.lanes.layout import (
     TIMES,
     TO_PENDING,
     TOTALS,
-    UNKNOWN,
     VERDICT,
     WAITING,
     WANTS,
     WORDS,
 )
+from monitor.runtime.lanes.payload import LATEST
 from monitor.runtime.lanes.tables import LaneTables, address
 from monitor.statistics.betting_odds import DenseLearner
 from monitor.statistics.model_test import ModelTest
 from monitor.stream.digests import number_or_nan, policy_word
-from monitor.types import AlarmMoved, Instant, Judged, Notice, Observation, Received, Step
+from monitor.types import AlarmMoved, Episode, Instant, Judged, Notice, Observation, Received, Step
 
 if TYPE_CHECKING:
     from monitor.runtime.agent import AgentMonitor
 
 __all__ = ["Lane"]
 
-LATEST: Final = 253402300800.0
-"""As `monitor.stream.decode` has it: times beyond are probably milliseconds."""
 USEFUL: Final = 2
 """Steps for which opening a lane was worth it; after fewer, twice as many chances to open it are left out as before."""
 MOST_PATIENCE: Final = 63
@@ -141,6 +137,7 @@ class Lane:
         "_times",
         "_word",
         "_words",
+        "_written",
         "patience",
         "refused",
     )
@@ -154,11 +151,16 @@ class Lane:
         self._queue, self._times = array("q", bytes(24 * QUEUED)), array("d", bytes(16 * QUEUED))
         self._digests = array("q", bytes(8 * REMEMBERED))
         self._pairs = array("q", bytes(8 * (agent.session.settings.window + 1)))
-        self._letters = [array("q", bytes(8 * (f.query.target.horizon if f.query.target else 0))) for f in self._formulas]
+        self._letters = [
+            array("q", bytes(8 * (f.query.target.horizon if f.query.target else 0))) for f in self._formulas
+        ]
         self._at = address(self._words)
         self._blocks = [WORDS + BLOCK * place for place in range(count)]
         self._spec = [(formula.query.spec.name, formula.query.shared.numbered) for formula in self._formulas]
         self._states = tables.model.states
+        self._episode: Episode = 0
+        self._answered: float | None = None
+        self._handed_back = True
         self.patience = self.refused = 0
         self._fill()
 
@@ -166,7 +168,9 @@ class Lane:
     def serves(agent: AgentMonitor) -> bool:
         """Return whether the agent's objects are of the kind that a lane can stand for."""
         test = agent.test
-        return test is None or (type(test) is ModelTest and test.shared is not None and isinstance(test.own, DenseLearner))
+        return test is None or (
+            type(test) is ModelTest and test.shared is not None and isinstance(test.own, DenseLearner)
+        )
 
     @property
     def waiting(self) -> int:
@@ -177,6 +181,11 @@ class Lane:
     def since(self) -> float:
         """Ticks at which the oldest of them arrived, where there are some."""
         return self._times[2 * self._words[OLDEST] + 1]
+
+    @property
+    def at(self) -> int:
+        """Where its words are."""
+        return self._at
 
     def is_current(self, now: Instant, patience: float) -> bool:
         """Return whether the last message is no older than so many seconds, and no step has waited for longer."""
@@ -196,8 +205,8 @@ class Lane:
         accepted = self._tables.accept(
             self._at,
             o.seq,
-            o.state,  # type: ignore[arg-type] # `_is_ordinary` looked at them
-            o.action,  # type: ignore[arg-type]
+            o.state,
+            o.action,
             number_or_nan(time),
             number_or_nan(reward),
             word,
@@ -266,8 +275,8 @@ class Lane:
             if plain:
                 continue
             if words[block + MOVED] != STAYED:
-                moved = "pending" if words[block + MOVED] == TO_PENDING else "clear"
-                notices.append(AlarmMoved(self._name, name, moved))
+                pending = words[block + MOVED] == TO_PENDING
+                notices.append(AlarmMoved(self._name, name, "pending" if pending else "clear"))
             if words[block + WANTS] and not self._begin_forecast(place):
                 return False
         return True
@@ -290,7 +299,7 @@ class Lane:
         return self._load_forecast(place)
 
     def _ask(self, now: Instant, notices: list[Notice]) -> bool:
-        """Answer the formulas at the newest step in the ordinary way; return False if the lane has to be closed then."""
+        """Answer the formulas at the newest step in the ordinary way; return False if the lane has to be closed."""
         self._report_forecasts(notices)
         self._update_path()
         self._update_formulas()
@@ -325,8 +334,12 @@ class Lane:
             return False
         self._pairs[: len(rows)] = array("q", rows)
         self._synced = words[PUSHED] = words[HELD] = len(rows)
+        assert order.episode is not None
         self._episode, self._kind = order.episode, type(order.episode)
         self._policy, self._word = session.policy, policy_word(session.policy)
+        self._written = msgspec.msgpack.encode(order.episode), (session.policy or "").encode()
+        words[EPISODE], words[EPISODE_BYTES] = _start_of(self._written[0]), len(self._written[0])
+        words[POLICY], words[POLICY_WORD] = _start_of(self._written[1]) if session.policy else 0, self._word
         words[NEXT] = self._first = order.next_seq
         words[BEFORE] = session.previous[0] * actions + session.previous[1]
         words[OLDEST] = words[WAITING] = 0
@@ -438,7 +451,7 @@ class Lane:
         for place, real in {**tables.reals, **self._test_reals()}.items():
             self._reals[place] = real
         deviation = self._session.deviation
-        own = {
+        own: dict[int, array[int] | array[float]] = {
             EXCESSES: deviation.ring,
             SUMS: deviation.sums,
             QUEUE: self._queue,
@@ -462,7 +475,11 @@ class Lane:
         assert isinstance(own, DenseLearner)
         assert isinstance(shared, DenseLearner)
         found = {TESTED: 1, ODDS: address(test.shared.odds.columns), STAKES: address(test.stakes)}
-        found |= {TOTALS: address(test.shared.totals), **_learner_words(own, OWN_SEEN), **_learner_words(shared, ALL_SEEN)}
+        found |= {
+            TOTALS: address(test.shared.totals),
+            **_learner_words(own, OWN_SEEN),
+            **_learner_words(shared, ALL_SEEN),
+        }
         found |= {OWN_MOST: own.most, OWN_MEMORY: own.memory, ALL_MOST: shared.most, ALL_MEMORY: shared.memory}
         if rows is None or rows.place_of is None:
             return found
@@ -478,6 +495,11 @@ class Lane:
         rows = None if test.shared is None else test.shared.rows
         found = {CALM_RARE: test.calm[0], CALM_OFTEN: test.calm[1]}
         return found if rows is None else {**found, CALM_ROW: rows.calm, NEAR_ROW: rows.near}
+
+
+def _start_of(text: bytes) -> int:
+    """Return where the bytes are."""
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
 
 
 def _learner_words(learner: DenseLearner, first: int) -> dict[int, int]:

@@ -72,8 +72,13 @@ __all__: list[str] = []
     DIGESTS,  # of the newest 512 seqs, as in `Deduplicator`
     PAIRS,
     REALS,
+    # ---- how the agent writes: msgpack of its episode, and the digits of its policy's sha256
+    EPISODE,
+    EPISODE_BYTES,
+    POLICY,  # 0: it names none
+    POLICY_WORD,
     WORDS,  # number of the words above; blocks of formulas follow
-) = range(56)
+) = range(60)
 
 (
     PENDING,  # 1: the alarm is pending, 0: clear
@@ -107,7 +112,9 @@ __all__: list[str] = []
     BLOCK,  # number of these
 ) = range(29)
 
-LAST_HEARD, NEWEST, PROGRESS, LAST_TIME, MAX_LAG, STALE_AFTER, LARGEST, CALM_RARE, CALM_OFTEN, CALM_ROW, NEAR_ROW = range(11)
+LAST_HEARD, NEWEST, PROGRESS, LAST_TIME, MAX_LAG, STALE_AFTER, LARGEST, CALM_RARE, CALM_OFTEN, CALM_ROW, NEAR_ROW = (
+    range(11)
+)
 SINCES: Final = 11
 
 NONE, FIXED, RANDOM = range(3)
@@ -122,7 +129,7 @@ QUEUED: Final = 64
 REMEMBERED: Final = 512
 
 EMPTY, ORDINARY, ASK, EVENTS, UNKNOWN = -1, -2, -3, -4, -5
-"""What `take` returns, if not the number of the first formula's verdict. EMPTY: no step waits. ORDINARY: nothing was changed,
-the step needs the ordinary way. ASK: the step is on the path, its formulas have to be answered in the ordinary way. EVENTS:
-the blocks say what to report. UNKNOWN: nothing was changed, an obligation is to be computed first.
+"""What `take` returns, if not the number of the first formula's verdict. EMPTY: no step waits. ORDINARY: nothing was
+changed, the step needs the ordinary way. ASK: the step is on the path, its formulas have to be answered in the ordinary
+way. EVENTS: the blocks say what to report. UNKNOWN: nothing was changed, an obligation is to be computed first.
 """

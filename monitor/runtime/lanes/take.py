@@ -1,14 +1,11 @@
-"""Taking the oldest step that waits: what `AgentMonitor.evaluate` does with it, where nothing but verdicts is to be said.
+"""Taking the oldest step that waits: what `AgentMonitor.evaluate` does, where nothing but verdicts is to be said.
 
 Each function looks before it changes anything, since a step is taken as a whole or left to the ordinary way.
 """
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
+from monitor.arrays import Floats, Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.layout import (
     ACTIONS,
@@ -22,20 +19,18 @@ from monitor.runtime.lanes.layout import (
     ASKED,
     BAD,
     BLOCK,
-    BREACH,
     BY_ROW,
     CALM_OFTEN,
     CALM_RARE,
     CALM_ROW,
-    FAILED,
     CAME_TRUE,
-    SATISFIED,
     COLUMN_OF,
     COLUMNS,
     DUE,
     EMPTY,
     EVENTS,
     EXAMINED,
+    FAILED,
     FIRST_SEQ,
     FOLLOWED,
     FOR,
@@ -87,7 +82,7 @@ from monitor.runtime.lanes.layout import (
     ROW_STEPS,
     ROWS,
     RUN,
-    SINCE,
+    SATISFIED,
     SINCES,
     SLOTS,
     STAKES,
@@ -111,7 +106,7 @@ from monitor.statistics import model_test
 from monitor.statistics.betting_odds import PRIOR
 from monitor.statistics.model_test import FLATTER, HIGHEST, LEARNED, NEAR, OFTEN, PART, RARE, SHARPER, TOGETHER
 
-__all__ = ["take"]
+__all__ = ["take", "take_step"]
 
 MODEL_TESTED = model_test.TESTED
 
@@ -122,7 +117,12 @@ def take(lane: int, now: float) -> int:
 
     `lane`: address of its words. `now`: ticks.
     """
-    words = ints_at(lane, WORDS)
+    return take_step(lane, ints_at(lane, WORDS), now, False)
+
+
+@helper
+def take_step(lane: int, words: Ints, now: float, silent: bool) -> int:
+    """Do what `take` does; `silent`: leave what ends in `ASK`, or concerns a forecast, to the ordinary way too."""
     if words[WAITING] == 0:
         return EMPTY
     count = words[FORMULAS]
@@ -143,6 +143,8 @@ def take(lane: int, now: float) -> int:
     ints_at(words[PAIRS], words[RING])[words[PUSHED] % words[RING]] = row
     held = min(words[HELD] + 1, words[WINDOW])
     answered = _finds(words, blocks, count, held)
+    if silent and (not answered or _is_due(blocks, count)):
+        return ORDINARY
     # ---- from here on the step is taken
     words[OLDEST] = behind
     words[WAITING] -= 1
@@ -166,7 +168,7 @@ def take(lane: int, now: float) -> int:
 
 
 @helper
-def _is_tested(words, reals, index):  # type: ignore[no-untyped-def] # compiled
+def _is_tested(words: Ints, reals: Floats, index: int) -> bool:
     """Return whether the transition can be tested here: its odds are known, nothing is halved, decided or begun."""
     before, transitions, rows = words[LAST], words[TRANSITIONS], words[ROWS]
     odds = reals_at(words[ODDS], 3 * transitions)
@@ -194,7 +196,7 @@ def _is_tested(words, reals, index):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def _is_row_tested(words, reals, index, odds):  # type: ignore[no-untyped-def] # compiled
+def _is_row_tested(words: Ints, reals: Floats, index: int, odds: float) -> bool:
     """Return whether the test of the row can go on here."""
     before = words[LAST]
     place = ints_at(words[PLACE_OF], words[ROWS])[before]
@@ -213,7 +215,7 @@ def _is_row_tested(words, reals, index, odds):  # type: ignore[no-untyped-def] #
 
 
 @helper
-def _test(words, reals, index):  # type: ignore[no-untyped-def] # compiled
+def _test(words: Ints, reals: Floats, index: int) -> None:
     """Bet on the transition, and settle the bets by it."""
     before, transitions = words[LAST], words[TRANSITIONS]
     odds = reals_at(words[ODDS], 3 * transitions)
@@ -240,8 +242,8 @@ def _test(words, reals, index):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def _settled(words, seen_of, row, index, odds):  # type: ignore[no-untyped-def] # compiled
-    """Return q / p of a transition and count it (`DenseLearner.settle`); the addresses follow each other in the layout."""
+def _settled(words: Ints, seen_of: int, row: int, index: int, odds: float) -> float:
+    """Return q / p of a transition and count it (`DenseLearner.settle`); its three addresses are in a row."""
     all_seen = ints_at(words[seen_of], words[TRANSITIONS])
     all_steps = ints_at(words[seen_of + 1], words[ROWS])
     seen, of = all_seen[index], all_steps[row]
@@ -253,7 +255,7 @@ def _settled(words, seen_of, row, index, odds):  # type: ignore[no-untyped-def] 
 
 
 @helper
-def _is_power_of_two(number):  # type: ignore[no-untyped-def] # compiled
+def _is_power_of_two(number: int) -> bool:
     return number & (number - 1) == 0
 
 
@@ -261,7 +263,7 @@ def _is_power_of_two(number):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def _follows(blocks, count, state):  # type: ignore[no-untyped-def] # compiled
+def _follows(blocks: Ints, count: int, state: int) -> bool:
     """Return whether all followed obligations are known after this state; else MISSING says which is not."""
     known = True
     for n in range(count):
@@ -274,14 +276,24 @@ def _follows(blocks, count, state):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def _next_obligation(block, state):  # type: ignore[no-untyped-def] # compiled
+def _is_due(blocks: Ints, count: int) -> bool:
+    """Return whether a forecast will be due with the next state, or may begin."""
+    for n in range(count):
+        block = blocks[n * BLOCK : (n + 1) * BLOCK]
+        if block[TARGET] and (not block[FOLLOWED] or block[READ] + 1 == block[HORIZON]):
+            return True
+    return False
+
+
+@helper
+def _next_obligation(block: Ints, state: int) -> int:
     column = ints_at(block[COLUMN_OF], state + 1)[state]
     place = block[OBLIGATION] * block[COLUMNS] + column
     return ints_at(block[AFTER], place + 1)[place]
 
 
 @helper
-def _advance_forecasts(blocks, count, state):  # type: ignore[no-untyped-def] # compiled
+def _advance_forecasts(blocks: Ints, count: int, state: int) -> bool:
     """Read the state for each followed forecast; return whether one is due, or may begin."""
     happened = False
     for n in range(count):
@@ -306,7 +318,7 @@ def _advance_forecasts(blocks, count, state):  # type: ignore[no-untyped-def] # 
 
 
 @helper
-def _finds(words, blocks, count, held):  # type: ignore[no-untyped-def] # compiled
+def _finds(words: Ints, blocks: Ints, count: int, held: int) -> bool:
     """Find the verdict of each formula; return whether all were kept, and none needs more than `_judge` does."""
     for n in range(count):
         block = blocks[n * BLOCK : (n + 1) * BLOCK]
@@ -324,7 +336,7 @@ def _finds(words, blocks, count, held):  # type: ignore[no-untyped-def] # compil
 
 
 @helper
-def _find(words, block, held):  # type: ignore[no-untyped-def] # compiled
+def _find(words: Ints, block: Ints, held: int) -> int:
     """Return the number of the verdict on the path with the new pair, -1 if none was kept."""
     if block[LENGTH] == 0:
         return -1
@@ -346,9 +358,9 @@ def _find(words, block, held):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def hash_of(pairs, newest, length):  # type: ignore[no-untyped-def] # compiled
+def hash_of(pairs: Ints, newest: int, length: int) -> int:
     """Return a hash, at least 0, of the newest pairs in a ring, from `newest` backwards."""
-    mixed = np.int64(length)
+    mixed = int(length)
     for back in range(length):
         mixed = (mixed * 1_000_003 + pairs[(newest - back) % len(pairs)]) & 0xFF_FFFF_FFFF
         mixed ^= mixed >> 17
@@ -356,7 +368,7 @@ def hash_of(pairs, newest, length):  # type: ignore[no-untyped-def] # compiled
 
 
 @helper
-def _judge(words, reals, blocks, count):  # type: ignore[no-untyped-def] # compiled
+def _judge(words: Ints, reals: Floats, blocks: Ints, count: int) -> bool:
     """Advance the alarms, which stay clear or pending, by the verdicts found; return whether one has moved."""
     moved = False
     for n in range(count):

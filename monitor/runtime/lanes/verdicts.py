@@ -1,4 +1,4 @@
-"""Shared verdicts as compiled code finds them: a hash table from the newest pairs of a path to the number of a verdict."""
+"""Shared verdicts as compiled code finds them: a hash table from the newest pairs of a path to a number."""
 
 from __future__ import annotations
 

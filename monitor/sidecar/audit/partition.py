@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from monitor.arrays import Ints
 from monitor.errors import RecordingError
+from monitor.runtime.lanes.run import COMBINE, EVALUATION, FINISHED, MESSAGE, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
 from monitor.sidecar.config.load import Loaded, assemble
@@ -41,6 +42,10 @@ SPENT: Final = "spent.npy"
 STATE: Final = "state.msgpack"
 
 _OWN: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "number_of", "why")
+NO_MESSAGES: Final = Messages(
+    (), np.zeros(0, np.int64), memoryview(b""), np.zeros(1, np.int64), np.zeros(0), np.zeros(0)
+)
+
 _COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of")
 
 
@@ -60,9 +65,10 @@ def run_partition(partition: Partition, _after: object = None) -> str:
     results = _Results(monitor)
     if partition.bucket == ALL:
         for event in _all_agents(partition):
-            results.take(event, pipeline.step(event))
+            results.take(pipeline.step(event))
+            results.spend(event)
     else:
-        _Bucket(pipeline, monitor, results).feed(partition)
+        _Bucket(pipeline, results).feed(partition)
     results.write(partition, pipeline, time.process_time() - began)
     return partition.key
 
@@ -79,11 +85,11 @@ class _Results:
         self._monitor = monitor
         self._alerts: list[str] = []
         self._takeovers: list[bytes] = []
-        self._spent: list[tuple[int, int, int]] = []
+        self._spent: list[Ints] = []
         self._counts: Counter[str] = Counter()
         self._rejected = 0
 
-    def take(self, event: Event, effects: Effects, number: int = -1) -> None:
+    def take(self, effects: Effects) -> None:
         """Keep what an event gave."""
         for publication in effects.publications:
             if not publication.repeats:
@@ -100,8 +106,17 @@ class _Results:
                 self._counts["skipped"] += notice.count
             elif isinstance(notice, Trust):
                 self._rejected += notice.doubted
+
+    def add(self, run: Run, common: _Common) -> None:
+        """Count what was done in lanes."""
+        self._counts["accepted"] += run.accepted
+        self._counts["verdicts"] += run.verdicts
+        self._spent.append(common.spent(run.spent))
+
+    def spend(self, event: Event) -> None:
+        """Note the steps taken at an event, if it is a limited evaluation."""
         if isinstance(event, Evaluate) and event.steps and self._monitor.spent:
-            self._spent.append((number, int(self._monitor.spent), event.steps))
+            self._spent.append(np.array([[-1, int(self._monitor.spent), event.steps]], np.int64))
 
     def write(self, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
         """Write the result beside its place, and then move it there."""
@@ -112,7 +127,7 @@ class _Results:
         (unfinished / ALERTS).write_text("".join(self._alerts), encoding="utf-8")
         (unfinished / TAKEOVERS).write_bytes(b"".join(line + b"\n" for line in self._takeovers))
         (unfinished / STATE).write_bytes(msgspec.msgpack.encode(pipeline.snapshot(everything=True)))
-        np.save(unfinished / SPENT, np.array(self._spent, np.int64).reshape(-1, 3))
+        np.save(unfinished / SPENT, np.concatenate([np.zeros((0, 3), np.int64), *self._spent]))
         about = {
             "key": partition.key,
             "day": partition.day,
@@ -130,8 +145,8 @@ class _Results:
 class _Bucket:
     """The events of a bucket, in order."""
 
-    def __init__(self, pipeline: Pipeline, monitor: Monitor, results: _Results) -> None:
-        self._pipeline, self._monitor, self._results = pipeline, monitor, results
+    def __init__(self, pipeline: Pipeline, results: _Results) -> None:
+        self._pipeline, self._results = pipeline, results
 
     def feed(self, partition: Partition) -> None:
         """Process all of a partition."""
@@ -140,23 +155,66 @@ class _Bucket:
             if ALL not in files:
                 raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; is a file?")
             common = _common(files[ALL], Path(files[ALL]).stat().st_size)
-            at = 0
-            if partition.bucket in files:
-                own = read_part(Path(files[partition.bucket]), _OWN)
-                stops = np.searchsorted(common.numbers, own.column("number").to_numpy()).tolist()
-                for stop, event in zip(stops, _own_events(own), strict=True):
-                    if at < stop:
-                        self._evaluate(common, at, stop)
-                        at = stop
-                    self._results.take(event, self._pipeline.step(event))
-            self._evaluate(common, at, len(common.numbers))
+            path = files.get(partition.bucket)
+            self._run(_Own(read_part(Path(path), _OWN)) if path is not None else None, common)
 
-    def _evaluate(self, common: _Common, at: int, stop: int) -> None:
-        """Process the common events from `at` to `stop`, without those that have no effect."""
-        while (at := common.next(at, stop, self._monitor.idle_until)) < stop:
-            event = common.event(at)
-            self._results.take(event, self._pipeline.step(event), int(common.numbers[at]))
-            at += 1
+    def _run(self, own: _Own | None, common: _Common) -> None:
+        """Process the events of a part: in lanes as far as can be, the others one by one. None: without messages."""
+        pipeline, results = self._pipeline, self._results
+        monitor = pipeline.monitor
+        messages = NO_MESSAGES if own is None else own.messages(pipeline)
+        evaluations = common.evaluations(np.zeros(0, np.int64) if own is None else own.numbers)
+        with Run(monitor, messages, evaluations, pipeline.longest) as run:
+            while (reason := run.go()) != FINISHED:
+                if reason == MESSAGE:
+                    assert own is not None
+                    event = own.event(run.message)
+                    results.take(pipeline.step(event))
+                    run.pass_message()
+                    continue
+                at = run.evaluation - (reason == COMBINE)
+                results.take(pipeline.step(common.event(at, int(run.spent[at]))))
+                if reason == EVALUATION:
+                    run.pass_evaluation(int(monitor.spent) if common.is_evaluation(at) else 0)
+        results.add(run, common)
+
+
+class _Own:
+    """Events of the agents of a bucket in a part, in order."""
+
+    def __init__(self, table: Any) -> None:  # noqa: ANN401 - a table of pyarrow
+        import pyarrow as pa  # noqa: PLC0415 - an optional extra
+        from pyarrow import compute  # noqa: PLC0415 - likewise
+
+        topics = table.column("topic").combine_chunks().dictionary_encode()
+        payloads = table.column("payload").combine_chunks().fill_null(b"").cast(pa.large_binary())
+        _, offsets, content = payloads.buffers()
+        self.numbers = table.column("number").to_numpy()
+        self._table = table
+        self._topics: list[str] = topics.dictionary.to_pylist()
+        self._topic = topics.indices.to_numpy()
+        self._is_message = compute.equal(table.column("kind"), "message").to_numpy()
+        self._content = memoryview(content or b"")
+        first = payloads.offset
+        self._begins: Ints = np.frombuffer(offsets, np.int64)[first : first + len(payloads) + 1].copy()
+        self._wall, self._ticks = (np.array(table.column(name).to_numpy(), np.float64) for name in ("wall", "ticks"))
+
+    def messages(self, pipeline: Pipeline) -> Messages:
+        """Return the messages as columns; what is no message of a valid agent has no agent."""
+        names = [pipeline.agent_of(topic) for topic in self._topics]
+        agents = list(dict.fromkeys(name for name in names if name is not None))
+        places = {name: place for place, name in enumerate(agents)}
+        number_of: Ints = np.array([-1 if name is None else places[name] for name in names], np.int64)
+        agent = np.where(self._is_message, number_of[self._topic], -1)
+        return Messages(agents, agent, self._content, self._begins, self._wall, self._ticks)
+
+    def event(self, at: int) -> Event:
+        """Return an event."""
+        now, topic = Instant(float(self._wall[at]), float(self._ticks[at])), self._topics[self._topic[at]]
+        if self._is_message[at]:
+            return Message(now, topic, bytes(self._content[self._begins[at] : self._begins[at + 1]]))
+        count, why = (self._table.column(name)[at].as_py() for name in ("number_of", "why"))
+        return Lost(now, topic, count, why or "")
 
 
 class _Common:
@@ -172,40 +230,38 @@ class _Common:
         table = table.append_column("connected", connected).filter(used)
         self.numbers = table.column("number").to_numpy()
         self._wall, self._ticks = (table.column(name).to_numpy() for name in ("wall", "ticks"))
-        self._newest = np.maximum.accumulate(self._ticks).tolist()
         self._flag = table.column("flag").fill_null(pa.scalar(value=False)).to_numpy()
         self._steps = table.column("number_of").fill_null(0).to_numpy()
-        self._connections = np.flatnonzero(table.column("connected").to_numpy()).tolist()
+        self._connected = table.column("connected").to_numpy()
 
-    def next(self, at: int, stop: int, idle_until: float) -> int:
-        """Return the place of the next event that may have an effect; `stop` if there is none before."""
-        if at >= stop or idle_until < self._newest[at]:
-            return at
-        place = bisect_left(self._connections, at)
-        connected = self._connections[place] if place < len(self._connections) else stop
-        return min(bisect_left(self._newest, idle_until, at, stop), connected, stop)
+    def evaluations(self, numbers: Ints) -> Evaluations:
+        """Return the events as columns. `numbers`: of the messages they are between."""
+        before = np.searchsorted(self.numbers, numbers)
+        ordinary = (self._connected | self._flag).astype(np.int64)
+        return Evaluations(before, np.ascontiguousarray(self._ticks), ordinary, self._steps.astype(np.int64))
 
-    def event(self, at: int) -> Event:
-        """Return an event."""
+    def is_evaluation(self, at: int) -> bool:
+        """Return whether an event is no change of the connection."""
+        return not self._connected[at]
+
+    def event(self, at: int, spent: int = 0) -> Event:
+        """Return an event. `spent`: steps already taken at an evaluation."""
         now = Instant(float(self._wall[at]), float(self._ticks[at]))
-        flag = bool(self._flag[at])
-        place = bisect_left(self._connections, at)
-        if place < len(self._connections) and self._connections[place] == at:
-            return Connected(now, flag)
-        return Evaluate(now, flag, int(self._steps[at]))
+        flag, steps = bool(self._flag[at]), int(self._steps[at])
+        return (
+            Connected(now, flag) if self._connected[at] else Evaluate(now, flag, max(steps - spent, 1) if steps else 0)
+        )
+
+    def spent(self, spent: Ints) -> Ints:
+        """Return number, steps taken and most steps of each limited evaluation at which steps were taken."""
+        found = (spent > 0) & (self._steps > 0) & ~self._connected
+        return np.column_stack([self.numbers[found], spent[found], self._steps[found]])
 
 
 @lru_cache(2)
 def _common(path: str, _size: int) -> _Common:
     """Return those of a file: all buckets need them. `_size`: tells a file from a former one of that name."""
     return _Common(Path(path))
-
-
-def _own_events(table: Any) -> Iterator[Event]:  # noqa: ANN401 - a table of pyarrow
-    columns = [table.column(name).to_pylist() for name in _OWN[1:]]
-    for kind, wall, ticks, topic, payload, count, why in zip(*columns, strict=True):
-        now = Instant(wall, ticks)
-        yield Message(now, topic, payload) if kind == "message" else Lost(now, topic, count, why or "")
 
 
 def _all_agents(partition: Partition) -> Iterator[Event]:

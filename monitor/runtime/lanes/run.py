@@ -1,0 +1,270 @@
+"""Recorded events of many agents in one call: steps go through the lanes until an event needs the ordinary way.
+
+Nobody reads notices here, so a step of which only a verdict is to be said, or that an alarm moves without firing, is
+counted and not reported. Everything else stops the run: its caller processes that event and goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.jit import compiled, helper, ints_at, reals_at
+from monitor.runtime.lanes.layout import EVENTS, FORMULAS, WAITING, WORDS
+from monitor.runtime.lanes.payload import accept_payload
+from monitor.runtime.lanes.take import take_step
+
+if TYPE_CHECKING:
+    from monitor.runtime.monitor import Monitor
+
+__all__ = ["COMBINE", "EVALUATION", "FINISHED", "MESSAGE", "Evaluations", "Messages", "Run"]
+
+FINISHED, MESSAGE, EVALUATION, COMBINE = range(4)
+"""Why a run stops. MESSAGE, EVALUATION: the next needs the ordinary way. COMBINE: an evaluation has to be repeated, at
+which no step waits any more, because the tests of the model are due.
+"""
+
+TURN: Final = 16
+"""As in `monitor.runtime.monitor`: steps of one agent before the next has its turn."""
+
+(
+    AT_MESSAGE,
+    AT_EVALUATION,
+    MESSAGES,
+    EVALUATIONS,
+    AGENT_COUNT,
+    LANES,  # address: of each agent the words of its lane, 0: it has none
+    AGENTS,  # address: number of the agent of each message, -1: none
+    PAYLOADS,  # address: all payloads
+    OFFSETS,  # address: where each begins; the last ends at one more
+    LONGEST,  # bytes of a payload that the ordinary way would read
+    WALLS,  # addresses: when each message was received
+    TICKS,
+    BEFORE,  # address: evaluations before each message
+    EVALUATED,  # address: ticks of each evaluation
+    ORDINARY,  # address: 1: the evaluation needs the ordinary way
+    STEPS,  # address: most steps of each, 0: all
+    SPENT,  # address: steps taken at each
+    READY,  # address: agents with steps that wait, in order
+    READY_COUNT,
+    TOTALS,  # address, as in `Shared.totals`; 0: nothing is tested
+    DUE,  # number of transitions at which the tests are due
+    ACCEPTED,
+    VERDICTS,
+    REALS,  # address: ticks before which an evaluation without steps has no effect
+    SIZE,
+) = range(25)
+
+
+@compiled
+def go(run: int) -> int:
+    """Process events until one needs the ordinary way; return why. `run`: address of its words."""
+    words = ints_at(run, SIZE)
+    count = words[MESSAGES]
+    before = ints_at(words[BEFORE], count + 1)
+    while True:
+        at = words[AT_MESSAGE]
+        stop = before[at] if at < count else words[EVALUATIONS]
+        while words[AT_EVALUATION] < stop:
+            reason = _evaluate(words)
+            if reason != FINISHED:
+                return reason
+        if at == count:
+            return FINISHED
+        if not _accept(words, at):
+            return MESSAGE
+        words[AT_MESSAGE] = at + 1
+
+
+@helper
+def _accept(words: Ints, at: int) -> bool:
+    """Accept a message; False: it needs the ordinary way."""
+    count = words[MESSAGES]
+    agent = ints_at(words[AGENTS], count)[at]
+    lane = ints_at(words[LANES], agent + 1)[agent] if agent >= 0 else 0
+    offsets = ints_at(words[OFFSETS], count + 1)
+    size = offsets[at + 1] - offsets[at]
+    if lane == 0 or size > words[LONGEST]:
+        return False
+    own = ints_at(lane, WORDS)
+    waited = own[WAITING]
+    wall, ticks = reals_at(words[WALLS], count)[at], reals_at(words[TICKS], count)[at]
+    if not accept_payload(own, words[PAYLOADS] + offsets[at], size, wall, ticks):
+        return False
+    if waited == 0:
+        ready = words[READY_COUNT]
+        ints_at(words[READY], ready + 1)[ready] = agent
+        words[READY_COUNT] = ready + 1
+    words[ACCEPTED] += 1
+    return True
+
+
+@helper
+def _evaluate(words: Ints) -> int:
+    """Process the next evaluation; return why not, or FINISHED."""
+    at, count = words[AT_EVALUATION], words[EVALUATIONS]
+    now, steps = reals_at(words[EVALUATED], count)[at], ints_at(words[STEPS], count)[at]
+    if ints_at(words[ORDINARY], count)[at] or now >= reals_at(words[REALS], 1)[0]:
+        return EVALUATION
+    number = words[READY_COUNT]
+    ready, lanes = ints_at(words[READY], number + 1), ints_at(words[LANES], words[AGENT_COUNT])
+    if steps > 0 and not _fits(ready, lanes, number, steps):
+        return EVALUATION
+    spent = ints_at(words[SPENT], count)
+    for n in range(number):
+        lane = lanes[ready[n]]
+        own = ints_at(lane, WORDS)
+        while own[WAITING] > 0:
+            result = take_step(lane, own, now, True)
+            if result < 0 and result != EVENTS:
+                for left in range(n, number):
+                    ready[left - n] = ready[left]
+                words[READY_COUNT] = number - n
+                return EVALUATION
+            spent[at] += 1
+            words[VERDICTS] += own[FORMULAS]
+    words[READY_COUNT] = 0
+    words[AT_EVALUATION] = at + 1
+    if number > 0 and words[TOTALS] != 0 and ints_at(words[TOTALS], 2)[1] >= words[DUE]:
+        return COMBINE
+    return FINISHED
+
+
+@helper
+def _fits(ready: Ints, lanes: Ints, number: int, steps: int) -> bool:
+    """Return whether each agent takes all its steps in its first turn."""
+    total = 0
+    for n in range(number):
+        waiting = ints_at(lanes[ready[n]], WORDS)[WAITING]
+        total += waiting
+        if waiting > TURN:
+            return False
+    return total <= steps
+
+
+class Messages:
+    """Messages in order, as columns.
+
+    `agents`: names; `agent`: of each message the number of its agent, -1 if the ordinary way has to find out.
+    `payloads`: all payloads; `offsets`: where each begins, and the end. `wall`, `ticks`: when each was received.
+    """
+
+    def __init__(
+        self, agents: Sequence[str], agent: Ints, payloads: memoryview, offsets: Ints, wall: Floats, ticks: Floats
+    ) -> None:
+        self.agents, self.agent, self.payloads, self.offsets = list(agents), agent, payloads, offsets
+        self.wall, self.ticks = wall, ticks
+
+
+class Evaluations:
+    """Evaluations in order, as columns.
+
+    `before`: of each message, how many come before it. `ticks`: of each. `ordinary`: 1 for what is no evaluation of all
+    steps. `steps`: most steps, 0: all.
+    """
+
+    def __init__(self, before: Ints, ticks: Floats, ordinary: Ints, steps: Ints) -> None:
+        self.before, self.ticks, self.ordinary, self.steps = before, ticks, ordinary, steps
+
+
+class Run:
+    """Recorded events on their way through the lanes of a monitor.
+
+    Attributes:
+        spent: [evaluations], steps taken at each.
+    """
+
+    def __init__(self, monitor: Monitor, messages: Messages, evaluations: Evaluations, longest: int) -> None:
+        self._monitor, self._messages, self._evaluations = monitor, messages, evaluations
+        self._numbers = {name: number for number, name in enumerate(messages.agents)}
+        count, agents = len(messages.agent), len(messages.agents)
+        self.spent: Ints = np.zeros(len(evaluations.ticks), np.int64)
+        self._lanes: Ints = np.zeros(agents + 1, np.int64)
+        self._ready: Ints = np.zeros(agents + 1, np.int64)
+        self._until: Floats = np.zeros(1)
+        self._before: Ints = np.append(evaluations.before, len(evaluations.ticks))
+        self._payloads = np.frombuffer(messages.payloads, np.uint8)
+        self._words = array("q", bytes(8 * SIZE))
+        columns: dict[int, Ints | Floats] = {
+            LANES: self._lanes,
+            AGENTS: messages.agent,
+            OFFSETS: messages.offsets,
+            WALLS: messages.wall,
+            TICKS: messages.ticks,
+            BEFORE: self._before,
+            EVALUATED: evaluations.ticks,
+            ORDINARY: evaluations.ordinary,
+            STEPS: evaluations.steps,
+            SPENT: self.spent,
+            READY: self._ready,
+            REALS: self._until,
+        }
+        for place, column in columns.items():
+            self._words[place] = column.ctypes.data
+        self._words[PAYLOADS], self._words[LONGEST] = self._payloads.ctypes.data, longest
+        self._words[MESSAGES], self._words[EVALUATIONS] = count, len(evaluations.ticks)
+        self._words[AGENT_COUNT] = agents
+        self._at = self._words.buffer_info()[0]
+
+    @property
+    def message(self) -> int:
+        """The next message."""
+        return self._words[AT_MESSAGE]
+
+    @property
+    def evaluation(self) -> int:
+        """The next evaluation."""
+        return self._words[AT_EVALUATION]
+
+    @property
+    def accepted(self) -> int:
+        """Steps accepted here."""
+        return self._words[ACCEPTED]
+
+    @property
+    def verdicts(self) -> int:
+        """Verdicts found here."""
+        return self._words[VERDICTS]
+
+    def __enter__(self) -> Self:
+        for name, at in self._monitor.open_lanes(self._set_lane).items():
+            self._set_lane(name, at)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._monitor.open_lanes(None)
+
+    def go(self) -> int:
+        """Process events until one needs the ordinary way; return why: FINISHED, MESSAGE, EVALUATION or COMBINE."""
+        words, monitor = self._words, self._monitor
+        ready = monitor.take_ready()
+        self._until[0] = -math.inf if ready is None else monitor.idle_until
+        numbers = [self._numbers[name] for name in ready or ()]
+        self._ready[: len(numbers)] = numbers
+        words[READY_COUNT] = len(numbers)
+        totals, words[DUE] = monitor.trust_due
+        words[TOTALS] = 0 if totals is None else totals.buffer_info()[0]
+        reason = go(self._at)
+        names = self._messages.agents
+        monitor.put_ready(names[number] for number in self._ready[: words[READY_COUNT]])
+        return reason
+
+    def pass_message(self) -> None:
+        """Go on after a message that went the ordinary way."""
+        self._words[AT_MESSAGE] += 1
+
+    def pass_evaluation(self, spent: int) -> None:
+        """Go on after an evaluation that went the ordinary way, in which so many steps were taken there."""
+        at = self._words[AT_EVALUATION]
+        self.spent[at] += spent
+        self._words[AT_EVALUATION] = at + 1
+
+    def _set_lane(self, name: str, at: int) -> None:
+        """Note that an agent's lane has opened, or closed (0)."""
+        if (number := self._numbers.get(name)) is not None:
+            self._lanes[number] = at
