@@ -33,6 +33,15 @@ LINES: Final = 60_000
 START: Final = 1_795_259_763_700
 """Milliseconds since the epoch; a line comes each 10 ms, so silence and revisions have time to happen."""
 
+NONSENSE: Final = (
+    "no line of the bridge",
+    "[]",
+    '{"agent": "a\U0001f600"}',
+    '{"agent": "a1"} \x1e {"agent": "a2"}',
+    '"\x00',
+)
+"""Also what Java reads as JSON, the separator of batches, and characters that Java's strings have in two parts."""
+
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
 needs_flink = pytest.mark.skipif(not job_python().exists(), reason="the environment of the job is missing: make flink")
@@ -54,7 +63,9 @@ def write_log(folder: Path, count: int) -> list[str]:
             case 1:
                 pass
             case 2:
-                lines += [line, "no line of the bridge"]
+                lines += [line, draw.choice(NONSENSE)]
+            case 4:
+                lines.append(unusual(line))
             case 3 if lines:
                 lines.insert(-1, line)
             case _:
@@ -62,6 +73,14 @@ def write_log(folder: Path, count: int) -> list[str]:
     folder.mkdir()
     (folder / "steps").write_text("".join(f"{line}\n" for line in lines))
     return lines
+
+
+def unusual(line: str) -> str:
+    """Return a line that says the same in another form."""
+    said = json.loads(line)
+    text = json.dumps({"note": {"agent": "a9", "\U0001f600": ["agent"]}, **said, "agent": "one"}, ensure_ascii=False)
+    name = "".join(f"\\u{ord(each):04x}" for each in said["agent"])
+    return f'{text.removesuffix("}")}, "\\u0061gent": "{name}"}}'
 
 
 def expected(config: Path, lines: Sequence[str]) -> list[str]:
@@ -183,7 +202,9 @@ def test_steps_from_a_socket_alerts_to_a_broker_and_metrics(tmp_path: Path) -> N
             peer, _ = server.accept()
             with peer:
                 peer.sendall("".join(f"{line}\n" for line in lines).encode())
-                wait_until(lambda: accepted(port) > 0, "metrics of evaluated lines")
+                wait_until(lambda: counted(port, "accepted") > 0, "metrics of evaluated lines")
+                nonsense = sum(line in NONSENSE for line in lines)
+                wait_until(lambda: counted(port, "rejected") == nonsense, "metrics of lines of nonsense")
         flink.until(job, "FINISHED")
         listener.catch_up()
         listener.stop()
@@ -192,12 +213,12 @@ def test_steps_from_a_socket_alerts_to_a_broker_and_metrics(tmp_path: Path) -> N
     assert len(heard) > 100
 
 
-def accepted(port: int) -> float:
-    """Return how many steps the metrics on a port count as accepted; 0 while nothing answers."""
+def counted(port: int, result: str) -> float:
+    """Return how many messages the metrics on a port count with a result; 0 while nothing answers."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
     except OSError:
         return 0.0
-    found = re.search(r'^cfmon_messages_total\{result="accepted"\} (\S+)$', text, re.MULTILINE)
+    found = re.search(rf'^cfmon_messages_total{{result="{result}"}} (\S+)$', text, re.MULTILINE)
     return float(found[1]) if found else 0.0
