@@ -29,7 +29,7 @@ from tests.faults.harness import Listener, only_long
 from tests.faults.world import AGENTS, agent_steps, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 
-LINES: Final = 60_000
+LINES: Final = 100_000
 START: Final = 1_795_259_763_700
 """Milliseconds since the epoch; a line comes each 10 ms, so silence and revisions have time to happen."""
 
@@ -41,6 +41,9 @@ NONSENSE: Final = (
     '"\x00',
 )
 """Also what Java reads as JSON, the separator of batches, and characters that Java's strings have in two parts."""
+
+OFTEN: Final[dict[str, object]] = {"execution.checkpointing.interval": "200ms"}
+"""So that there are enough checkpoints before the last line."""
 
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
@@ -147,7 +150,7 @@ def more_restored(flink: Cluster, job: str, before: int) -> bool:
 
 def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
-    with cluster(tmp_path / "flink", 2) as flink:
+    with cluster(tmp_path / "flink", 2, **OFTEN) as flink:
         job = flink.submit([*world.arguments, "--metrics", f"127.0.0.1:{free_port()}"], parallelism=2)
         for kills in (1, 2):
             until_checkpoint(flink, job, 3 * kills)
@@ -167,7 +170,7 @@ def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, repo
 
 def test_a_killed_job_manager_changes_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
-    with cluster(tmp_path / "flink", 2) as flink:
+    with cluster(tmp_path / "flink", 2, **OFTEN) as flink:
         supervisor = flink.supervised(world.arguments, parallelism=2)
         try:
             for _ in range(2):

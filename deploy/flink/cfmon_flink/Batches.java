@@ -21,7 +21,8 @@ import org.apache.flink.types.Row;
 public class Batches extends AbstractStreamOperator implements OneInputStreamOperator, ProcessingTimeCallback {
     private final int length;
     private final long patience;
-    private final Map open = new HashMap();
+    private final Map collected = new HashMap();
+    private int characters;
     private boolean awaited;
 
     public Batches(Object[] references, StreamTask task, StreamConfig config, Output output, ProcessingTimeService time) {
@@ -33,39 +34,38 @@ public class Batches extends AbstractStreamOperator implements OneInputStreamOpe
 
     public void processElement(StreamRecord record) throws Exception {
         Row row = (Row) record.getValue();
-        Object key = row.getField(0);
-        StringBuilder lines = (StringBuilder) open.get(key);
+        String line = (String) row.getField(1);
+        StringBuilder lines = (StringBuilder) collected.get(row.getField(0));
         if (lines == null) {
-            lines = new StringBuilder((String) row.getField(1));
-            open.put(key, lines);
+            collected.put(row.getField(0), new StringBuilder(line));
             await();
         } else {
-            lines.append('\u001e').append((String) row.getField(1));
+            lines.append('\u001e').append(line);
         }
-        if (lines.length() >= length) {
-            open.remove(key);
-            emit(key, lines);
+        characters += line.length() + 1;
+        if (characters >= length) {
+            emit();
         }
     }
 
     public void processWatermark(Watermark mark) throws Exception {
-        emitAll();
+        emit();
         super.processWatermark(mark);
     }
 
     public void prepareSnapshotPreBarrier(long checkpoint) throws Exception {
-        emitAll();
+        emit();
         super.prepareSnapshotPreBarrier(checkpoint);
     }
 
     public void finish() throws Exception {
-        emitAll();
+        emit();
         super.finish();
     }
 
     public void onProcessingTime(long timestamp) throws Exception {
         awaited = false;
-        emitAll();
+        emit();
     }
 
     private void await() {
@@ -76,15 +76,12 @@ public class Batches extends AbstractStreamOperator implements OneInputStreamOpe
         }
     }
 
-    private void emitAll() {
-        for (Iterator each = open.entrySet().iterator(); each.hasNext();) {
+    private void emit() {
+        for (Iterator each = collected.entrySet().iterator(); each.hasNext();) {
             Map.Entry entry = (Map.Entry) each.next();
-            emit(entry.getKey(), (StringBuilder) entry.getValue());
+            output.collect(new StreamRecord(Row.of(new Object[] {entry.getKey(), entry.getValue().toString()})));
         }
-        open.clear();
-    }
-
-    private void emit(Object key, StringBuilder lines) {
-        output.collect(new StreamRecord(Row.of(new Object[] {key, lines.toString()})));
+        collected.clear();
+        characters = 0;
     }
 }

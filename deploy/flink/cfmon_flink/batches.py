@@ -14,10 +14,10 @@ from pyflink.datastream import DataStream
 from pyflink.datastream.data_stream import KeyedStream
 from pyflink.java_gateway import get_gateway
 
-__all__ = ["BATCH", "PATIENCE", "in_batches"]
+__all__ = ["COLLECTED", "PATIENCE", "in_batches"]
 
-BATCH: Final = 32_768
-"""Characters after which a batch is complete."""
+COLLECTED: Final = 524_288
+"""Characters after which no more lines are collected: some 4000 lines, which a checkpoint has to wait for."""
 
 PATIENCE: Final = 50
 """Milliseconds that a line waits for others at most."""
@@ -31,7 +31,7 @@ def in_batches(lines: DataStream, buckets: int) -> KeyedStream:
     stream = java.org.apache.flink.streaming.api.datastream
     by_key, key = java.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info()
     keyed = _operator(lines._j_data_stream, "Keys", buckets).keyBy(by_key, key)  # noqa: SLF001 - not wrapped
-    batches = _operator(keyed, "Batches", BATCH, PATIENCE)
+    batches = _operator(keyed, "Batches", COLLECTED, PATIENCE)
     divided = stream.DataStreamUtils.reinterpretAsKeyedStream(batches, by_key, key)
     return KeyedStream(divided, Types.STRING(), DataStream(batches))
 
