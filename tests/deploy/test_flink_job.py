@@ -309,6 +309,13 @@ def test_a_line_has_a_time_whatever_it_is() -> None:
     assert doctest.testmod(arrival_module).failed == 0
 
 
+def test_java_and_python_agree_on_the_separator() -> None:
+    """Java is run on a cluster only, by tests/faults/test_flink.py."""
+    for name in ("Keys", "Batches"):
+        source = (FLINK / "cfmon_flink" / f"{name}.java").read_text()
+        assert f"'\\u{ord(SEPARATOR):04x}'" in source
+
+
 def scrape(server: Server, path: str = "metrics") -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/{path}") as answer:
         return str(answer.read().decode())

@@ -15,8 +15,8 @@ import org.apache.flink.streaming.runtime.tasks.StreamTask;
 import org.apache.flink.types.Row;
 
 /**
- * Collects the lines of a bucket, because a call of Python costs as much as a line. Nothing is held back when time
- * passes for the job or a checkpoint begins, so there is no state, and a line comes before the timers that are after it.
+ * Collects the lines of each bucket, because a call of Python costs as much as a line. Nothing is held back when time
+ * passes for the job or a checkpoint begins, so there is no state, and timers find all lines that came before them.
  */
 public class Batches extends AbstractStreamOperator implements OneInputStreamOperator, ProcessingTimeCallback {
     private final int length;
@@ -25,9 +25,9 @@ public class Batches extends AbstractStreamOperator implements OneInputStreamOpe
     private int characters;
     private boolean awaited;
 
-    public Batches(Object[] references, StreamTask task, StreamConfig config, Output output, ProcessingTimeService time) {
+    public Batches(Object[] references, StreamTask task, StreamConfig config, Output output, ProcessingTimeService at) {
         setup(task, config, output);
-        setProcessingTimeService(time);
+        setProcessingTimeService(at);
         length = ((Integer) references[0]).intValue();
         patience = ((Integer) references[1]).longValue();
     }

@@ -77,7 +77,7 @@ public class Keys extends AbstractStreamOperator implements OneInputStreamOperat
         return agent;
     }
 
-    /** Returns a line that Python can be given, without separators: none of these characters is valid JSON, but half ones. */
+    /** Returns a line without what Python cannot be given, and without separators; lines of JSON keep their meaning. */
     private static String plain(String line) {
         for (int at = 0; at < line.length(); at++) {
             if (plain(line.charAt(at)) != line.charAt(at)) {
