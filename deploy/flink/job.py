@@ -25,6 +25,12 @@ def main() -> int:
         "--metrics", help="HOST:PORT of /metrics; each TaskManager takes the first free port from PORT on"
     )
     parser.add_argument("--hydrated", type=int, default=20_000, help="agents in memory at most, for each TaskManager")
+    parser.add_argument(
+        "--buckets",
+        type=int,
+        default=128,
+        help="parts into which agents are divided, TaskManagers at most; a state keeps its number (default 128)",
+    )
     arguments = parser.parse_args()
     try:
         source, targets = (
@@ -34,7 +40,12 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     build(
-        config=arguments.config, source=source, targets=targets, metrics=arguments.metrics, hydrated=arguments.hydrated
+        config=arguments.config,
+        source=source,
+        targets=targets,
+        metrics=arguments.metrics,
+        hydrated=arguments.hydrated,
+        buckets=arguments.buckets,
     ).execute("cfmon")
     return 0
 

@@ -11,7 +11,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,9 @@ import sizing
 import supervise
 import yaml
 from cfmon_flink import arrival as arrival_module
-from cfmon_flink.arrival import NOBODY, Arrival, agent_in, read_line, received_on, tick_line, write_line
-from cfmon_flink.keyed import KeyedAgent, Noticed
+from cfmon_flink.arrival import NOBODY, Arrival, read_line, received_on, tick_line, write_line
+from cfmon_flink.bucket import SEPARATOR, Bucket
+from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from cfmon_flink.messages import document_of, messages, split_message
 from cfmon_flink.scraped import Scraped, Server, server_of_process
 from hypothesis import HealthCheck, given, settings
@@ -31,7 +32,7 @@ from hypothesis import strategies as st
 from monitor.errors import InputError
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
-from monitor.types import Blind, Forgotten, Instant
+from monitor.types import Blind, Forgotten, Instant, Received
 from tests.faults.world import agent_steps, write_world
 
 START: Final = 1_795_259_763_700
@@ -45,17 +46,17 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return assemble(write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream), {})
 
 
-def log(seed: int, count: int) -> list[str]:
-    """Return lines of agent a0, with duplicates, losses, swapped lines, ticks and silence."""
+def log(seed: int, count: int, agents: Collection[str] = ("a0",)) -> list[str]:
+    """Return lines of some agents, with duplicates, losses, swapped lines, ticks and silence."""
     draw, steps = random.Random(seed), agent_steps(seed)
     lines: list[str] = []
     now = START
     while len(lines) < count:
         agent, step = next(steps)
         now += draw.choice((10, 10, 10, 10, 10, 700, 9_000)) if draw.random() < 0.1 else 10
-        if agent != "a0":
+        if agent not in agents:
             continue
-        line = write_line("a0", now, json.dumps(step).encode())
+        line = write_line(agent, now, json.dumps(step).encode())
         match draw.randrange(40):
             case 0:
                 lines += [line, line]
@@ -64,10 +65,19 @@ def log(seed: int, count: int) -> list[str]:
             case 2 if lines:
                 lines.insert(-1, line)
             case 3:
-                lines += [line, tick_line("a0", now)]
+                lines += [line, tick_line(agent, now)]
             case _:
                 lines.append(line)
     return lines
+
+
+def batches(seed: int, lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines in batches of random lengths."""
+    draw, begin = random.Random(seed), 0
+    while begin < len(lines):
+        end = begin + draw.randint(1, 30)
+        yield SEPARATOR.join(lines[begin:end])
+        begin = end
 
 
 def sent(loaded: Loaded, noticed: Sequence[Noticed]) -> list[str]:
@@ -75,58 +85,152 @@ def sent(loaded: Loaded, noticed: Sequence[Noticed]) -> list[str]:
 
 
 class Kept:
-    """What Flink keeps of an agent, and a process that may lose its memory after any line."""
+    """What Flink keeps of a bucket, and a process that may lose its memory after any batch."""
 
-    def __init__(self, monitor: Monitor, every: int) -> None:
+    def __init__(self, monitor: Monitor, every: int = EVERY) -> None:
         self._monitor, self._every = monitor, every
-        self._state: dict[str, Any] = {"saved": None, "pages": {}, "lines": []}
-        self._live: KeyedAgent | None = None
+        self.saved: dict[str, Saved] = {}
+        self.pages: dict[tuple[str, int], bytes] = {}
+        self.batches: list[str] = []
+        self._live: Bucket | None = None
 
-    def take(self, line: str) -> list[Noticed]:
+    @property
+    def bucket(self) -> Bucket:
         if self._live is None:
-            self._live = KeyedAgent(self._monitor, "a0", **self._state)
-        noticed = self._live.take(read_line(line))
-        self._state["lines"].append(line)
-        if self._live.lines >= self._every:
-            saved, new, gone = self._live.save()
-            pages = {number: page for number, page in self._state["pages"].items() if number not in gone}
-            self._state = {"saved": saved, "pages": {**pages, **new}, "lines": []}
+            self._live = Bucket(self._monitor, self.saved, self.pages, self.batches, every=self._every)
+        return self._live
+
+    def take(self, batch: str) -> list[Noticed]:
+        noticed = [*self.bucket.restored, *self.bucket.take(batch)]
+        if self.bucket.full or self.bucket.restored:
+            changes = self.bucket.save()
+            for name in changes.agents_gone:
+                self.saved.pop(name, None)
+            for page in changes.pages_gone:
+                self.pages.pop(page, None)
+            self.saved |= changes.agents
+            self.pages |= changes.pages
+            self.batches = []
+        else:
+            self.batches.append(batch)
+        return noticed
+
+    def pass_time(self, until: int) -> list[Noticed]:
+        noticed: list[Noticed] = []
+        while ticks := self.bucket.ticks(until):
+            noticed += self.take(ticks)
         return noticed
 
     def die(self) -> None:
         self._live = None
 
 
-@settings(
+class Loop:
+    """The agents without buckets, batches, timers or deaths."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._agents: dict[str, KeyedAgent] = {}
+
+    def take(self, line: str) -> list[Noticed]:
+        arrival = read_line(line)
+        if arrival.agent not in self._agents:
+            self._agents[arrival.agent] = KeyedAgent(self._monitor, arrival.agent)
+        return self._agents[arrival.agent].take(arrival)
+
+    def end(self) -> list[Noticed]:
+        """Let time pass until all agents are forgotten."""
+        found: list[Noticed] = []
+        for name, agent in self._agents.items():
+            while agent.due is not None:
+                found += agent.take(Arrival(name, agent.due))
+        return found
+
+
+SLOW: Final = settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-@given(st.integers(0, 2**32), st.integers(1, 40), st.sets(st.integers(0, 299), max_size=12))
-def test_a_process_that_dies_after_any_line_sends_what_one_that_lives_sends(
+
+
+@SLOW
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sets(st.integers(0, 19), max_size=6))
+def test_a_process_that_dies_after_any_batch_sends_what_one_that_lives_sends(
     loaded: Loaded, seed: int, every: int, deaths: set[int]
 ) -> None:
-    lives, dies = KeyedAgent(loaded.monitor, "a0"), Kept(loaded.monitor, every)
-    for number, line in enumerate(log(seed, 300)):
-        expected = lives.take(read_line(line))
-        assert sent(loaded, dies.take(line)) == sent(loaded, expected)
+    lives, dies = Loop(loaded.monitor), Kept(loaded.monitor, every)
+    for number, batch in enumerate(batches(seed, log(seed, 300, ("a0", "a1", "a2")))):
+        expected = [each for line in batch.split(SEPARATOR) for each in lives.take(line)]
+        assert sent(loaded, dies.take(batch)) == sent(loaded, expected)
         if number in deaths:
             dies.die()
 
 
-def test_a_long_life_with_thousands_of_episodes_survives_deaths_too(loaded: Loaded) -> None:
+@SLOW
+@given(st.integers(0, 2**32), st.sets(st.integers(0, 19), max_size=6))
+def test_timers_between_batches_change_no_message_and_leave_no_state(
+    loaded: Loaded, seed: int, deaths: set[int]
+) -> None:
+    """No line is late for the timers; agent a1 is forgotten, and returns."""
+    lines = [
+        line
+        for line in log(seed, 400, ("a0", "a1"))
+        if read_line(line).agent == "a0" or not 20_000 < read_line(line).received - START < 100_000
+    ]
+    loop, kept = Loop(loaded.monitor), Kept(loaded.monitor, 8)
+    expected = sent(loaded, [*(each for line in lines for each in loop.take(line)), *loop.end()])
+    found: list[str] = []
+    left = [read_line(line).received for line in lines]
+    for number, batch in enumerate(batches(seed, lines)):
+        found += sent(loaded, kept.take(batch))
+        del left[: batch.count(SEPARATOR) + 1]
+        found += sent(loaded, kept.pass_time(min(left, default=START + 10**9) - 1))
+        if number in deaths:
+            kept.die()
+    assert sorted(found) == sorted(expected)
+    assert (kept.saved, kept.pages, kept.batches, kept.bucket.due) == ({}, {}, [], None)
+
+
+def test_a_long_life_with_thousands_of_episodes_survives_deaths_and_oblivion(loaded: Loaded) -> None:
     """So many episodes that there are pages, which are kept beside the bytes."""
-    lives, dies = KeyedAgent(loaded.monitor, "a0"), Kept(loaded.monitor, 64)
+    lives, dies = Loop(loaded.monitor), Kept(loaded.monitor)
     for number in range(1500):
         step = {"v": 1, "episode": number, "seq": 0, "state": number % 4, "action": 1, "terminated": True}
         line = write_line("a0", START + 100 * number, json.dumps(step).encode())
-        assert sent(loaded, dies.take(line)) == sent(loaded, lives.take(read_line(line)))
+        assert sent(loaded, dies.take(line)) == sent(loaded, lives.take(line))
         if number % 100 == 50:
             dies.die()
-    assert lives.save()[1].keys() == {0, 1}
+    assert dies.pages.keys() == {("a0", 0), ("a0", 1)}
+    assert sent(loaded, dies.pass_time(START + 10**9)) == sent(loaded, lives.end())
+    assert (dies.saved, dies.pages, dies.batches) == ({}, {}, [])
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+def test_notices_about_changed_formulas_come_once(loaded: Loaded, tmp_path: Path) -> None:
+    kept = Kept(loaded.monitor, 10**6)
+    lines = log(2, 400, ("a0", "a1"))
+    kept.take(SEPARATOR.join(lines[:300]))
+    kept.saved = kept.bucket.save().agents
+    kept.batches = []
+    [formula] = [{"name": "other", "formula": 'fallback@3.P>=0.5 [ G<=4 !"unsafe" ]'}]
+    changed = assemble(write_world(tmp_path, "mqtt://127.0.0.1:1", store={"path": None}, formulas=[formula]), {})
+    again = Kept(changed.monitor, 10**6)
+    again.saved = kept.saved
+    removed = sent(changed, again.bucket.restored)
+    assert removed
+    assert sent(changed, again.take(lines[300]))[: len(removed)] == removed
+    for _ in range(2):
+        assert again.bucket.restored == []
+        again.die()
+
+
+def test_lines_of_nonsense_in_a_batch_are_refused_one_by_one(loaded: Loaded) -> None:
+    line = log(1, 1)[0]
+    noticed = Bucket(loaded.monitor).take(SEPARATOR.join(["", line, "{}", '{"agent": "a/b", "received": 1}']))
+    refused = [each.reason for _, notices in noticed for each in notices if isinstance(each, Received)]
+    assert refused == ["bad_line", *[""] * refused.count(""), "bad_line", "bad_agent"]
+    assert [each.agent for _, notices in noticed for each in notices if isinstance(each, Received)].count(NOBODY) == 3
+
+
+@SLOW
 @given(st.integers(0, 2**32))
 def test_it_makes_no_difference_whether_timers_fire_before_a_later_line(loaded: Loaded, seed: int) -> None:
     prompt, lazy = KeyedAgent(loaded.monitor, "a0"), KeyedAgent(loaded.monitor, "a0")
@@ -199,12 +303,17 @@ def test_a_line_that_is_none_is_refused_with_a_reason(line: str, reason: str) ->
     assert refused.value.reason == reason
 
 
-def test_a_line_has_a_key_and_a_time_whatever_it_is() -> None:
-    line = write_line("ada", START, b"{}")
-    assert (agent_in(line), received_on(line, 0)) == ("ada", START)
-    assert [agent_in(each) for each in ("", "[]", "\ud800", '{"agent": "a b"}')] == [NOBODY] * 4
+def test_a_line_has_a_time_whatever_it_is() -> None:
+    assert received_on(write_line("ada", START, b"{}"), 0) == START
     assert [received_on(each, 7) for each in ("", "\ud800", '{"received": 1.5}')] == [7] * 3
     assert doctest.testmod(arrival_module).failed == 0
+
+
+def test_java_and_python_agree_on_the_separator() -> None:
+    """Java is run on a cluster only, by tests/faults/test_flink.py."""
+    for name in ("Keys", "Batches"):
+        source = (FLINK / "cfmon_flink" / f"{name}.java").read_text()
+        assert f"'\\u{ord(SEPARATOR):04x}'" in source
 
 
 def scrape(server: Server, path: str = "metrics") -> str:

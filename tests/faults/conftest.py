@@ -12,6 +12,8 @@ from tests.faults.harness import LONG
 
 FIGURES = Path("var/faults.json")
 
+collect_ignore = ["flink_nothing.py"]  # Flink is in an environment of its own
+
 
 @pytest.fixture
 def long() -> bool:

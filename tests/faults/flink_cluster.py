@@ -32,10 +32,11 @@ def job_python() -> Path:
 
 @dataclass
 class Cluster:
-    """Processes of a cluster; a folder holds its configuration, logs and checkpoints."""
+    """Processes of a cluster; a folder holds its configuration, logs and checkpoints. `job`: what is submitted."""
 
     folder: Path
     settings: dict[str, object] = field(default_factory=dict)
+    job: Path = JOB / "job.py"
     manager: subprocess.Popen[str] | None = None
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -91,7 +92,7 @@ class Cluster:
     def command(self, arguments: Sequence[str], *, parallelism: int) -> list[str]:
         """Return the command that submits the job."""
         client = ["--parallelism", str(parallelism), "-pyclientexec", str(job_python())]
-        return [str(self.home / "bin" / "flink"), "run", *client, "-py", str(JOB / "job.py"), *arguments]
+        return [str(self.home / "bin" / "flink"), "run", *client, "-py", str(self.job), *arguments]
 
     def submit(self, arguments: Sequence[str], *, parallelism: int = 1) -> str:
         """Submit the job; return its id."""

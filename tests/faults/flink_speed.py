@@ -1,7 +1,8 @@
 """Cost of a line in the job on Flink, beside a loop of the same steps: `python -m tests.faults.flink_speed`.
 
 Processor time of the whole TaskManager (its Java included) for many lines minus that for few, so that its start is not
-counted; the loop is measured before and after, because other work on the machine changes both.
+counted; the same for a job that does nothing with the lines. The loop is measured before and after, because other work
+on the machine changes all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.faults.world import agent_steps, write_world
 FORMULA: Final = 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]'
 START: Final = 1_795_259_763_700
 FEW: Final = 20_000
+NOTHING: Final = Path(__file__).with_name("flink_nothing.py")
 TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,13 +40,17 @@ def main() -> None:
         folder = Path(name)
         config = write_world(folder / "world", "mqtt://127.0.0.1:1", store={"path": None}, formulas=[WATCH])
         before = loop_cost(config, options.agents)
-        few, many = (job(folder, config, count, options.agents) for count in (FEW, options.lines))
+        few, many = (job(folder / "job", config, count, options.agents) for count in (FEW, options.lines))
+        least, most = (
+            job(folder / "nothing", config, count, options.agents, NOTHING) for count in (FEW, options.lines)
+        )
         after = loop_cost(config, options.agents)
     lines = options.lines - FEW
     figures = {
         "agents": options.agents,
         "loop_us": [round(before, 1), round(after, 1)],
         "job_us": round((many["cpu"] - few["cpu"]) / lines * 1e6, 1),
+        "nothing_us": round((most["cpu"] - least["cpu"]) / lines * 1e6, 1),
         "wall_us": round((many["wall"] - few["wall"]) / lines * 1e6, 1),
         "times_the_loop": round((many["cpu"] - few["cpu"]) / lines * 2e6 / (before + after), 2),
         "state_bytes_an_agent": round(many["state"] / options.agents),
@@ -86,12 +92,13 @@ def loop_cost(config: Path, agents: int) -> float:
     return (time.process_time() - begun) / FEW * 1e6
 
 
-def job(folder: Path, config: Path, count: int, agents: int) -> dict[str, float]:
+def job(folder: Path, config: Path, count: int, agents: int, script: Path | None = None) -> dict[str, float]:
     """Run the job over so many lines; return processor and wall time in seconds, state in bytes, memory in MiB."""
     source, target = folder / f"in-{count}", folder / f"out-{count}"
-    source.mkdir()
+    source.mkdir(parents=True)
     (source / "steps").write_text("".join(f"{line}\n" for line in log(count, agents)))
     with cluster(folder / f"flink-{count}", 1) as flink:
+        flink.job = script or flink.job
         [worker] = flink.workers
         name = flink.submit(["--config", str(config), "--from", f"file:{source}", "--to", f"file:{target}"])
         flink.until(name, "FINISHED")

@@ -29,9 +29,21 @@ from tests.faults.harness import Listener, only_long
 from tests.faults.world import AGENTS, agent_steps, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 
-LINES: Final = 60_000
+LINES: Final = 100_000
 START: Final = 1_795_259_763_700
 """Milliseconds since the epoch; a line comes each 10 ms, so silence and revisions have time to happen."""
+
+NONSENSE: Final = (
+    "no line of the bridge",
+    "[]",
+    '{"agent": "a\U0001f600"}',
+    '{"agent": "a1"} \x1e {"agent": "a2"}',
+    '"\x00',
+)
+"""Also what Java reads as JSON, the separator of batches, and characters that Java's strings have in two parts."""
+
+OFTEN: Final[dict[str, object]] = {"execution.checkpointing.interval": "200ms"}
+"""So that there are enough checkpoints before the last line."""
 
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
@@ -54,7 +66,9 @@ def write_log(folder: Path, count: int) -> list[str]:
             case 1:
                 pass
             case 2:
-                lines += [line, "no line of the bridge"]
+                lines += [line, draw.choice(NONSENSE)]
+            case 4:
+                lines.append(unusual(line))
             case 3 if lines:
                 lines.insert(-1, line)
             case _:
@@ -62,6 +76,14 @@ def write_log(folder: Path, count: int) -> list[str]:
     folder.mkdir()
     (folder / "steps").write_text("".join(f"{line}\n" for line in lines))
     return lines
+
+
+def unusual(line: str) -> str:
+    """Return a line that says the same in another form."""
+    said = json.loads(line)
+    text = json.dumps({"note": {"agent": "a9", "\U0001f600": ["agent"]}, **said, "agent": "one"}, ensure_ascii=False)
+    name = "".join(f"\\u{ord(each):04x}" for each in said["agent"])
+    return f'{text.removesuffix("}")}, "\\u0061gent": "{name}"}}'
 
 
 def expected(config: Path, lines: Sequence[str]) -> list[str]:
@@ -128,7 +150,7 @@ def more_restored(flink: Cluster, job: str, before: int) -> bool:
 
 def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
-    with cluster(tmp_path / "flink", 2) as flink:
+    with cluster(tmp_path / "flink", 2, **OFTEN) as flink:
         job = flink.submit([*world.arguments, "--metrics", f"127.0.0.1:{free_port()}"], parallelism=2)
         for kills in (1, 2):
             until_checkpoint(flink, job, 3 * kills)
@@ -148,7 +170,7 @@ def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, repo
 
 def test_a_killed_job_manager_changes_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
-    with cluster(tmp_path / "flink", 2) as flink:
+    with cluster(tmp_path / "flink", 2, **OFTEN) as flink:
         supervisor = flink.supervised(world.arguments, parallelism=2)
         try:
             for _ in range(2):
@@ -183,7 +205,9 @@ def test_steps_from_a_socket_alerts_to_a_broker_and_metrics(tmp_path: Path) -> N
             peer, _ = server.accept()
             with peer:
                 peer.sendall("".join(f"{line}\n" for line in lines).encode())
-                wait_until(lambda: accepted(port) > 0, "metrics of evaluated lines")
+                wait_until(lambda: counted(port, "accepted") > 0, "metrics of evaluated lines")
+                nonsense = sum(line in NONSENSE for line in lines)
+                wait_until(lambda: counted(port, "rejected") == nonsense, "metrics of lines of nonsense")
         flink.until(job, "FINISHED")
         listener.catch_up()
         listener.stop()
@@ -192,12 +216,12 @@ def test_steps_from_a_socket_alerts_to_a_broker_and_metrics(tmp_path: Path) -> N
     assert len(heard) > 100
 
 
-def accepted(port: int) -> float:
-    """Return how many steps the metrics on a port count as accepted; 0 while nothing answers."""
+def counted(port: int, result: str) -> float:
+    """Return how many messages the metrics on a port count with a result; 0 while nothing answers."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
     except OSError:
         return 0.0
-    found = re.search(r'^cfmon_messages_total\{result="accepted"\} (\S+)$', text, re.MULTILINE)
+    found = re.search(rf'^cfmon_messages_total{{result="{result}"}} (\S+)$', text, re.MULTILINE)
     return float(found[1]) if found else 0.0

@@ -1,4 +1,4 @@
-"""The job's graph: source, key, monitoring, sinks."""
+"""The job's graph: source, batches, monitoring, sinks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pyflink.datastream.connectors.kafka import (
     KafkaSource,
 )
 
-from cfmon_flink.arrival import agent_in, received_on
+from cfmon_flink.arrival import received_on
+from cfmon_flink.batches import in_batches
 from cfmon_flink.messages import document_of
 from cfmon_flink.monitoring import Monitoring, Settings
 from cfmon_flink.mqtt import ToBroker
@@ -62,14 +63,21 @@ def read_end(text: str, kinds: Collection[str]) -> End:
 
 
 def build(
-    *, config: str, source: End, targets: Sequence[End], metrics: str | None = None, hydrated: int = 20_000
+    *,
+    config: str,
+    source: End,
+    targets: Sequence[End],
+    metrics: str | None = None,
+    hydrated: int = 20_000,
+    buckets: int = 128,
 ) -> StreamExecutionEnvironment:
     """Return the environment with the job's graph; arguments as on the command line of `job.py`."""
     environment = StreamExecutionEnvironment.get_execution_environment()
     host, _, port = (metrics or "").rpartition(":")
     settings = Settings(config, hydrated=hydrated, metrics=(host, int(port)) if metrics else None)
-    lines = _lines(environment, source)
-    sent = lines.key_by(agent_in, Types.STRING()).process(Monitoring(settings), Types.STRING())
+    environment.set_max_parallelism(buckets)
+    batches = in_batches(_lines(environment, source), buckets)
+    sent = batches.process(Monitoring(settings), Types.STRING())
     sent.name("monitor").uid("monitor")  # the state belongs to the uid, whatever else changes in the graph
     for target in targets:
         _send(sent, target, config)

@@ -1,19 +1,20 @@
-"""One agent of the job, without Flink: lines in, messages out, and a state that a checkpoint can hold at any line.
+"""One agent of the job, without Flink: lines in, notices out, and a state that a checkpoint can hold at any line.
 
 The newest bytes of the agent's monitor and the lines since then are the state. Writing bytes takes as long as
 evaluating a line, so they are written at every `EVERY` lines only; the lines between are appended. Restoring evaluates
 these lines again, with the same result to the bit: a line brings its own time, so nothing depends on when it is read.
+`cfmon_flink.bucket` keeps both, for many agents.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-from cfmon_flink.arrival import Arrival, read_line
+from cfmon_flink.arrival import Arrival
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.types import Instant, Notice
@@ -41,7 +42,6 @@ class KeyedAgent:
         monitor: the prototype, shared by all agents.
         agent: the agent's name.
         saved: what `save` returned, with the pages of then; None: nothing is known.
-        lines: those since then, in order.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
@@ -60,7 +60,6 @@ class KeyedAgent:
         agent: str,
         saved: Saved | None = None,
         pages: Mapping[int, bytes] | None = None,
-        lines: Iterable[str] = (),
     ) -> None:
         state = None if saved is None else AgentState(saved.content, dict(pages or {}))
         self._step = AgentStep(monitor, agent, state)
@@ -69,8 +68,6 @@ class KeyedAgent:
         self.pages = frozenset(pages or {})
         self.lines = 0
         self.due = self._due()
-        for line in lines:
-            self.take(read_line(line))
 
     def take(self, arrival: Arrival) -> list[Noticed]:
         """Evaluate one line, and before it all that was due before it.
@@ -79,7 +76,7 @@ class KeyedAgent:
         that is older than the one before counts as received with it.
         """
         received = max(arrival.received / 1000.0, self._now)
-        found = [*self._overdue(received)]
+        found = [] if self.due is None or self.due / 1000.0 > received else [*self._overdue(received)]
         self._now = received
         now = _instant(received)
         found.append((now, self._step.step(arrival.payload, now)))

@@ -1,4 +1,4 @@
-"""The keyed function: one agent's lines to messages, exactly once."""
+"""The keyed function: batches of the lines of a bucket's agents to messages, exactly once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Final
 import msgspec
 from pyflink.common import Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext
-from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from pyflink.datastream.state import ListStateDescriptor, MapStateDescriptor
 
-from cfmon_flink.arrival import NOBODY, Arrival, read_line, tick_line
-from cfmon_flink.keyed import EVERY, KeyedAgent, Saved
+from cfmon_flink.bucket import Bucket, Changes
+from cfmon_flink.keyed import EVERY, Noticed, Saved
 from cfmon_flink.messages import messages
 from cfmon_flink.scraped import Scraped, server_of_process
-from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
-from monitor.types import Instant, Received
 
 __all__ = ["Monitoring", "Settings"]
+
+GRAIN: Final = 100
+"""Timers are set at multiples of so many milliseconds, so that one serves many agents of a bucket. What is due is
+evaluated at the time at which it was due."""
 
 _text: Final = msgspec.json.Encoder().encode
 _saved: Final = msgspec.json.Decoder(Saved).decode
@@ -42,19 +44,19 @@ class Settings:
 
 @dataclass
 class _Hydrated:
-    """An agent in memory. `timer`: its next timer, as far as this process knows; milliseconds since the epoch."""
+    """A bucket in memory. `timer`: its next timer, as far as this process knows; milliseconds since the epoch."""
 
-    agent: KeyedAgent
+    bucket: Bucket
     timer: int | None = None
 
 
 class Monitoring(KeyedProcessFunction):
     """Monitor of the agents of one subtask.
 
-    Flink calls no Python when it takes a checkpoint, so the state must be complete after each line: the newest bytes,
-    and the lines since then (`cfmon_flink.keyed`). Agents in memory are a cache of it: a restart begins with none, and
-    the one not seen for longest is dropped when there are too many. Bytes are kept as text, in base64: Flink hands
-    bytes to Python number by number, or pickled.
+    Flink calls no Python when it takes a checkpoint, so the state must be complete after each batch of lines: the
+    newest bytes, and the batches since then (`cfmon_flink.bucket`). Buckets in memory are a cache of it: a restart
+    begins with none, and the one not seen for longest is dropped when there are too many agents. Bytes are kept as
+    text, in base64: Flink hands bytes to Python number by number, or pickled.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -66,11 +68,12 @@ class Monitoring(KeyedProcessFunction):
         self._monitor, self._identity = loaded.monitor, loaded.identity
         self._topic = loaded.config.mqtt.alerts
         self._formulas = [formula.name for formula in loaded.formulas]
-        self._bytes = runtime_context.get_state(ValueStateDescriptor("bytes", Types.STRING()))
-        self._lines = runtime_context.get_list_state(ListStateDescriptor("lines", Types.STRING()))
-        pages = MapStateDescriptor("pages", Types.INT(), Types.STRING())
+        agents = MapStateDescriptor("agents", Types.STRING(), Types.STRING())
+        pages = MapStateDescriptor("pages", Types.STRING(), Types.STRING())
+        self._agents = runtime_context.get_map_state(agents)
         self._pages = runtime_context.get_map_state(pages)
-        self._agents: OrderedDict[str, _Hydrated] = OrderedDict()
+        self._batches = runtime_context.get_list_state(ListStateDescriptor("batches", Types.STRING()))
+        self._buckets: OrderedDict[int, _Hydrated] = OrderedDict()
         self._metrics = None
         if self._settings.metrics is not None:
             self._metrics = Scraped(loaded.watched, server_of_process(*self._settings.metrics))
@@ -81,87 +84,84 @@ class Monitoring(KeyedProcessFunction):
             self._metrics.close()
 
     def process_element(self, value: str, ctx: KeyedProcessFunction.Context) -> list[str]:
-        """Evaluate a line."""
-        try:
-            arrival = read_line(value)
-        except InputError as error:
-            return self._refuse(error)
-        return self._take(arrival.agent, value, arrival, ctx)
+        """Evaluate a batch of lines."""
+        hydrated = self._hydrate(ctx.get_current_key())
+        before = len(hydrated.bucket.agents)
+        noticed = self._take(hydrated.bucket, value)
+        if len(hydrated.bucket.agents) > before:
+            self._fit()
+        self._set_timer(hydrated, ctx)
+        return self._send(noticed)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[str]:
-        """Evaluate what is due by time; a line records it."""
-        agent = ctx.get_current_key()
-        hydrated = self._hydrate(agent)
+        """Evaluate what is due by time; lines record it."""
+        hydrated = self._hydrate(ctx.get_current_key())
         if hydrated.timer is not None and hydrated.timer <= timestamp:
             hydrated.timer = None
-        due = hydrated.agent.due
-        if due is None:  # forgotten since the timer was set
-            self._clear(agent)
-            return []
-        if due > timestamp:
-            self._set_timer(hydrated, ctx)
-            return []
-        line = tick_line(agent, timestamp)
-        return self._take(agent, line, read_line(line), ctx)
+        noticed: list[Noticed] = []
+        while ticks := hydrated.bucket.ticks(timestamp):
+            noticed += self._take(hydrated.bucket, ticks)
+        self._set_timer(hydrated, ctx)
+        return self._send(noticed)
 
-    def _take(self, agent: str, line: str, arrival: Arrival, ctx: KeyedProcessFunction.Context) -> list[str]:
-        hydrated = self._agents.get(agent) or self._hydrate(agent)
-        self._agents.move_to_end(agent)
-        live = hydrated.agent
-        noticed = [*live.restored, *live.take(arrival)]
-        live.restored = []
-        if live.due is None:  # forgotten: the next line begins anew
-            self._clear(agent)
+    def _take(self, bucket: Bucket, batch: str) -> list[Noticed]:
+        """Evaluate a batch, and make the state complete after it."""
+        noticed = [*bucket.restored, *bucket.take(batch)]
+        if bucket.full or bucket.restored:
+            self._write(bucket.save())
+            self._batches.clear()
         else:
-            self._keep(live, line)
-            self._set_timer(hydrated, ctx)
+            self._batches.add(batch)
+        return noticed
+
+    def _hydrate(self, key: int) -> _Hydrated:
+        """Return the bucket whose key is current, from the state if it is not in memory."""
+        if (found := self._buckets.get(key)) is not None:
+            self._buckets.move_to_end(key)
+            return found
+        saved = {name: _saved(text) for name, text in self._agents.items()}
+        pages = {_page_of(name): b64decode(page) for name, page in self._pages.items()}
+        bucket = Bucket(self._monitor, saved, pages, self._batches.get(), every=self._settings.every)
+        if self._metrics is not None:
+            self._metrics.recall(bucket.current())
+        found = self._buckets[key] = _Hydrated(bucket)
+        self._fit()
+        return found
+
+    def _fit(self) -> None:
+        """Drop the buckets not seen for longest while there are too many agents in memory."""
+        agents = sum(len(each.bucket.agents) for each in self._buckets.values())
+        while agents > self._settings.hydrated and len(self._buckets) > 1:
+            _, dropped = self._buckets.popitem(last=False)
+            agents -= len(dropped.bucket.agents)
+
+    def _write(self, changes: Changes) -> None:
+        for name in changes.agents_gone:
+            self._agents.remove(name)
+        for page in changes.pages_gone:
+            self._pages.remove(_name_of(page))
+        for name, saved in changes.agents.items():
+            self._agents.put(name, _text(saved).decode())
+        for page, content in changes.pages.items():
+            self._pages.put(_name_of(page), b64encode(content).decode())
+
+    def _set_timer(self, hydrated: _Hydrated, ctx: KeyedProcessFunction.Context) -> None:
+        """Have `on_timer` called when an agent is due. A timer that comes too early sets the next."""
+        due = hydrated.bucket.due
+        if due is not None and (hydrated.timer is None or due <= hydrated.timer - GRAIN):
+            hydrated.timer = -(-due // GRAIN) * GRAIN
+            ctx.timer_service().register_event_time_timer(hydrated.timer)
+
+    def _send(self, noticed: list[Noticed]) -> list[str]:
         if self._metrics is not None:
             self._metrics.take(noticed)
         return list(messages(noticed, self._identity, self._topic, self._formulas))
 
-    def _hydrate(self, agent: str) -> _Hydrated:
-        """Return the agent whose key is current, from the state if it is not in memory."""
-        if (found := self._agents.get(agent)) is not None:
-            return found
-        text = self._bytes.value()
-        saved = None if text is None else _saved(text)
-        pages = {number: b64decode(page) for number, page in self._pages.items()}
-        live = KeyedAgent(self._monitor, agent, saved, pages, self._lines.get())
-        if self._metrics is not None and live.lines:
-            self._metrics.recall(live.current())
-        found = self._agents[agent] = _Hydrated(live)
-        if len(self._agents) > self._settings.hydrated:
-            self._agents.popitem(last=False)
-        return found
 
-    def _keep(self, live: KeyedAgent, line: str) -> None:
-        """Make the state complete after a line."""
-        if live.lines < self._settings.every:
-            self._lines.add(line)
-            return
-        saved, new, gone = live.save()
-        self._bytes.update(_text(saved).decode())
-        self._lines.clear()
-        for number, page in new.items():
-            self._pages.put(number, b64encode(page).decode())
-        for number in gone:
-            self._pages.remove(number)
+def _name_of(page: tuple[str, int]) -> str:
+    return f"{page[0]}/{page[1]}"
 
-    def _clear(self, agent: str) -> None:
-        del self._agents[agent]
-        for state in (self._bytes, self._lines, self._pages):
-            state.clear()
 
-    def _set_timer(self, hydrated: _Hydrated, ctx: KeyedProcessFunction.Context) -> None:
-        """Have `on_timer` called when the agent is due. A timer that comes too early sets the next."""
-        due = hydrated.agent.due
-        if due is not None and (hydrated.timer is None or due < hydrated.timer):
-            ctx.timer_service().register_event_time_timer(due)
-            hydrated.timer = due
-
-    def _refuse(self, error: InputError) -> list[str]:
-        """Count a line that is none."""
-        if self._metrics is not None:
-            notice = Received(NOBODY, "rejected", error.reason, error.detail)
-            self._metrics.take([(Instant(0.0, 0.0), [notice])])
-        return []
+def _page_of(name: str) -> tuple[str, int]:
+    agent, _, number = name.partition("/")
+    return agent, int(number)

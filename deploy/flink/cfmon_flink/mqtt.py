@@ -1,4 +1,4 @@
-"""Messages to an MQTT broker, each acknowledged before the next line is evaluated."""
+"""Messages to an MQTT broker, each acknowledged before the next lines are evaluated."""
 
 from __future__ import annotations
 

@@ -1,0 +1,56 @@
+"""Lines to batches of a bucket's lines, in Java: without a call of Python for each line.
+
+The two operators are Java sources beside this file. Flink compiles them where they run, as it does with the code that
+its SQL makes, so nothing needs to be built or installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pyflink.common import Types
+from pyflink.datastream import DataStream
+from pyflink.datastream.data_stream import KeyedStream
+from pyflink.java_gateway import get_gateway
+
+__all__ = ["COLLECTED", "PATIENCE", "in_batches"]
+
+COLLECTED: Final = 524_288
+"""Characters after which no more lines are collected: some 4000 lines, which a checkpoint has to wait for."""
+
+PATIENCE: Final = 50
+"""Milliseconds that a line waits for others at most."""
+
+_KEYED: Final = Types.ROW([Types.INT(), Types.STRING()])
+
+
+def in_batches(lines: DataStream, buckets: int) -> KeyedStream:
+    """Return batches of lines, keyed by bucket; `buckets` is the job's maximum parallelism."""
+    java = get_gateway().jvm
+    stream = java.org.apache.flink.streaming.api.datastream
+    by_key, key = java.KeyByKeySelector(), Types.ROW([Types.INT()]).get_java_type_info()
+    keyed = _operator(lines._j_data_stream, "Keys", buckets).keyBy(by_key, key)  # noqa: SLF001 - not wrapped
+    batches = _operator(keyed, "Batches", COLLECTED, PATIENCE)
+    divided = stream.DataStreamUtils.reinterpretAsKeyedStream(batches, by_key, key)
+    return KeyedStream(divided, Types.STRING(), DataStream(batches))
+
+
+def _operator(stream: Any, name: str, *arguments: int) -> Any:  # noqa: ANN401 - objects of Java
+    """Return a stream behind the operator that a file beside this one defines; it has no state by key."""
+    gateway = get_gateway()
+    flink = gateway.jvm.org.apache.flink
+    references = gateway.new_array(gateway.jvm.Object, len(arguments))
+    for index, argument in enumerate(arguments):
+        references[index] = argument
+    source = (Path(__file__).parent / f"{name}.java").read_text()
+    configuration = flink.configuration.Configuration()
+    code = flink.table.runtime.generated.GeneratedOperator(f"cfmon.{name}", source, references, configuration)
+    factory = flink.table.runtime.operators.CodeGenOperatorFactory(code)
+    environment = stream.getExecutionEnvironment()
+    operator = flink.streaming.api.transformations.OneInputTransformation(
+        stream.getTransformation(), name, factory, _KEYED.get_java_type_info(), environment.getParallelism()
+    )
+    operator.setUid(name)
+    environment.addOperator(operator)
+    return flink.streaming.api.datastream.DataStream(environment, operator)
