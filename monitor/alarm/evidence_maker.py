@@ -1,19 +1,21 @@
 """Making of the evidence of alarms and judged takeovers.
 
-Most of a document is the same for every alarm of a monitor (models, manifests, versions), or for every alarm in a state
-(the policies' choices there). That is packed once; the rest for each alarm.
+Most of a document is the same for every alarm of a monitor (models, manifests, versions), for every alarm in a state
+(the policies' choices there), or for every alarm on a verdict that agents share. That is packed once; the rest for each
+alarm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from monitor.alarm.canonical import list_of, map_of, pack
 from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
+from monitor.alarm.kept import Kept
 from monitor.alarm.message import Identity, alert_id
 from monitor.exact.evaluators import deployed_name
 from monitor.policy.table import PolicyTable
@@ -22,7 +24,7 @@ from monitor.types import Alert, FormulaSpec, TakenOver
 __all__ = ["EvidenceMaker", "make_evidence"]
 
 STATES: Final = 65_536
-"""States for which the packed choices of a policy are kept: about 100 bytes each."""
+"""States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""
 
 
 class EvidenceMaker:
@@ -51,6 +53,8 @@ class EvidenceMaker:
             name: _PackedPolicy(name, table, identity.policies[name], manifests.get(name, {}))
             for name, table in tables.items()
         }
+        self._pair = lru_cache(STATES)(partial(pack, "path", depth=2))
+        self._verdicts: Kept[bytes] = Kept()
 
     def make(self, about: Alert | TakenOver) -> bytes:
         """Return the document; the same alert gives the same bytes. Raises EvidenceError if a number is not finite."""
@@ -77,10 +81,8 @@ class EvidenceMaker:
             "first_seq": about.first_seq,
             "time": float(about.time),
             "since": float(about.since),
-            "path": about.path,
             "start_observed": about.start_observed,
             "terminated": about.terminated,
-            "verdict": verdict,
             **more,
         }
         states = sorted({state for state, _ in about.path})
@@ -88,6 +90,8 @@ class EvidenceMaker:
             {
                 **self._constant,
                 "policies": map_of({name: policy.packed(states) for name, policy in policies.items()}),
+                "path": list_of([self._pair(pair) for pair in about.path]),
+                "verdict": self._verdicts.get(lambda: pack("verdict", verdict), verdict, None),
                 **{name: pack(name, member) for name, member in members.items()},
             }
         )

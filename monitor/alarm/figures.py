@@ -7,9 +7,11 @@ alternative. `Stance` decides which differences between two verdicts make a new 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import msgspec
 
+from monitor.alarm.kept import Kept
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
@@ -44,6 +46,8 @@ __all__ = [
 
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
+_figures: Final[Kept[Figures]] = Kept()
+_stances: Final[Kept[Stance]] = Kept()
 
 
 def figures_of(
@@ -54,6 +58,10 @@ def figures_of(
     Only a firing alarm has advice (`handover`), and only where a policy or an action can be handed over to: decisions
     made for the goal are none.
     """
+    return _figures.get(lambda: _made(formula, verdict, state, blind), verdict, formula, state, blind)
+
+
+def _made(formula: Formula, verdict: Verdict, state: AlarmState, blind: BlindReason | None) -> Figures:
     value, bounds = own(verdict)
     change = advised_change(formula)
     given = state == "firing" and change is not None and not change.decides
@@ -174,6 +182,10 @@ class Stance(msgspec.Struct, frozen=True):
 
 def stance_of(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Stance:
     """Return the stance of a verdict, for a firing alarm with blind reason `blind`."""
+    return _stances.get(lambda: _stance(formula, verdict, blind), verdict, formula, blind)
+
+
+def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Stance:
     handover = _advice(formula, verdict, blind)
     helps = None if handover is None else handover.helps_now
     return Stance(verdict.outcome, verdict.holds, helps, verdict.robust, own(verdict)[0])

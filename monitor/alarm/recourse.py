@@ -7,6 +7,8 @@ beside its number, as in the other sentences.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from monitor.alarm.phrases import capital, decimals
@@ -14,7 +16,22 @@ from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
 from monitor.types import Avoidable, Changes, Recourse
 
-__all__ = ["AlertChanges", "AlertRecourse", "alert_recourse", "recourse_sentences"]
+__all__ = ["AlertChanges", "AlertRecourse", "Numbered", "alert_recourse", "recourse_sentences"]
+
+
+class Numbered(NamedTuple):
+    """A sentence that names a step, in two parts; `offset`: how many steps before the verdict's that is, None: no step.
+
+    The number is not in it: agents on the same path share the sentence, and each counts its steps.
+    """
+
+    before: str
+    offset: int | None = None
+    after: str = ""
+
+    def at(self, seq: int) -> str:
+        """Return the sentence about a verdict on the step `seq`."""
+        return self.before if self.offset is None else f"{self.before}{seq - self.offset}{self.after}"
 
 
 class AlertChanges(msgspec.Struct, frozen=True):
@@ -93,33 +110,36 @@ def _changes(changes: Changes, seq: int) -> AlertChanges:
     )
 
 
-def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject, seq: int) -> list[str]:
+def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) -> list[Numbered]:
     """Return what other decisions would have given, one sentence each.
 
     Args:
         recourse: of a verdict; None: not examined, nothing is said.
         test: of the goal.
         subject: says when decisions were made.
-        seq: the step of the verdict.
     """
     if recourse is None or recourse.avoidable is None:
         return []
-    few = _few(recourse.changes, test, subject, seq)
-    return [*few, _could(recourse, test, subject.since(seq), hindsight=subject.hindsight)]
+    lead, rest = _could(recourse, test, hindsight=subject.hindsight)
+    if subject.back is None:
+        could = Numbered(f"{lead} {subject.when()} on{rest}")
+    else:
+        could = Numbered(f"{lead} from step ", subject.back, f" on{rest}")
+    return [*_few(recourse.changes, test, subject), could]
 
 
-def _few(changes: Changes | None, test: Test, subject: Subject, seq: int) -> list[str]:
+def _few(changes: Changes | None, test: Test, subject: Subject) -> list[Numbered]:
     if changes is None:
         return []
     lead = "In hindsight, " if subject.hindsight else ""
     value, _ = decimals(changes.value, test.bound)
     ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
-    what = f"{_instead(changes)} at step {seq - changes.offset}{ago}"
+    what, rest = f"{_instead(changes)} at step ", ago
     if changes.count == 1:
-        words = f"{lead}{what}, with no other decision changed, would have given {value}"
+        rest += f", with no other decision changed, would have given {value}"
     else:
-        words = f"{lead}{changes.count} other decisions together would have given {value}, the first: {what}"
-    return [capital(words)]
+        what = f"{changes.count} other decisions together would have given {value}, the first: {what}"
+    return [Numbered(capital(f"{lead}{what}"), changes.offset, rest)]
 
 
 def _instead(changes: Changes) -> str:
@@ -129,8 +149,8 @@ def _instead(changes: Changes) -> str:
     return f"{proposed} instead of {changes.taken_name or f'action {changes.taken}'}"
 
 
-def _could(recourse: Recourse, test: Test, since: str, *, hindsight: bool) -> str:
-    """Return whether the goal could have been met, with the values that say so."""
+def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:
+    """Return whether the goal could have been met: before the words since when, and after them, with the values."""
     assert recourse.best is not None
     assert recourse.optimal is not None
     unsure = "; other causal models may disagree" if recourse.robust is False else ""
@@ -138,14 +158,14 @@ def _could(recourse: Recourse, test: Test, since: str, *, hindsight: bool) -> st
         case "foresight":
             known = "Even without hindsight, acting" if hindsight else "Acting"
             optimal, _ = decimals(recourse.optimal, test.bound)
-            return f"{known} optimally {since} would have met the goal: {optimal}{unsure}"
+            return f"{known} optimally", f" would have met the goal: {optimal}{unsure}"
         case "hindsight":
             best, optimal, _ = decimals(recourse.best, recourse.optimal, test.bound)
             return (
-                f"Only with knowledge of how it turned out could the goal have been met {since}: {best}; acting "
-                f"optimally without it: {optimal}{unsure}"
+                "Only with knowledge of how it turned out could the goal have been met",
+                f": {best}; acting optimally without it: {optimal}{unsure}",
             )
         case _:
             known = ", even in hindsight" if hindsight else ""
             best, _ = decimals(recourse.best, test.bound)
-            return f"Nobody could have met the goal {since}{known}: {best} at best{unsure}"
+            return "Nobody could have met the goal", f"{known}: {best} at best{unsure}"

@@ -124,11 +124,6 @@ class Subject:
             return NOW
         return f"at {first}, {self.ago(offset)}" if clipped else self.ago(offset)
 
-    def since(self, seq: int) -> str:
-        """Return from when on an intervention is in force; by its number, if `seq` is the newest step's."""
-        back = self.back
-        return f"{self.when()} on" if back is None else f"from step {seq - back} on"
-
     def ago(self, count: int) -> str:
         """Return how many steps ago something was."""
         return f"{steps(count)} {self._past}" if count else "just now"

@@ -7,12 +7,13 @@ two decimals, or to as many as distinguish a value from the threshold it misses.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
+from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import ACT, ACTING, BLIND_WORDS, DO, DOING, NEEDED, been, capital, decimals, noun
-from monitor.alarm.recourse import recourse_sentences
+from monitor.alarm.recourse import Numbered, recourse_sentences
 from monitor.alarm.subject import NOW, Subject, quote
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal
@@ -23,6 +24,7 @@ __all__ = ["summary"]
 MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
 Spoken = AlarmState | Literal["fired"]
+_kept: Final[Kept[tuple[str | Numbered, ...]]] = Kept()
 
 
 def summary(
@@ -41,10 +43,21 @@ def summary(
     `fired` describes the step at which the alarm fired, as its picture does, and gives no advice. `path_length`: pairs
     of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was. `seq`: its step.
     """
-    say = _Sentences(formula, parsed, verdict, path_length, "before" if state == "fired" else "ago")
-    found, unsure, could = say.finding(), say.disagreement(), say.recourse(seq)
+    past: Literal["ago", "before"] = "before" if state == "fired" else "ago"
+    pairs = path_length if verdict.offset < 0 else 0  # else no sentence depends on it
+    parts = _kept.get(
+        lambda: _sentences(_Sentences(formula, parsed, verdict, pairs, past), formula.name, state, blind),
+        *(verdict, formula, state, blind, pairs),
+    )
+    return f"{agent}: {'. '.join([part if type(part) is str else part.at(seq) for part in parts])}."  # type: ignore[union-attr] # the other kind
+
+
+def _sentences(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None) -> tuple[str | Numbered, ...]:
+    """Return the sentences without the agent, and without numbers of steps. `name`: of the formula."""
+    found, unsure, could = say.finding(), say.disagreement(), say.recourse()
     sure = [*say.learned(), *say.obtained(), *_why(blind)]
     last = f"{_caution(blind) or 'last: '}{found}"
+    parts: list[str | Numbered]
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
@@ -58,10 +71,10 @@ def summary(
         case "ended":
             parts = [f"the episode ended while this alarm was firing; {last}", *unsure, *could]
         case "removed":
-            parts = [f"alarm '{formula.name}' was changed or removed while it was firing; {last}", *unsure]
+            parts = [f"alarm '{name}' was changed or removed while it was firing; {last}", *unsure]
         case _:
             parts = [found, *unsure, *could]
-    return f"{agent}: {'. '.join(part for part in (*parts, *sure) if part)}."
+    return tuple(part for part in (*parts, *sure) if part)
 
 
 def _caution(blind: BlindReason | None) -> str:
@@ -191,11 +204,11 @@ class _Sentences:
             case _:
                 return ""
 
-    def recourse(self, seq: int) -> list[str]:
+    def recourse(self) -> list[Numbered]:
         """Return what other decisions would have given, if the goal was missed and that was examined."""
         match self._parsed:
             case Regret(_, Goal(_, _, Test() as test)):
-                return recourse_sentences(self._verdict.recourse, test, self._subject, seq)
+                return recourse_sentences(self._verdict.recourse, test, self._subject)
             case _:
                 return []
 

@@ -7,6 +7,7 @@ from one backward pass over the held path (`monitor.exact.best`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -119,7 +120,7 @@ def _missed(
 
 def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel) -> Recourse:
     measure, test = missed.measure, missed.test
-    if isinstance(measure, Probability) and any(nested_goals(measure.path)):
+    if _nests(measure):
         return Recourse(reason=NESTED)
     unknown = causal_model == "any" and evaluators.learned
     reason, asked = (LEARNED if unknown else ""), causal_model != "gumbel" and not unknown
@@ -132,6 +133,12 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
     avoidable = avoidable_of(test, best, optimal)
     robust = _is_robust(values, missed, avoidable, causal_model) if asked else None
     return Recourse(avoidable, robust, best, optimal, _changes(missed, outlook, evaluators.model), reason)
+
+
+@lru_cache
+def _nests(measure: Probability | Reward) -> bool:
+    """Return whether goals are nested in a measure."""
+    return isinstance(measure, Probability) and any(nested_goals(measure.path))
 
 
 def avoidable_of(test: Test, best: float, optimal: float) -> Avoidable:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from monitor.logic.syntax import (
     NOMINAL,
@@ -113,6 +114,7 @@ def looks_back(goal: Goal) -> bool:
     return goal.world.offset != 0 or asks_back(goal.measure)
 
 
+@lru_cache
 def asks_back(measure: Probability | Reward) -> bool:
     """Return whether a goal nested in a measure looks back."""
     return isinstance(measure, Probability) and any(looks_back(goal) for goal in nested_goals(measure.path))

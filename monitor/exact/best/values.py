@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -172,24 +172,27 @@ class BestValues:
             [float(values[lane]) for lane in few],
             float(values[best]),
             float(values[optimal]),
-            [None, *(self._first_change(path, found.decisions, lane) for lane in few[1:])],
+            [None, *self._first_changes(path, found.decisions, few[1:])],
         )
         return outlook, few, found.decisions
 
-    def _first_change(self, path: Observed, decisions: Decisions, lane: int) -> Change | None:
-        """Return the first decision on the observed path that a better one replaces: up to it the world is ours.
+    def _first_changes(self, path: Observed, decisions: Decisions, lanes: list[int]) -> Iterator[Change | None]:
+        """Yield the first decision on the observed path that a better one replaces: up to it the world is ours.
 
-        `lane`: of some number of changes, after that of one less. Of equally good actions the least is proposed.
+        `lanes`: each of some number of changes, after that of one less. Of equally good actions the least is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
-        held, changed = sign * decisions.held[:, lane], sign * decisions.actions[:, :, lane - 1]
+        held, changed = sign * decisions.held[:, lanes], sign * decisions.actions[:, :, [lane - 1 for lane in lanes]]
         best = np.fmax.reduce(changed, axis=1)  # nan once nothing remains
-        [better] = np.nonzero(best - held > TIE * np.maximum(1.0, np.abs(held)))
-        if not len(better):
-            return None
-        level = int(better[0])
-        proposed = int(np.flatnonzero(changed[level] >= best[level] - TIE * max(1.0, abs(best[level])))[0])
-        return Change(level, int(path.states[level]), int(path.actions[level]), proposed)
+        better = best - held > TIE * np.maximum(1.0, np.abs(held))
+        for n, found in enumerate(better.any(axis=0)):
+            if not found:
+                yield None
+                continue
+            level = int(better[:, n].argmax())
+            limit = best[level, n] - TIE * max(1.0, abs(best[level, n]))
+            proposed = int((changed[level, :, n] >= limit).argmax())
+            yield Change(level, int(path.states[level]), int(path.actions[level]), proposed)
 
     def layout(self, path: Observed) -> Layout:
         """Return the obligations that may remain at each pair of a path."""

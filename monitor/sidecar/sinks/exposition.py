@@ -60,7 +60,8 @@ class SeriesFamily:
         if entry is None:
             self.set(labels, float(count))
         else:
-            entry.values = (_made(entry.values)[0] + count,)
+            values = entry.values
+            entry.values = ((values if type(values) is tuple else _made(values))[0] + count,)
 
     def remove(self, labels: tuple[str, ...]) -> None:
         """Remove the series with these labels, if it exists."""

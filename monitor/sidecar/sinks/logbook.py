@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -155,7 +156,7 @@ class Logbook:
 
     def take(self, effects: Effects, now: Instant) -> None:
         """Log what one event caused."""
-        notable = [notice for notice in effects.notices if self._notable(notice)]
+        notable = self._notable(effects.notices)
         if not (notable or effects.publications):
             return  # nearly always
         if blind := [notice for notice in notable if isinstance(notice, Blind)]:
@@ -176,14 +177,20 @@ class Logbook:
         """Go on under another configuration, in which a formula may be undecided again."""
         self._undecided.clear()
 
-    def _notable(self, notice: Notice) -> bool:
-        """Return whether there may be something to log about a notice."""
-        kind = type(notice)
-        if kind is Received:
-            return notice.result in LOST  # type: ignore[union-attr] # as its class says
-        if kind is Judged:
-            return bool(notice.verdict.reason) and notice.formula not in self._undecided  # type: ignore[union-attr] # likewise
-        return kind not in UNSAID
+    def _notable(self, notices: Sequence[Notice]) -> list[Notice]:
+        """Return the notices about which there may be something to log."""
+        found: list[Notice] = []
+        for notice in notices:
+            kind = type(notice)
+            if kind is Received:  # nearly all are one of these two
+                if notice.result in LOST:  # type: ignore[union-attr] # as its class says
+                    found.append(notice)
+            elif kind is Judged:
+                if notice.verdict.reason and notice.formula not in self._undecided:  # type: ignore[union-attr] # likewise
+                    found.append(notice)
+            elif kind not in UNSAID:
+                found.append(notice)
+        return found
 
     def _notice(self, notice: Notice, now: Instant) -> None:
         match notice:
@@ -235,7 +242,11 @@ class Logbook:
         fields = {"alarm": alert.id, "formula": name, "evidence": evidence, **about}
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
-        LOG.log(level, "ALARM %s: %s: %s%s", what, name, alert.summary, proof, extra={"fields": fields})
+        said = (what, name, alert.summary, proof)
+        # Not `LOG.log`, which goes through the stack to find who calls it: no entry says that.
+        LOG.handle(
+            LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
+        )
 
     def _contradictions(self, notice: Contradictions) -> None:
         """Log rows and agents when they are rejected, and when not any more; numbers in between are no news."""

@@ -187,25 +187,27 @@ class Metrics:
                     self._take(notice, now)
 
     def _take(self, notice: Notice, now: Instant) -> None:
-        match notice:
+        match notice:  # the most frequent ones first
+            case Refreshed():
+                pass  # its verdict is shown as judged
+            case Forecast() | Calibrated():
+                self._show_forecasts(notice)
+            case Alert():
+                self._count_alert(notice, now)
+            case AlarmMoved():
+                self._show_alarm(notice.agent, notice.formula, notice.state)
+            case Ended():
+                self._blank(notice.agent, self._severity)
             case Received():
                 self._received(notice, now)
             case Judged():
                 self._judged(notice)
             case Blind():
                 self._show_blind(notice)
-            case AlarmMoved():
-                self._show_alarm(notice.agent, notice.formula, notice.state)
-            case Alert():
-                self._count_alert(notice, now)
-            case Refreshed():
-                pass  # its verdict is shown as judged
             case OffPolicy() | RewardMismatch() | Skipped() | TakenOver():
                 self._count(notice)
             case Deviates():
                 self._show_deviation(notice)
-            case Ended():
-                self._blank(notice.agent, self._severity)
             case Forgotten():
                 self._on.forgotten.inc()
                 self._forget(notice.agent)
@@ -213,8 +215,6 @@ class Metrics:
                 self._show_trust(notice)
             case Contradictions():
                 self._on.show_contradictions(notice)
-            case Forecast() | Calibrated():
-                self._show_forecasts(notice)
             case _:
                 assert_never(notice)
 
@@ -234,12 +234,13 @@ class Metrics:
     # ---- one method a notice ----
 
     def _received(self, notice: Received, now: Instant) -> None:
-        self._on.messages.inc((notice.result,))
-        if notice.result == "rejected":
+        agent, result = notice.agent, notice.result
+        self._on.messages.inc((result,))
+        if result == "rejected":
             self._on.rejected.inc((notice.reason,))
-        if notice.result in UNREAD or not self._admit(notice.agent):
+        if result in UNREAD or (agent not in self._agents and not self._admit(agent)):
             return
-        self._on.last_message.set((notice.agent,), now.wall)
+        self._on.last_message.set((agent,), now.wall)
         if notice.lag is not None:
             if notice.lag < 0:
                 self._on.negative_lags.inc()

@@ -73,7 +73,13 @@ class StatusView:
         """Show what happened; its alerts are in `history`."""
         with self._lock:
             for notice in effects.notices:
-                self._take(notice, now)
+                kind = type(notice)
+                if kind is Received:  # nearly all are one of these two
+                    self._received(notice, now)  # type: ignore[arg-type] # as its class says
+                elif kind is Judged:
+                    self._judged(notice, now)  # type: ignore[arg-type] # likewise
+                else:
+                    self._take(notice, now)
             for publication in effects.publications:
                 self._keep_alert(publication.topic, publication.payload)
 
@@ -194,28 +200,33 @@ class StatusView:
 
     # ---- taking ----
 
+    def _received(self, notice: Received, now: Instant) -> None:
+        if notice.agent and notice.result not in UNREAD:
+            agent = self._agent(notice.agent, now)
+            agent.last_message, agent.lag = now.wall, notice.lag
+
+    def _judged(self, notice: Judged, now: Instant) -> None:
+        agent = self._agent(notice.agent, now)
+        row = self._row_of(agent, notice.formula)
+        row.judged = notice
+        row.curve.add(now.wall, finite(own(notice.verdict)[0]), finite(other(notice.verdict)[0]))
+        agent.episode = notice.episode
+
     def _take(self, notice: Notice, now: Instant) -> None:
-        match notice:
-            case Received():
-                if notice.agent and notice.result not in UNREAD:
-                    agent = self._agent(notice.agent, now)
-                    agent.last_message, agent.lag = now.wall, notice.lag
-            case Judged():
+        match notice:  # the most frequent ones first
+            case Refreshed(judged):
+                self._row(judged.agent, judged.formula, now).news = notice
+            case Forecast() | Calibrated():
+                self._count_forecast(notice, now)
+            case Alert():
                 row = self._row(notice.agent, notice.formula, now)
-                row.judged = notice
-                row.curve.add(now.wall, finite(own(notice.verdict)[0]), finite(other(notice.verdict)[0]))
-                self._agents[notice.agent].episode = notice.episode
+                row.alarm, row.alert, row.news = "firing" if notice.state == "firing" else "clear", notice, None
+            case AlarmMoved():
+                self._row(notice.agent, notice.formula, now).alarm = notice.state
             case Blind():
                 row = self._row(notice.agent, notice.formula, now)
                 row.blind = notice if notice.reason is not None else None
                 row.curve.add(now.wall, None, None)
-            case AlarmMoved():
-                self._row(notice.agent, notice.formula, now).alarm = notice.state
-            case Alert():
-                row = self._row(notice.agent, notice.formula, now)
-                row.alarm, row.alert, row.news = "firing" if notice.state == "firing" else "clear", notice, None
-            case Refreshed(judged):
-                self._row(judged.agent, judged.formula, now).news = notice
             case Ended():
                 for row in self._agents[notice.agent].rows.values() if notice.agent in self._agents else ():
                     row.judged = None
@@ -224,8 +235,6 @@ class StatusView:
                 self._agents.pop(notice.agent, None)
             case Deviates():
                 self._agent(notice.agent, now).deviates = notice
-            case Forecast() | Calibrated():
-                self._count_forecast(notice, now)
             case Trust():
                 self._keep_trust(notice, now)
             case Contradictions():
@@ -245,14 +254,14 @@ class StatusView:
             self._trust = notice
 
     def _row(self, agent: str, formula: str, now: Instant) -> FormulaStatus:
-        rows = self._agent(agent, now).rows
-        row = rows.get(formula)
-        if row is None:
-            row = rows[formula] = self._new_row(formula)
-        return row
+        return self._row_of(self._agent(agent, now), formula)
 
-    def _new_row(self, formula: str) -> FormulaStatus:
-        return status_of(next((query for query in self._queries if query.spec.name == formula), None))
+    def _row_of(self, agent: AgentStatus, formula: str) -> FormulaStatus:
+        row = agent.rows.get(formula)
+        if row is None:
+            query = next((query for query in self._queries if query.spec.name == formula), None)
+            row = agent.rows[formula] = status_of(query)
+        return row
 
     def _agent(self, name: str, now: Instant) -> AgentStatus:
         agent = self._agents.get(name)
@@ -267,10 +276,7 @@ class StatusView:
             return
         agent = self._agents.get(name)
         if agent is not None and payload:
-            row = agent.rows.get(formula)
-            if row is None:
-                row = agent.rows[formula] = self._new_row(formula)
-            row.payload = payload
+            self._row_of(agent, formula).payload = payload
 
     # ---- showing ----
 
