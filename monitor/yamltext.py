@@ -97,6 +97,8 @@ class _Reader:
             node = yaml.compose(text, Loader=LOADER)
         except yaml.MarkedYAMLError as error:
             line = error.problem_mark.line + 1 if error.problem_mark else 1
+            if "nesting depth" in (error.problem or ""):  # a limit of PyYAML's own, reached before it gives any event
+                raise ConfigError(self._too_deep(line)) from None
             raise ConfigError(f"{self.name}, line {line}: not valid YAML: {_without_content(error.problem)}") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"{self.name}: not valid YAML ({type(error).__name__})") from None
@@ -122,7 +124,10 @@ class _Reader:
                 raise ConfigError(f"{self.name}, line {line}: the tag (!) here is not allowed; write a plain value")
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
-                raise ConfigError(f"{self.name}, line {line}: nested deeper than {MAX_DEPTH} levels")
+                raise ConfigError(self._too_deep(line))
+
+    def _too_deep(self, line: int) -> str:
+        return f"{self.name}, line {line}: nested deeper than {MAX_DEPTH} levels"
 
     def _value(self, node: yaml.Node, location: Location) -> Any:  # noqa: ANN401 - a document holds anything
         self.lines.setdefault(location, node.start_mark.line + 1)

@@ -129,7 +129,7 @@ class Monitor:
         # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
         self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
         self._tables: LaneTables | None = None
-        if LaneTables.serve(model, self._queries, self.settings):
+        if self._engines.learned is None and LaneTables.serve(model, self._queries, self.settings):
             self._tables = LaneTables(model, self._checker.policies["nominal"], self._queries, self.settings)
         self._new_trust = partial(ModelTrust, model, trust or TrustSettings(), self.settings.encoder)
         self._start(self._new_trust())

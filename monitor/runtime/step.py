@@ -76,7 +76,8 @@ class AgentStep:
     """Monitor of one agent, in memory.
 
     Args:
-        monitor: model, policies and formulas; it is only read, so one is enough for any number of agents.
+        monitor: model, policies and formulas. One is enough for any number of agents; what is computed is shared, so
+            one thread steps all of them.
         agent: the agent's name.
         state: of an earlier `AgentStep`; None: nothing is known of the agent. The formulas may have changed since;
             then `restored` has the notices about it.

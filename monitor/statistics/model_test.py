@@ -258,7 +258,8 @@ class ModelTest:
 
     def load(self, state: ModelTestState) -> None:
         """Restore the state of a test of the same model with the same settings."""
-        self.stakes[: OFTEN + 1] = array("d", state.stakes)
+        for place, stake in zip(range(OFTEN + 1), state.stakes, strict=True):  # in place: compiled code has the address
+            self.stakes[place] = stake
         self.stakes[TESTED], self.stakes[PART] = state.transitions, part_of(max(state.transitions, 1))
         self.own.load(state.counts)
         self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0

@@ -31,7 +31,8 @@ _HASH = hashlib.blake2b(digest_size=_SIZE, usedforsecurity=False)
 def digest(observation: Observation) -> bytes:
     """Return an eight-byte hash of the fields that duplicates have in common; never all zero, nor `CONFLICTED`.
 
-    Two different contents have the same digest with probability 2**-64; the second would count as a duplicate.
+    Two different contents have the same digest with a probability of 2**-64, or never if they are plain and differ in
+    one field only (`monitor.stream.digests`); the second would count as a duplicate.
     """
     o = observation
     if type(o.state) is int and type(o.action) is int and not (o.terminated or o.truncated) and o.state >= 0:

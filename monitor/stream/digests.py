@@ -1,7 +1,8 @@
 """The digest of a message that is plain: whole numbers for state and action, nothing that ends an episode.
 
 Nearly all messages are, and compiled code makes the digests of most (`monitor.runtime.lanes`), so it is compiled: a
-chain of bijections of 64-bit words, one for each field. Two contents that differ in one field never have the same one.
+chain of bijections of 64-bit words, one for each field. Contents that differ in one field only, have different ones;
+of the policy the first 60 bits count. The two words with a meaning of their own become a third.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CONFLICTED: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 def policy_word(policy: str | None) -> int:
-    """Return the word of a policy's sha256, in hexadecimal digits; 0: none was sent."""
+    """Return the word of a policy's sha256, from its first 15 hexadecimal digits; 0: none was sent."""
     return 0 if policy is None else 1 + int(policy[:15], 16)
 
 

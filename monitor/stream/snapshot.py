@@ -16,7 +16,7 @@ from monitor.errors import InputError
 
 __all__ = ["VERSION", "seal", "unseal"]
 
-VERSION = 5
+VERSION = 6
 _MAGIC = b"cfms"
 _HEAD = len(_MAGIC) + 1
 _BODY = _HEAD + 16

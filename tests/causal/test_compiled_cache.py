@@ -87,7 +87,7 @@ def test_machine_code_is_stale_when_any_source_has_changed(
     assert compiled(module.twice)(3) == 6
     again = compiled(module.twice)
     assert (again(3), hits(again)) == (6, 1)
-    monkeypatch.setattr(compiled_module, "_SOURCES", "another digest")
+    monkeypatch.setattr(compiled_module, "_NUMBERS", "another digest")
     anew = compiled(module.twice)
     assert (anew(3), hits(anew)) == (6, 0)
 

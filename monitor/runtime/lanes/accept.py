@@ -11,6 +11,7 @@ from monitor.runtime.lanes.layout import (
     BEFORE,
     DECISIONS,
     DIGESTS,
+    ENDLESS,
     EXCESSES,
     EXTRA_REWARDS,
     FIXED,
@@ -18,6 +19,7 @@ from monitor.runtime.lanes.layout import (
     LAST_HEARD,
     LIKELY,
     MAX_LAG,
+    MAY_WAIT,
     NEWEST,
     NEXT,
     NOMINAL_KIND,
@@ -64,7 +66,7 @@ def accept_step(
     words: Ints, seq: int, state: int, action: int, time: float, reward: float, policy: int, wall: float, ticks: float
 ) -> bool:
     """Do what `accept` does."""
-    if seq != words[NEXT] or words[WAITING] == QUEUED:
+    if seq != words[NEXT] or seq >= ENDLESS or words[WAITING] >= words[MAY_WAIT]:
         return False
     rows, before = words[ROWS], words[BEFORE]
     starts = ints_at(words[STARTS], rows + 1)

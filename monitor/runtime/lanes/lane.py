@@ -24,6 +24,7 @@ from monitor.runtime.lanes.layout import (
     DIGESTS,
     DUE,
     EMPTY,
+    ENDLESS,
     EPISODE,
     EPISODE_BYTES,
     EVENTS,
@@ -46,7 +47,6 @@ from monitor.runtime.lanes.layout import (
     OBLIGATION,
     ODDS,
     OLDEST,
-    ORDINARY,
     OWN_MEMORY,
     OWN_MOST,
     OWN_SEEN,
@@ -78,6 +78,7 @@ from monitor.runtime.lanes.layout import (
     TIMES,
     TO_PENDING,
     TOTALS,
+    UNKNOWN,
     VERDICT,
     WAITING,
     WANTS,
@@ -230,10 +231,10 @@ class Lane:
                     return False
             elif result == EMPTY:
                 return True
-            elif result == ORDINARY or not self._compute():
-                return False
-            else:
+            elif result == UNKNOWN and self._compute():
                 continue
+            else:
+                return False
             most -= 1
         return True
 
@@ -267,6 +268,7 @@ class Lane:
         seq, time, late = words[LAST_SEQ], reals[LAST_TIME], words[LAST_LATE] == 1
         if not plain:
             self._report_forecasts(notices)
+        stays = True
         for place, (name, numbered) in enumerate(self._spec):
             formula, block = self._formulas[place], self._blocks[place]
             verdict = numbered[words[block + VERDICT]].verdict
@@ -277,9 +279,9 @@ class Lane:
             if words[block + MOVED] != STAYED:
                 pending = words[block + MOVED] == TO_PENDING
                 notices.append(AlarmMoved(self._name, name, "pending" if pending else "clear"))
-            if words[block + WANTS] and not self._begin_forecast(place):
-                return False
-        return True
+            if words[block + WANTS]:
+                stays = self._begin_forecast(place) and stays
+        return stays
 
     def _report_forecasts(self, notices: list[Notice]) -> None:
         """Count and report each forecast that is due."""
@@ -330,7 +332,7 @@ class Lane:
         assert session.previous is not None
         actions = self._tables.model.actions
         rows = [state * actions + action for state, action in path.held if action is not None]
-        if len(rows) < len(path.held):
+        if len(rows) < len(path.held) or order.next_seq >= ENDLESS:
             return False
         self._pairs[: len(rows)] = array("q", rows)
         self._synced = words[PUSHED] = words[HELD] = len(rows)

@@ -20,6 +20,7 @@ __all__: list[str] = []
     NOMINAL_KIND,  # NONE, FIXED or RANDOM
     TESTED,  # 1: transitions test the model
     FORMULAS,
+    MAY_WAIT,  # most steps that may wait
     # ---- what accepting a step changes
     NEXT,  # seq of the next step
     BEFORE,  # row of the newest accepted pair
@@ -78,7 +79,7 @@ __all__: list[str] = []
     POLICY,  # 0: it names none
     POLICY_WORD,
     WORDS,  # number of the words above; blocks of formulas follow
-) = range(60)
+) = range(61)
 
 (
     PENDING,  # 1: the alarm is pending, 0: clear
@@ -125,7 +126,9 @@ EXAMINED: Final = 4
 """Added to a judgement: a missed goal that is examined while there is an alarm."""
 
 QUEUED: Final = 64
-"""Steps that may wait in a lane."""
+"""Steps that may wait in a lane; fewer if the settings say so."""
+ENDLESS: Final = 1 << 62
+"""A seq from here on is left to Python's integers."""
 REMEMBERED: Final = 512
 
 EMPTY, ORDINARY, ASK, EVENTS, UNKNOWN = -1, -2, -3, -4, -5

@@ -1,7 +1,8 @@
 """Recorded events of many agents in one call: steps go through the lanes until an event needs the ordinary way.
 
 Nobody reads notices here, so a step of which only a verdict is to be said, or that an alarm moves without firing, is
-counted and not reported. Everything else stops the run: its caller processes that event and goes on.
+counted and not reported, nor kept as a formula's last answer. Everything else stops the run: its caller processes that
+event and goes on. Afterwards all agents count as changed (`Monitor.changed`).
 """
 
 from __future__ import annotations
@@ -181,8 +182,10 @@ class Run:
 
     def __init__(self, monitor: Monitor, messages: Messages, evaluations: Evaluations, longest: int) -> None:
         self._monitor, self._messages, self._evaluations = monitor, messages, evaluations
-        self._numbers = {name: number for number, name in enumerate(messages.agents)}
-        count, agents = len(messages.agent), len(messages.agents)
+        # steps of other agents may wait since before
+        self._names = list(dict.fromkeys([*messages.agents, *monitor.agents()]))
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        count, agents = len(messages.agent), len(self._names)
         self.spent: Ints = np.zeros(len(evaluations.ticks), np.int64)
         self._lanes: Ints = np.zeros(agents + 1, np.int64)
         self._ready: Ints = np.zeros(agents + 1, np.int64)
@@ -250,8 +253,7 @@ class Run:
         totals, words[DUE] = monitor.trust_due
         words[TOTALS] = 0 if totals is None else totals.buffer_info()[0]
         reason = go(self._at)
-        names = self._messages.agents
-        monitor.put_ready(names[number] for number in self._ready[: words[READY_COUNT]])
+        monitor.put_ready(self._names[number] for number in self._ready[: words[READY_COUNT]])
         return reason
 
     def pass_message(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -23,8 +23,10 @@ from monitor.runtime.lanes.layout import (
     LARGEST,
     LIKELY,
     MAX_LAG,
+    MAY_WAIT,
     NOMINAL_KIND,
     NONE,
+    QUEUED,
     RANDOM,
     REPEATS,
     REWARDED,
@@ -47,7 +49,7 @@ from monitor.types import StreamSettings
 __all__ = ["LaneTables"]
 
 LONGEST: Final = 1024
-"""Largest window, in pairs, for which there are lanes: each holds as many."""
+"""Largest window, in pairs, and largest horizon, in steps, for which there are lanes: each holds as many."""
 
 
 class LaneTables:
@@ -73,6 +75,7 @@ class LaneTables:
             RING: settings.window + 1,
             REWARDED: int(self.reals[LARGEST] != 0.0),
             FORMULAS: len(self.queries),
+            MAY_WAIT: min(QUEUED, settings.pending),
             **self._model_words(model),
             **self._nominal_words(nominal),
         }
@@ -80,11 +83,11 @@ class LaneTables:
         self.take = specialized(take, 1, 1.0)
 
     @staticmethod
-    def serve(model: MDP, queries: Iterable[Query], settings: StreamSettings) -> bool:
+    def serve(model: MDP, queries: Sequence[Query], settings: StreamSettings) -> bool:
         """Return whether there can be lanes: on small models, whose rows are given, for exact answers at each step."""
         small = len(model.successors) <= DENSE and model.states * model.actions < DENSE and model.counts is None
         plain = settings.encoder == "index" and settings.window <= LONGEST and model.ended_as is None
-        return small and plain and all(not query.sampled and query.spec.every == 1 for query in queries)
+        return small and plain and bool(queries) and all(map(_is_ordinary, queries))
 
     def words_of(self, place: int) -> dict[int, int]:
         """Return the words in the block of a formula that are the same in all lanes."""
@@ -117,6 +120,13 @@ class LaneTables:
     def _address(self, values: AnyArray) -> int:
         self._arrays.append(values)
         return int(values.ctypes.data)
+
+
+def _is_ordinary(query: Query) -> bool:
+    """Return whether a formula is answered exactly and at each step; its forecasts, if any, are not far ahead."""
+    every = query.spec.every  # 1.0 would be each second
+    near = query.target is None or query.target.horizon <= LONGEST
+    return not query.sampled and type(every) is int and every == 1 and near
 
 
 def address(values: array[int] | array[float]) -> int:

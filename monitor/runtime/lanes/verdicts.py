@@ -52,6 +52,8 @@ class VerdictTable:
     def enter(self, held: Sequence[tuple[int, int | None]], judgement: Judgement, *, examined: bool) -> None:
         """Enter the verdict on the newest of the held pairs under the next number. `examined`: as `EXAMINED` says."""
         rows = [state * self._actions + action for state, action in reversed(held) if action is not None]
+        assert 0 < len(rows) <= self._length, "as many as a verdict depends on"
+        assert self.number < len(self._lengths), "cleared before it is full"
         number, first = self.number, self.number * self._length
         self._keys[first : first + len(rows)] = array("q", rows)
         self._lengths[number] = len(rows)

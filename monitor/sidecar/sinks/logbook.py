@@ -243,7 +243,7 @@ class Logbook:
         proof = f" [evidence {evidence}]" if evidence and not again else ""
         what = "still firing" if again else alert.state
         said = (what, name, alert.summary, proof)
-        # Not `LOG.log`, which goes through the stack to find who calls it: no entry says that.
+        # Not the logger's own method, which goes through the stack to find who calls it: no entry says that.
         LOG.handle(
             LOG.makeRecord(LOG.name, level, __file__, 0, "ALARM %s: %s: %s%s", said, None, extra={"fields": fields})
         )
