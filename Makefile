@@ -16,7 +16,7 @@ SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores <
 COMPILING := tests/exact/test_guaranteed.py::test_bounds_are_those_of_linear_programs[5000] \
 	tests/exact/forward/test_bounds.py::test_forward_and_backward_are_the_two_halves_of_an_interval[0]
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/runtime/lanes/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage compiled-route compiled-learned mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from monitor.model import MDP
+from monitor.runtime.lanes import obligations
 from monitor.runtime.lanes.verdicts import VerdictTable, _hash
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
@@ -55,6 +56,8 @@ class World:
     model: MDP = field(init=False)
     policies: dict[str, Any] = field(init=False)
     formulas: list[FormulaSpec] = field(init=False)
+    pending: int = field(init=False)
+    copied: bool = field(init=False)
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -78,16 +81,27 @@ class World:
             "nominal": certain if rng.random() < 0.5 else chances,
             "other": [rng.randrange(self.actions) for _ in range(self.states)],
         }
-        self.formulas = [
-            FormulaSpec(
-                f"f{n}",
-                text,
-                causal_model=rng.choice(["gumbel", "any"]) if "best" not in text else "gumbel",
-                alarm=AlarmSpec(for_=rng.choice([1, 2, 3]), keep=rng.choice([1, 2])),
-                recourse=rng.choice(["auto", "auto", "off", "always"]),
-            )
-            for n, text in enumerate(rng.sample(TEXTS, rng.choice([1, 1, 2, 3])))
-        ]
+        self.pending = rng.choice([2, 30, 100])
+        self.copied = rng.random() < 0.2
+        every = rng.choice([1, 1, 1, 1, 1, 1, 1, 1, 2, 1.0])  # 1.0: each second, for which there are no lanes
+        texts = rng.sample(TEXTS, rng.choice([1, 1, 2, 3]))
+        self.formulas = [self._spec(f"f{n}", text, every if n == 0 else 1) for n, text in enumerate(texts)]
+
+    def _spec(self, name: str, text: str, every: float) -> FormulaSpec:
+        rng = self.rng
+        causal_model: Literal["gumbel", "any"] = rng.choice(["gumbel", "any"]) if "best" not in text else "gumbel"
+        return FormulaSpec(
+            name,
+            text,
+            every=every,
+            causal_model=causal_model,
+            alarm=AlarmSpec(
+                for_=rng.choice([1, 2, 3]),
+                keep=rng.choice([1, 2]),
+                only_if="robust" if causal_model == "any" and rng.random() < 0.3 else None,
+            ),
+            recourse=rng.choice(["auto", "auto", "off", "always"]),
+        )
 
     def monitor(self) -> Monitor:
         stream = StreamSettings(
@@ -98,10 +112,11 @@ class World:
             idle_after=6.0,
             forget_after=40.0,
             max_lag=2.0,
-            pending=30,
+            pending=self.pending,
             policies={NOMINAL: "nominal", OTHER: "other"},
         )
-        return Monitor(self.model, self.policies, self.formulas, stream, trust=TrustSettings(alpha=0.05))
+        made = Monitor(self.model, self.policies, self.formulas, stream, trust=TrustSettings(alpha=0.05))
+        return made.anew() if self.copied else made
 
     def follows(self, state: int, action: int) -> int:
         row = state * self.actions + action
@@ -171,8 +186,10 @@ class Agent:
             10: {"reward": rng.choice([7.0, 1, math.nan])},
             11: {"time": rng.choice([0.0, 3.0, -1.0, 1e300, 5])},
             12: {"policy": rng.choice([OTHER, FOREIGN, NOMINAL.upper(), None, "x"])},
-            13: {"seq": rng.choice([made.seq + 1, made.seq + 7, max(0, made.seq - 2), float(made.seq), -1])},
+            13: {"seq": rng.choice([made.seq + 1, made.seq + 7, max(0, made.seq - 2), float(made.seq), -1, 2**62 - 3])},
         }
+        if kind == 13 and rng.random() < 0.1:
+            self.seq = 2**62 - rng.randrange(9)  # goes on from there, to numbers that need more than 63 bits
         return [replace(made, **changes.get(kind, {}))]
 
     def _begin(self) -> None:
@@ -189,7 +206,7 @@ class Both:
 
     def __post_init__(self) -> None:
         self.lanes, self.plain = self.world.monitor(), self.world.monitor()
-        assert self.lanes._tables is not None
+        assert (self.lanes._tables is not None) == all(repr(each.every) == "1" for each in self.world.formulas)
         self.plain._tables = None
 
     def observe(self, observation: Observation, now: Instant) -> None:
@@ -282,6 +299,32 @@ def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
             both.observe(observation, now)
         both.evaluate(now)
     assert both.taken["in lanes"] > 400, "of 600 calls"
+    table = both.lanes.queries[0].shared.table
+    assert table is not None
+    assert table.asked[1] > 200, "of 300 verdicts, those that were there before"
+
+
+def test_more_obligations_than_a_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the lane closes, also where the first of two formulas wants a forecast to be followed."""
+    for entries in (1, 4, 8, 12):
+        monkeypatch.setattr(obligations, "ENTRIES", entries)
+        for seed in range(6):
+            world = World(random.Random(seed))
+            world.formulas = [world._spec(f"f{n}", TEXTS[place], 1) for n, place in enumerate((0, 3, 1))]
+            both = Both(world)
+            agent = Agent(world, "ada", names_policy=False, rewards=False)
+            for n in range(60):
+                now = Instant(1000.0 + n / 10, n / 10)
+                for observation in agent.step(now.wall, 0.0):
+                    both.observe(observation, now)
+                both.evaluate(now)
+            both.same_states()
+
+
+def test_without_formulas_there_are_no_lanes() -> None:
+    world = World(random.Random(7))
+    world.formulas = []
+    assert world.monitor()._tables is None
 
 
 def test_a_library_user_who_observes_bytes_gets_the_same() -> None:

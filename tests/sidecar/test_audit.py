@@ -9,17 +9,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from monitor.errors import ConfigError, RecordingError
+from monitor.sidecar import parquet_recorder
 from monitor.sidecar.audit import schedule
 from monitor.sidecar.audit.gaps import find_gaps
 from monitor.sidecar.audit.partition import ALERTS, run_partition
-from monitor.sidecar.audit.plan import Partition, days_of, opened, partitions
+from monitor.sidecar.audit.plan import DONE, Partition, days_of, opened, partitions
 from monitor.sidecar.audit.results import findings
 from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
-from monitor.sidecar.events import Connected, Evaluate, Event, Message
+from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Message
 from monitor.sidecar.recording_table import ALL
 from monitor.types import Instant, TakenOver
 from tests.sidecar.audited import DAY, START, events, recorded, replayed, world
@@ -64,6 +66,28 @@ def test_an_audit_gives_what_one_process_published_to_the_byte(tmp_path: Path, b
     assert by_agent(alerts(plan)) == by_agent(expected)
     assert len(expected) > 100
     assert findings(plan).limited == 0
+
+
+def test_steps_that_wait_where_a_part_of_the_recording_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of an agent that sends nothing in the next part."""
+    monkeypatch.setattr(parquet_recorder, "PART", 89)
+    alone = 'P>=0.0 [ G<=1 !"lost" ]'  # never fires, so agents stay in their lanes
+    config = world(tmp_path, f"  - {{name: safe, formula: '{alone}'}}\n")
+    many: list[Event] = []
+    for n in range(300):
+        now = Instant(START + n / 10, n / 10)
+        for agent in ("a0", "a1", "a2") if n < 125 else ("a1", "a2"):
+            step = {"v": 1, "episode": "e", "seq": n, "state": 5, "action": 0, "time": now.wall}
+            many.append(Message(now, f"agents/{agent}/steps", msgspec.msgpack.encode(step)))
+        many.append(Evaluate(now, steps=1000) if n % 60 == 0 else Heartbeat(now))
+    many.append(Evaluate(Instant(START + 100.0, 100.0)))  # all are silent by now
+    expected = replayed(config, many)
+    plan = plan_of(config, [recorded(tmp_path / "r.parquet", many)], tmp_path / "out")
+    run(plan)
+    assert by_agent(alerts(plan)) == by_agent(expected)
+    counts = [json.loads((Path(part.folder) / DONE).read_text()) for parts in plan.values() for part in parts]
+    assert sum(count.get("accepted", 0) for count in counts) == 725
+    assert sum(count.get("verdicts", 0) for count in counts) == 725
 
 
 def test_takeovers_are_judged_as_one_process_judges_them(tmp_path: Path) -> None:

@@ -1,0 +1,175 @@
+"""Compiled code that reads payloads: what it accepts, the decoder accepts, and both keep the same of it."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitor.errors import InputError
+from monitor.model import MDP
+from monitor.runtime.lanes.run import Evaluations, Messages, Run
+from monitor.runtime.monitor import Monitor
+from monitor.stream.decode import decode
+from monitor.types import FormulaSpec, Instant, StreamSettings
+
+LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+POLICY = "ab" * 32
+BEGUN = 22
+"""Steps after which the agent has a lane."""
+MODEL = MDP.from_transitions(
+    states=3,
+    actions=1,
+    transitions=[(s, 0, t, 1 / 3) for s in range(3) for t in range(3)],
+    labels={"bad": [0]},
+    rewards=[(0, 0, 1.0)],
+)
+NO_EVALUATIONS = Evaluations(np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+written = msgspec.msgpack.encode
+
+
+def monitor() -> Monitor:
+    patient = StreamSettings(window=6, stale_after=1e6, idle_after=1e6, forget_after=1e7, policies={POLICY: "nominal"})
+    return Monitor(MODEL, {"nominal": [0] * 3}, [FormulaSpec("f", 'P>=0.0 [ G<=2 !"bad" ]')], patient)
+
+
+def forms(value: object) -> list[bytes]:
+    """Return a value as msgpack writes it, in other forms, and others in its place."""
+    match value:
+        case bool():
+            return [b"\xc2", b"\xc3", b"\xc0", b"\x00"]
+        case int():
+            number = [b"\xcf" + struct.pack(">Q", value & (2**63 - 1)), b"\xd3" + struct.pack(">q", value)]
+            if not 0 <= value <= 127:
+                return number
+            wide = [b"\xcc" + bytes([value]), b"\xcd" + struct.pack(">H", value), b"\xce" + struct.pack(">I", value)]
+            other = [b"\xd0" + bytes([value]), b"\xcb" + struct.pack(">d", value), b"\xc0", b"\xff", b"\xc3"]
+            return [*number, *wide, *other, b"\xcf" + struct.pack(">Q", value | 1 << 62)]
+        case float():
+            odd = (value, float("nan"), float("inf"), -0.0, -1.0, 2.6e11)
+            return [
+                b"\xca" + struct.pack(">f", value),
+                b"\x05",
+                b"\xc0",
+                *(b"\xcb" + struct.pack(">d", x) for x in odd),
+            ]
+        case str():
+            text, size = value.encode(), len(value)
+            long = [b"\xd9" + bytes([size]) + text, b"\xda" + struct.pack(">H", size) + text]
+            return [*long, b"\xc4" + bytes([size]) + text, written(value.upper()), b"\xc0"]
+        case _:
+            return [b"\xc0", b"\x01"]
+
+
+def step(rng: random.Random, episode: int | str, seq: int, *, named: bool) -> dict[str, Any]:
+    optional: dict[str, Any] = {
+        "time": 1000.0 + seq,
+        "reward": None,
+        "terminated": False,
+        "truncated": False,
+    }
+    chosen = {key: value for key, value in optional.items() if rng.random() < 0.4}
+    return {
+        "v": 1,
+        "episode": episode,
+        "seq": seq,
+        "state": rng.randrange(3),
+        "action": 0,
+        **chosen,
+        **({"policy": POLICY} if named else {}),
+    }
+
+
+def changed(rng: random.Random, said: dict[str, Any]) -> bytes:
+    """Return a message, mostly as it should be."""
+    items = [
+        (written(key), rng.choice(forms(value)) if rng.random() < 0.07 else written(value))
+        for key, value in said.items()
+    ]
+    rng.shuffle(items)
+    match rng.randrange(10):
+        case 0:
+            items.append(rng.choice(items))
+        case 1:
+            items.append(
+                (written(rng.choice(["extra", "w", "polic", "seqq", ""])), rng.choice([b"\x01", b"\xc0", b"\x80"]))
+            )
+        case 2:
+            items.pop(rng.randrange(len(items)))
+        case _:
+            pass
+    head = b"\xde" + struct.pack(">H", len(items)) if rng.random() < 0.1 else bytes([0x80 + len(items)])
+    payload = bytearray(head + b"".join(key + value for key, value in items))
+    match rng.randrange(10):
+        case 0:
+            payload.append(rng.randrange(256))
+        case 1:
+            del payload[rng.randrange(1, len(payload)) :]
+        case 2 | 3:
+            payload[rng.randrange(len(payload))] = rng.randrange(256)
+        case _:
+            pass
+    return bytes(payload)
+
+
+def received(one: Monitor, payload: bytes, now: Instant) -> bool:
+    """Let a lane read a payload; return whether it accepted it."""
+    offsets = np.array([0, len(payload)], np.int64)
+    times = np.array([now.wall]), np.array([now.ticks])
+    messages = Messages(["ada"], np.zeros(1, np.int64), memoryview(payload), offsets, *times)
+    with Run(one, messages, NO_EVALUATIONS, 65536) as run:
+        run.go()
+    return run.accepted == 1
+
+
+@LAW
+@given(st.integers(0, 2**32))
+def test_a_payload_is_read_as_the_decoder_reads_it(seed: int) -> None:
+    rng = random.Random(seed)
+    lanes, plain = monitor(), monitor()
+    plain._tables = None
+    named = rng.random() < 0.5
+    episodes: list[int | str] = ["e1", 7, -5, "x" * 40, 2**40]
+    episode = rng.choice(episodes)
+    for seq in range(BEGUN):
+        now = Instant(1000.0 + seq, float(seq))
+        said = decode("ada", written(step(rng, episode, seq, named=named)))
+        for one in (lanes, plain):
+            one.observe(said, now)
+            one.evaluate(now)
+    for seq in range(BEGUN, BEGUN + 4):
+        if "ada" not in lanes._lanes:
+            break
+        now = Instant(1000.0 + seq, float(seq))
+        payload = changed(rng, step(rng, episode, seq, named=named))
+        if received(lanes, payload, now):
+            assert [each.result for each in plain.observe(decode("ada", payload), now)] == ["accepted"]  # type: ignore[union-attr]
+        else:
+            try:
+                said = decode("ada", payload)
+            except InputError:
+                continue
+            assert lanes.observe(said, now) == plain.observe(said, now)
+        assert lanes.evaluate(now) == plain.evaluate(now)
+    kept, expected = (each.changed(everything=True)["ada"] for each in (lanes, plain))
+    assert kept is not None
+    assert expected is not None
+    assert (kept.session, kept.trust) == (expected.session, expected.trust)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("episode", ["e1", 7, -5, 2**40])
+def test_what_an_agent_writes_is_read_in_compiled_code(episode: int | str, *, named: bool) -> None:
+    rng = random.Random(1)
+    one = monitor()
+    for seq in range(BEGUN):
+        now = Instant(1000.0 + seq, float(seq))
+        one.observe(decode("ada", written(step(rng, episode, seq, named=named))), now)
+        one.evaluate(now)
+    assert received(one, written(step(rng, episode, BEGUN, named=named)), Instant(1022.0, 22.0))
