@@ -17,6 +17,7 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer, read_signer, read_verifier
+from monitor.sidecar.store import archive as archive_module
 from monitor.sidecar.store.archive import Archive
 from monitor.sidecar.store.store import Store
 from tests.sidecar.keys import make_keys
@@ -39,6 +40,22 @@ def test_objects_are_written_once(archive: Archive) -> None:
     archive.keep_objects({"b" * 64: b"model"})
     assert (archive.objects / ("b" * 64)).stat().st_mtime_ns == before
     assert (archive.objects / ("b" * 64)).read_bytes() == b"model"
+
+
+def test_objects_may_be_written_while_it_is_asked_if_they_have_changed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reload writes those of the new configuration in another thread."""
+    archive.keep_objects({"b" * 64: b"model"})
+    state_of = archive_module._state
+
+    def state_while_written(path: Path) -> object:
+        monkeypatch.setattr(archive_module, "_state", state_of)
+        archive.keep_objects({"c" * 64: b"new"})
+        return state_of(path)
+
+    monkeypatch.setattr(archive_module, "_state", state_while_written)
+    assert not archive.changed()
 
 
 @pytest.mark.parametrize("name", ["..", "../objects", "/etc/passwd", "", "A" * 32, "c" * 65, "c" * 32, "a\0b"])

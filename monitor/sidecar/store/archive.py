@@ -70,7 +70,8 @@ class Archive:
 
     def changed(self) -> bool:
         """Return whether the file of an object changed since `keep_objects`; contents are not read."""
-        return any(_state(self.objects / name) != state for name, state in self._states.items())
+        known = tuple(self._states.items())  # another thread may add to them
+        return any(_state(self.objects / name) != state for name, state in known)
 
     def keep_evidence(self, *files: EvidenceFile) -> None:
         """Write evidence, each after its signature, so that after a crash none is unsigned.

@@ -32,6 +32,9 @@ PATIENCE: Final = 10.0
 MAX_CONNECTIONS: Final = 256
 """Maximum number of connections; a new one closes the oldest, so that probes are answered."""
 
+KEEP_ALIVE: Final = 5
+"""Seconds for which a connection stays open after a response."""
+
 START_DEADLINE: Final = 10.0
 """Seconds for the server to start."""
 
@@ -115,7 +118,7 @@ class HttpServer:
                 ws="none",
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=5,
+                timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=1,
             )
         )
