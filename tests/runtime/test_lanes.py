@@ -288,16 +288,20 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
     both.same_states()
 
 
-def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
-    world = World(random.Random(7))
-    world.formulas = [FormulaSpec("watch", TEXTS[3], alarm=AlarmSpec(for_=3))]
-    both = Both(world)
-    agent = Agent(world, "ada", names_policy=True, rewards=False)
-    for n in range(300):
+def walk(both: Both, agent: Agent, steps: int) -> None:
+    """Let an agent make ordinary steps, ten a second, each evaluated at once."""
+    for n in range(steps):
         now = Instant(1000.0 + n / 10, n / 10)
         for observation in agent.step(now.wall, 0.0):
             both.observe(observation, now)
         both.evaluate(now)
+
+
+def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
+    world = World(random.Random(7))
+    world.formulas = [FormulaSpec("watch", TEXTS[3], alarm=AlarmSpec(for_=3))]
+    both = Both(world)
+    walk(both, Agent(world, "ada", names_policy=True, rewards=False), 300)
     assert both.taken["in lanes"] > 400, "of 600 calls"
     table = both.lanes.queries[0].shared.table
     assert table is not None
@@ -312,12 +316,7 @@ def test_more_obligations_than_a_table_holds(monkeypatch: pytest.MonkeyPatch) ->
             world = World(random.Random(seed))
             world.formulas = [world._spec(f"f{n}", TEXTS[place], 1) for n, place in enumerate((0, 3, 1))]
             both = Both(world)
-            agent = Agent(world, "ada", names_policy=False, rewards=False)
-            for n in range(60):
-                now = Instant(1000.0 + n / 10, n / 10)
-                for observation in agent.step(now.wall, 0.0):
-                    both.observe(observation, now)
-                both.evaluate(now)
+            walk(both, Agent(world, "ada", names_policy=False, rewards=False), 60)
             both.same_states()
 
 
