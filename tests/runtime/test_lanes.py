@@ -310,11 +310,15 @@ def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
 
 def test_more_obligations_than_a_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the lane closes, also where the first of two formulas wants a forecast to be followed."""
-    for entries in (1, 4, 8, 12):
+    watched = [
+        FormulaSpec("first", 'P>=0.0 [ !"bad" U<=4 "good" ]', alarm=AlarmSpec(for_=3)),
+        FormulaSpec("second", TEXTS[3], alarm=AlarmSpec(for_=9)),
+    ]
+    for entries in (1, 7, 9, 10, 15):
         monkeypatch.setattr(obligations, "ENTRIES", entries)
-        for seed in range(6):
+        for seed in range(8):
             world = World(random.Random(seed))
-            world.formulas = [world._spec(f"f{n}", TEXTS[place], 1) for n, place in enumerate((0, 3, 1))]
+            world.pending, world.formulas = 100, watched
             both = Both(world)
             walk(both, Agent(world, "ada", names_policy=False, rewards=False), 60)
             both.same_states()
