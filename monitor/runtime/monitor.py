@@ -148,6 +148,7 @@ class Monitor:
         self._newcomers = Admission()
         self._connected = True
         self._swept: float | None = None
+        self._now = Instant(-math.inf, -math.inf)  # of the last `evaluate`
         self.spent = 0
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
@@ -226,6 +227,7 @@ class Monitor:
         after about this many steps and leave the rest to the next call; agents take turns. 0: all.
         """
         notices: list[Notice] = []
+        self._now = now
         was_contradicted = self._trust.contradicted
         if self._timers.next <= now.ticks:
             self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
@@ -326,6 +328,10 @@ class Monitor:
         self._on_lane = on_change
         return {agent: lane.at for agent, lane in self._lanes.items()}
 
+    def lane(self, agent: str) -> Lane | None:
+        """Return an agent's open lane; calling any method of the monitor may close it."""
+        return self._lanes.get(agent)
+
     def take_ready(self) -> list[str] | None:
         """Return the agents with steps that wait, in order, for the caller to serve; None if not all are in lanes."""
         if any(agent not in self._lanes or not self._lanes[agent].waiting for agent in self._ready):
@@ -401,9 +407,13 @@ class Monitor:
         """Return the state of each agent changed since the last call, or of all; None: forgotten. Write it at once."""
         names = self._changed.union(self._agents) if everything else self._changed
         self._changed = set()
-        for name in names & self._lanes.keys():
+        in_lanes = names & self._lanes.keys()
+        for name in in_lanes:
             self._close(name)
-        return {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
+        states = {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
+        for name in in_lanes:
+            self._open(name, self._agents[name], self._now)
+        return states
 
     def load(
         self,

@@ -20,8 +20,8 @@ from monitor.types import FormulaSpec, Recourse, Verdict
 
 __all__ = ["SharedVerdict", "SharedVerdicts"]
 
-ENTRIES: Final = 8192
-"""Verdicts held for one formula. When they are full, all are forgotten: the next ones fill them again."""
+ENTRIES: Final = 32_768
+"""Verdicts held for one formula, 1 KiB each. When they are full, all are forgotten: the next ones fill them again."""
 
 PAIRS: Final = 8 * ENTRIES
 """Pairs that they depend on, together: a formula that looks far back has fewer verdicts, each with a longer profile."""
@@ -116,7 +116,7 @@ class SharedVerdicts:
 
     def _clear(self) -> None:
         self._known.clear()
-        self.numbered.clear()
+        self.numbered = []  # whoever still has the former one looks up the former numbers
         if self.table is not None:
             self.table.clear()
 

@@ -21,7 +21,7 @@ import sizing
 import supervise
 import yaml
 from cfmon_flink import arrival as arrival_module
-from cfmon_flink.arrival import NOBODY, Arrival, read_line, received_on, tick_line, write_line
+from cfmon_flink.arrival import NOBODY, Arrival, read_line, read_lines, received_on, tick_line, write_line
 from cfmon_flink.bucket import SEPARATOR, Bucket
 from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from cfmon_flink.messages import document_of, messages, split_message
@@ -44,6 +44,19 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     stream = {"max_lag": "30m", "stale_after": "5s", "forget_after": "60s"}
     folder = tmp_path_factory.mktemp("flink")
     return assemble(write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream), {})
+
+
+@pytest.fixture(scope="module")
+def in_lanes(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """Formulas whose steps pass through lanes."""
+    formulas = [
+        {"name": "watch", "formula": 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]', "alarm": {"for": 2, "keep": 2}},
+        {"name": "soon", "formula": 'P>=0.7 [ G<=3 !"unsafe" ]', "alarm": {"for": 3}},
+    ]
+    stream = {"max_lag": "30m", "stale_after": "5s", "forget_after": "60s"}
+    folder = tmp_path_factory.mktemp("lanes")
+    world = write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream, formulas=formulas)
+    return assemble(world, {})
 
 
 def log(seed: int, count: int, agents: Collection[str] = ("a0",)) -> list[str]:
@@ -230,6 +243,49 @@ def test_lines_of_nonsense_in_a_batch_are_refused_one_by_one(loaded: Loaded) -> 
     assert [each.agent for _, notices in noticed for each in notices if isinstance(each, Received)].count(NOBODY) == 3
 
 
+class Counted(KeyedAgent):
+    """Counts the lines that do not pass in a batch."""
+
+    taken = 0
+
+    def take(self, arrival: Arrival) -> list[Noticed]:
+        Counted.taken += 1
+        return super().take(arrival)
+
+
+@SLOW
+@given(st.integers(0, 2**32))
+def test_lines_that_pass_together_lead_to_what_they_lead_to_one_by_one(in_lanes: Loaded, seed: int) -> None:
+    draw, names = random.Random(seed), ("a0", "a1", "a2", "a3")
+    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
+    lines = log(seed, 1500, names)
+    for batch in batches(seed, lines):
+        if draw.random() < 0.02:
+            batch += SEPARATOR + draw.choice(["", "{}", '{"agent": "a/b", "received": 1}', tick_line("a9", START)])
+        found, expected = together.take(batch), alone.take(batch)
+        assert sent(in_lanes, found) == sent(in_lanes, expected)
+        assert together.due == alone.due
+        match draw.randrange(40):
+            case 0:
+                assert together.save() == alone.save()
+            case 1:
+                assert [*together.current()] == [*alone.current()]
+            case 2:
+                until = read_line(lines[-1]).received if draw.random() < 0.1 else START
+                assert together.ticks(until) == alone.ticks(until)
+            case _:
+                pass
+    assert together.save() == alone.save()
+
+
+def test_most_lines_pass_without_a_call_of_python(in_lanes: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cfmon_flink.bucket.KeyedAgent", Counted)
+    bucket, lines = Bucket(in_lanes.monitor), log(3, 4000, ("a0", "a1"))
+    for begin in range(0, len(lines), 200):
+        bucket.take(SEPARATOR.join(lines[begin : begin + 200]))
+    assert Counted.taken < len(lines) / 2
+
+
 @SLOW
 @given(st.integers(0, 2**32))
 def test_it_makes_no_difference_whether_timers_fire_before_a_later_line(loaded: Loaded, seed: int) -> None:
@@ -301,6 +357,34 @@ def test_a_line_that_is_none_is_refused_with_a_reason(line: str, reason: str) ->
     with pytest.raises(InputError) as refused:
         read_line(line)
     assert refused.value.reason == reason
+
+
+GOOD: Final = '{"agent": "a", "received": 1}'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [GOOD, ""],
+        ["", GOOD],
+        [GOOD, f" {GOOD}"],
+        [GOOD, "[]"],
+        [GOOD, f"{GOOD} {GOOD}"],
+        [f"{GOOD}\n{GOOD}", ""],
+        [f"{GOOD}\n{GOOD}", '{"agent": "b"', '"received": 2}'],
+        [f"{GOOD}{GOOD}", '{"agent": "b", "received": 2, "other": {}', '{"x": 1}}'],
+        [GOOD, '{"agent": "a", "received": 1, "payload": "no base64!"}'],
+        [GOOD, '{"agent": "a\ud800", "received": 1}'],
+    ],
+)
+def test_lines_that_are_not_one_value_each_are_read_one_by_one(lines: list[str]) -> None:
+    assert read_lines(SEPARATOR.join(lines), SEPARATOR) is None
+
+
+def test_lines_are_read_together_as_one_by_one() -> None:
+    lines = [GOOD, '{"payload": "e30=", "agent": "b", "received": 5, "more": [{}, "}{"]}', "{ " + GOOD[1:]]
+    assert read_lines(SEPARATOR.join(lines), SEPARATOR) == [read_line(line) for line in lines]
+    assert read_lines(GOOD, SEPARATOR) == [read_line(GOOD)]
 
 
 def test_a_line_has_a_time_whatever_it_is() -> None:

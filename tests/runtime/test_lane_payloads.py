@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import struct
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -12,14 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from monitor.arrays import Bytes
 from monitor.errors import InputError
+from monitor.jit import compiled
 from monitor.model import MDP
+from monitor.runtime.lanes.text import _real
 from monitor.runtime.lanes.run import Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import FormulaSpec, Instant, StreamSettings
 
-LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POLICY = "ab" * 32
 BEGUN = 22
 """Steps after which the agent has a lane."""
@@ -69,7 +76,7 @@ def forms(value: object) -> list[bytes]:
 
 def step(rng: random.Random, episode: int | str, seq: int, *, named: bool) -> dict[str, Any]:
     optional: dict[str, Any] = {
-        "time": 1000.0 + seq,
+        "time": 1000.0 + seq + rng.choice([0.0, rng.random()]),
         "reward": None,
         "terminated": False,
         "truncated": False,
@@ -118,6 +125,56 @@ def changed(rng: random.Random, said: dict[str, Any]) -> bytes:
     return bytes(payload)
 
 
+def texts(value: object) -> list[str]:
+    """Return a value as JSON in other forms, and others in its place."""
+    match value:
+        case bool():
+            return ["true", "false", "null", "0"]
+        case int():
+            same = [f"{value}.0", f'"{value}"', f"0{value}", f"-{value}", f"{value}e0", f"{value}1", "-0", "null"]
+            return [*same, "9" * 17, "9" * 18, "9" * 19, "9" * 20, "18446744073709551616", ""]
+        case float():
+            odd = ["-0.0", "-0", "0", "0.0", "00.5", "1.", ".5", "-", "1e3", "1.5e3", "NaN", "Infinity", "260000000000.5"]
+            return [*odd, "null", repr(value) + "0" * 12, repr(value) + "1" * 12, f"{value:.7f}", str(int(value)), "1 2"]
+        case str():
+            return [f'"{value.upper()}"', f'"{value}', f'"\\u0061{value[1:]}"', f'"{value}x"', "null", '""']
+        case _:
+            return ["null", "1", "1.25", "7", "{}"]
+
+
+def changed_text(rng: random.Random, said: dict[str, Any]) -> bytes:
+    """Return a message in JSON, mostly as it should be."""
+
+    def space() -> str:
+        return rng.choice(["", "", "", " ", "\n\t", "\r "])
+
+    def one(value: object) -> str:
+        return rng.choice(texts(value)) if rng.random() < 0.07 else json.dumps(value)
+
+    items = [f'{space()}"{key}"{space()}:{space()}{one(value)}{space()}' for key, value in said.items()]
+    rng.shuffle(items)
+    match rng.randrange(10):
+        case 0:
+            items.append(rng.choice(items))
+        case 1:
+            items.append(f'"{rng.choice(["extra", "w", "polic", "seqq", ""])}":{rng.choice(["1", "null", "{}"])}')
+        case 2:
+            items.pop(rng.randrange(len(items)))
+        case _:
+            pass
+    payload = bytearray(f"{{{','.join(items)}}}{space()}".encode())
+    match rng.randrange(10):
+        case 0:
+            payload.append(rng.randrange(256))
+        case 1:
+            del payload[rng.randrange(1, len(payload)) :]
+        case 2 | 3:
+            payload[rng.randrange(len(payload))] = rng.choice([rng.randrange(256), *b'0123456789.,:-"{}'])
+        case _:
+            pass
+    return bytes(payload)
+
+
 def received(one: Monitor, payload: bytes, now: Instant) -> bool:
     """Let a lane read a payload; return whether it accepted it."""
     offsets = np.array([0, len(payload)], np.int64)
@@ -147,7 +204,7 @@ def test_a_payload_is_read_as_the_decoder_reads_it(seed: int) -> None:
         if "ada" not in lanes._lanes:
             break
         now = Instant(1000.0 + seq, float(seq))
-        payload = changed(rng, step(rng, episode, seq, named=named))
+        payload = rng.choice((changed, changed_text))(rng, step(rng, episode, seq, named=named))
         if received(lanes, payload, now):
             assert [each.result for each in plain.observe(decode("ada", payload), now)] == ["accepted"]  # type: ignore[union-attr]
         else:
@@ -163,13 +220,49 @@ def test_a_payload_is_read_as_the_decoder_reads_it(seed: int) -> None:
     assert (kept.session, kept.trust) == (expected.session, expected.trust)
 
 
+def write_text(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize("write", [written, msgspec.json.encode, write_text])
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("episode", ["e1", 7, -5, 2**40])
-def test_what_an_agent_writes_is_read_in_compiled_code(episode: int | str, *, named: bool) -> None:
+def test_what_an_agent_writes_is_read_in_compiled_code(
+    episode: int | str, write: Callable[[object], bytes], *, named: bool
+) -> None:
     rng = random.Random(1)
     one = monitor()
     for seq in range(BEGUN):
         now = Instant(1000.0 + seq, float(seq))
         one.observe(decode("ada", written(step(rng, episode, seq, named=named))), now)
         one.evaluate(now)
-    assert received(one, written(step(rng, episode, BEGUN, named=named)), Instant(1022.0, 22.0))
+    assert received(one, write(step(rng, episode, BEGUN, named=named)), Instant(1022.0, 22.0))
+
+
+@compiled
+def read_number(content: Bytes) -> tuple[float, int]:
+    return _real(content, len(content), 0)
+
+
+@LAW
+@given(st.integers(0, 2**32))
+def test_a_decimal_number_is_read_as_python_reads_it(seed: int) -> None:
+    rng = random.Random(seed)
+    read = 0
+    for _ in range(300):
+        whole = str(rng.randrange(10 ** rng.randrange(1, 18)))
+        text = f"{rng.choice(['', '-'])}{whole}.{rng.randrange(10 ** rng.randrange(1, 18))}"
+        near = repr(float(text)) if rng.random() < 0.5 else halfway(rng)
+        for each in (text, near, repr(rng.uniform(1.7e9, 1.9e9)), repr(rng.random())):
+            value, end = read_number(np.frombuffer(each.encode(), np.uint8))
+            if end == len(each):
+                read += 1
+                assert (value, math.copysign(1.0, value)) == (float(each), math.copysign(1.0, float(each)))
+    assert read > 600
+
+
+def halfway(rng: random.Random) -> str:
+    """Return a number in the middle between two floats, or a hair beside it."""
+    number = rng.randrange(2**52, 2**53) * 2 + 1
+    text = str(Decimal(number) / 2 ** rng.randrange(1, 3))
+    return text + rng.choice(["", "0", "1"])

@@ -10,7 +10,7 @@ import msgspec
 from monitor.errors import InputError
 from monitor.stream.decode import agent_of
 
-__all__ = ["NOBODY", "Arrival", "read_line", "received_on", "tick_line", "write_line"]
+__all__ = ["NOBODY", "Arrival", "read_line", "read_lines", "received_on", "tick_line", "write_line"]
 
 NOBODY: Final = ""
 """Agent of lines that name no valid one."""
@@ -35,6 +35,7 @@ class _Time(msgspec.Struct, frozen=True):
 
 
 _arrival = msgspec.json.Decoder(Arrival).decode
+_arrivals = msgspec.json.Decoder(Arrival).decode_lines
 _time = msgspec.json.Decoder(_Time).decode
 _line = msgspec.json.Encoder().encode
 
@@ -54,6 +55,26 @@ def read_line(line: str, known: Container[str] = ()) -> Arrival:
     if arrival.agent not in known:
         agent_of(arrival.agent, "+")
     return arrival
+
+
+def read_lines(lines: str, separator: str) -> list[Arrival] | None:
+    """Return the arrivals on lines; None if they have to be read one by one. No agent's name is checked.
+
+    In JSON a new line between } and { is between two values, so each value is on one line. As there are as many values
+    as lines, each line is one value.
+
+    >>> read_lines('{"agent": "a", "received": 1};{"agent": "b", "received": 2}', ";")
+    [Arrival(agent='a', received=1, payload=None), Arrival(agent='b', received=2, payload=None)]
+    >>> read_lines('{"agent": "a", "received": 1};', ";")
+    """
+    ends = lines.count(separator)
+    if lines.count(f"}}{separator}{{") < ends or lines[:1] != "{":
+        return None
+    try:
+        found = _arrivals(lines.replace(separator, "\n"))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    return found if len(found) == ends + 1 else None
 
 
 def received_on(line: str, otherwise: int) -> int:

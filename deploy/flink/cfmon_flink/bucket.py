@@ -2,25 +2,33 @@
 
 A call from Java to Python and a write to RocksDB cost as much as a line each, so both are made for many lines at once.
 The state is that of `cfmon_flink.keyed`, of all agents of the bucket: their newest bytes, and the batches since then.
+Most steps pass through the lanes of their agents (`monitor.runtime.lanes.batch`) without a call of Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
-from cfmon_flink.arrival import NOBODY, read_line, tick_line
+from cfmon_flink.arrival import NOBODY, Arrival, read_line, read_lines, tick_line
 from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from monitor.errors import InputError
+from monitor.runtime.lanes.batch import EVALUATION, FINISHED, Batch
 from monitor.runtime.monitor import Monitor
+from monitor.stream.decode import agent_of
+from monitor.stream.encoding import MAX_BYTES
 from monitor.types import Instant, Notice, Received
 
 __all__ = ["SEPARATOR", "Bucket", "Changes"]
 
 SEPARATOR: Final = "\x1e"
 """Between the lines of a batch. `Keys.java` keeps it out of lines; JSON has no place for it."""
+
+FEW: Final = 8
+"""Lines of a batch from which on it is worth to pass them together."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -44,6 +52,7 @@ class Bucket:
         pages: the pages of then, by agent and number.
         batches: those since then, in order.
         every: lines after which to save, for each agent.
+        only_alerts: of the notices that `take` returns only those on alarms and forgotten agents are read.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
@@ -62,6 +71,7 @@ class Bucket:
         batches: Iterable[str] = (),
         *,
         every: int = EVERY,
+        only_alerts: bool = True,
     ) -> None:
         self._monitor, self._every = monitor, every
         of_agents: dict[str, dict[int, bytes]] = {}
@@ -72,6 +82,7 @@ class Bucket:
         }
         self.restored = [noticed for agent in self.agents.values() for noticed in agent.restored]
         self.due = min((agent.due for agent in self.agents.values() if agent.due is not None), default=None)
+        self._batch = Batch(monitor, MAX_BYTES) if only_alerts else None
         self._lines = 0
         self._agents_gone: set[str] = set()
         self._pages_gone: set[tuple[str, int]] = set()
@@ -85,25 +96,68 @@ class Bucket:
 
     def take(self, batch: str) -> list[Noticed]:
         """Evaluate the lines of a batch; one that is none is refused."""
+        count = batch.count(SEPARATOR) + 1
+        self._lines += count
+        if self._batch is not None and count >= FEW and (arrivals := read_lines(batch, SEPARATOR)) is not None:
+            return self._take_together(arrivals, self._batch)
         found: list[Noticed] = []
-        lines = batch.split(SEPARATOR)
-        agents = self.agents
-        for line in lines:
+        for line in batch.split(SEPARATOR):
             try:
-                arrival = read_line(line, agents)
+                found += self._take_one(read_line(line, self.agents))
             except InputError as error:
-                found.append((Instant(0.0, 0.0), [Received(NOBODY, "rejected", error.reason, error.detail)]))
-                continue
-            agent = agents.get(arrival.agent)
-            if agent is None:
-                agent = agents[arrival.agent] = KeyedAgent(self._monitor, arrival.agent)
-            found += agent.take(arrival)
-            if agent.due is None:  # forgotten: its next line begins anew
-                self._forget(arrival.agent)
-            elif self.due is None or agent.due < self.due:
-                self.due = agent.due
-        self._lines += len(lines)
+                found.append(_refused(error))
         return found
+
+    def _take_together(self, arrivals: Sequence[Arrival], batch: Batch) -> list[Noticed]:
+        """Pass arrivals through the lanes as far as can be."""
+        found: list[Noticed] = []
+        number_of, count = batch.numbers.get, len(arrivals)
+        payloads = [each.payload or b"" for each in arrivals]
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, payloads), np.int64, count), out=offsets[1:])
+        batch.set_messages(
+            np.fromiter((number_of(each.agent, -1) for each in arrivals), np.int64, count),
+            b"".join(payloads),
+            offsets,
+            np.fromiter((each.received for each in arrivals), np.float64, count) / 1000.0,
+        )
+        while (stopped := batch.go()) != (FINISHED, count):
+            reason, passed = stopped
+            arrival = arrivals[passed - 1]
+            if reason == EVALUATION:
+                agent = self.agents[arrival.agent]
+                agent.leave(batch)
+                found += agent.evaluate()
+                self._go_on(arrival.agent, agent)
+                continue
+            try:
+                if arrival.agent not in self.agents:
+                    agent_of(arrival.agent, "+")
+                found += self._take_one(arrival)
+            except InputError as error:
+                found.append(_refused(error))
+        return found
+
+    def _take_one(self, arrival: Arrival) -> list[Noticed]:
+        """Evaluate an arrival of an agent whose name is valid."""
+        agent = self.agents.get(arrival.agent)
+        if agent is None:
+            agent = self.agents[arrival.agent] = KeyedAgent(self._monitor, arrival.agent)
+        elif self._batch is not None:
+            agent.leave(self._batch)
+        found = agent.take(arrival)
+        self._go_on(arrival.agent, agent)
+        return found
+
+    def _go_on(self, name: str, agent: KeyedAgent) -> None:
+        """Note when an agent is due, and let its next messages pass."""
+        if agent.due is None:  # forgotten: its next line begins anew
+            self._forget(name)
+            return
+        if self.due is None or agent.due < self.due:
+            self.due = agent.due
+        if self._batch is not None:
+            agent.join(self._batch)
 
     def ticks(self, until: int) -> str:
         """Return a batch of ticks: one for each agent that is due until so many milliseconds since the epoch."""
@@ -115,11 +169,15 @@ class Bucket:
         """Return what has changed since the last call."""
         changes = Changes({}, {}, self._agents_gone, self._pages_gone)
         for name, agent in self.agents.items():
+            if self._batch is not None:
+                agent.leave(self._batch)
             if agent.lines or agent.restored:
                 agent.restored = []
                 changes.agents[name], new, gone = agent.save()
                 changes.pages.update({(name, number): page for number, page in new.items()})
                 changes.pages_gone.update((name, number) for number in gone)
+            if self._batch is not None:
+                agent.join(self._batch)
         changes.agents_gone.difference_update(changes.agents)
         changes.pages_gone.difference_update(changes.pages)
         self.restored = []
@@ -129,10 +187,20 @@ class Bucket:
     def current(self) -> Iterator[Notice]:
         """Yield the notices that describe the current state, as last returned."""
         for agent in self.agents.values():
+            if self._batch is not None:
+                agent.leave(self._batch)
             yield from agent.current()
+            if self._batch is not None:
+                agent.join(self._batch)
 
     def _forget(self, name: str) -> None:
         """Drop an agent. Its bytes stay until `save`: the batches since then continue them."""
         agent = self.agents.pop(name)
+        if self._batch is not None:
+            self._batch.drop(name)
         self._agents_gone.add(name)
         self._pages_gone.update((name, number) for number in agent.pages)
+
+
+def _refused(error: InputError) -> Noticed:
+    return Instant(0.0, 0.0), [Received(NOBODY, "rejected", error.reason, error.detail)]

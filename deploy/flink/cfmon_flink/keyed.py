@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from cfmon_flink.arrival import Arrival
+from monitor.runtime.lanes.batch import Batch
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.types import Instant, Notice
@@ -62,6 +63,7 @@ class KeyedAgent:
         pages: Mapping[int, bytes] | None = None,
     ) -> None:
         state = None if saved is None else AgentState(saved.content, dict(pages or {}))
+        self._name = agent
         self._step = AgentStep(monitor, agent, state)
         self._now = -math.inf if saved is None else saved.now
         self.restored = [(_instant(self._now), self._step.restored)] if self._step.restored else []
@@ -81,6 +83,24 @@ class KeyedAgent:
         now = _instant(received)
         found.append((now, self._step.step(arrival.payload, now)))
         self.lines += 1
+        self.due = self._due()
+        return found
+
+    def join(self, batch: Batch) -> None:
+        """Let messages of the agent pass on in a batch, until `leave`."""
+        if self.due is not None:
+            self._step.join(batch, self._now, self.due / 1000.0)
+
+    def leave(self, batch: Batch) -> None:
+        """Learn what was passed on of the agent in a batch."""
+        if (passed := batch.settle(self._name)) is not None:
+            self._now = passed.now
+            self.lines += passed.messages
+
+    def evaluate(self) -> list[Noticed]:
+        """Evaluate after a batch has stopped at a message of the agent with EVALUATION."""
+        now = _instant(self._now)
+        found = [(now, self._step.evaluate(now))]
         self.due = self._due()
         return found
 

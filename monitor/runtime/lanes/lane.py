@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,6 +28,7 @@ from monitor.runtime.lanes.layout import (
     ENDLESS,
     EPISODE,
     EPISODE_BYTES,
+    EPISODE_IN_TEXT,
     EVENTS,
     EXCESSES,
     FIRST_SEQ,
@@ -75,8 +77,10 @@ from monitor.runtime.lanes.layout import (
     STAYED,
     SUMS,
     TESTED,
+    TEXT_BYTES,
     TIMES,
     TO_PENDING,
+    TOLD,
     TOTALS,
     UNKNOWN,
     VERDICT,
@@ -93,6 +97,7 @@ from monitor.types import AlarmMoved, Episode, Instant, Judged, Notice, Observat
 
 if TYPE_CHECKING:
     from monitor.runtime.agent import AgentMonitor
+    from monitor.runtime.shared import SharedVerdict
 
 __all__ = ["Lane"]
 
@@ -157,7 +162,7 @@ class Lane:
         ]
         self._at = address(self._words)
         self._blocks = [WORDS + BLOCK * place for place in range(count)]
-        self._spec = [(formula.query.spec.name, formula.query.shared.numbered) for formula in self._formulas]
+        self._spec = [(formula.query.spec.name, formula.query.shared) for formula in self._formulas]
         self._states = tables.model.states
         self._episode: Episode = 0
         self._answered: float | None = None
@@ -269,9 +274,9 @@ class Lane:
         if not plain:
             self._report_forecasts(notices)
         stays = True
-        for place, (name, numbered) in enumerate(self._spec):
+        for place, (name, shared) in enumerate(self._spec):
             formula, block = self._formulas[place], self._blocks[place]
-            verdict = numbered[words[block + VERDICT]].verdict
+            verdict = shared.numbered[words[block + VERDICT]].verdict
             judged = formula.last = Judged(self._name, name, verdict, self._episode, seq, time, late)
             notices.append(judged)
             if plain:
@@ -282,6 +287,18 @@ class Lane:
             if words[block + WANTS]:
                 stays = self._begin_forecast(place) and stays
         return stays
+
+    def tell(self, numbered: Sequence[Sequence[SharedVerdict]], ticks: float) -> None:
+        """Keep the verdicts on the last step that was taken in silence, at these ticks, as the formulas' last answers.
+
+        `numbered`: of each formula, `SharedVerdicts.numbered` as it was then.
+        """
+        words = self._words
+        seq, time, late = words[LAST_SEQ], self._reals[LAST_TIME], words[LAST_LATE] == 1
+        for formula, (name, _), block, verdicts in zip(self._formulas, self._spec, self._blocks, numbered, strict=True):
+            verdict = verdicts[words[block + TOLD]].verdict
+            formula.last = Judged(self._name, name, verdict, self._episode, seq, time, late)
+        self._answered = ticks
 
     def _report_forecasts(self, notices: list[Notice]) -> None:
         """Count and report each forecast that is due."""
@@ -339,9 +356,11 @@ class Lane:
         assert order.episode is not None
         self._episode, self._kind = order.episode, type(order.episode)
         self._policy, self._word = session.policy, policy_word(session.policy)
-        self._written = msgspec.msgpack.encode(order.episode), (session.policy or "").encode()
-        words[EPISODE], words[EPISODE_BYTES] = _start_of(self._written[0]), len(self._written[0])
-        words[POLICY], words[POLICY_WORD] = _start_of(self._written[1]) if session.policy else 0, self._word
+        packed, text = msgspec.msgpack.encode(order.episode), msgspec.json.encode(order.episode)
+        self._written = packed, text, (session.policy or "").encode()
+        words[EPISODE], words[EPISODE_BYTES] = _start_of(packed), len(packed)
+        words[EPISODE_IN_TEXT], words[TEXT_BYTES] = _start_of(text), len(text)
+        words[POLICY], words[POLICY_WORD] = _start_of(self._written[2]) if session.policy else 0, self._word
         words[NEXT] = self._first = order.next_seq
         words[BEFORE] = session.previous[0] * actions + session.previous[1]
         words[OLDEST] = words[WAITING] = 0

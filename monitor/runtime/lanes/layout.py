@@ -73,13 +73,15 @@ __all__: list[str] = []
     DIGESTS,  # of the newest 512 seqs, as in `Deduplicator`
     PAIRS,
     REALS,
-    # ---- how the agent writes: msgpack of its episode, and the digits of its policy's sha256
+    # ---- how the agent writes: msgpack and JSON of its episode, and the digits of its policy's sha256
     EPISODE,
     EPISODE_BYTES,
+    EPISODE_IN_TEXT,
+    TEXT_BYTES,
     POLICY,  # 0: it names none
     POLICY_WORD,
     WORDS,  # number of the words above; blocks of formulas follow
-) = range(61)
+) = range(63)
 
 (
     PENDING,  # 1: the alarm is pending, 0: clear
@@ -87,6 +89,7 @@ __all__: list[str] = []
     FIRST_SEQ,
     FOR,
     VERDICT,  # out: number of the verdict
+    TOLD,  # the same, of the last step that was taken
     MOVED,  # out: STAYED, TO_PENDING or TO_CLEAR
     FOLLOWED,  # 1: a forecast is followed
     OBLIGATION,
@@ -111,7 +114,7 @@ __all__: list[str] = []
     SINCE,  # place in the reals: since when the alarm is pending
     MISSING,  # out: column whose obligation AFTER lacks
     BLOCK,  # number of these
-) = range(29)
+) = range(30)
 
 LAST_HEARD, NEWEST, PROGRESS, LAST_TIME, MAX_LAG, STALE_AFTER, LARGEST, CALM_RARE, CALM_OFTEN, CALM_ROW, NEAR_ROW = (
     range(11)

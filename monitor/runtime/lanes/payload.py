@@ -1,4 +1,4 @@
-"""Reading of payloads in compiled code: msgpack as agents write it, with nothing in it that needs the ordinary way."""
+"""Reading of payloads in compiled code: msgpack or JSON as agents write it, with nothing that needs the ordinary way."""
 
 from __future__ import annotations
 
@@ -10,45 +10,80 @@ from monitor.arrays import Bytes, Ints
 from monitor.jit import bytes_at, helper
 from monitor.runtime.lanes.accept import accept_step
 from monitor.runtime.lanes.layout import ACTIONS, EPISODE, EPISODE_BYTES, POLICY, POLICY_WORD, ROWS
+from monitor.runtime.lanes.spelling import (
+    ACTION,
+    EPISODE_KEY,
+    POLICY_KEY,
+    REWARD,
+    SEQ,
+    SHA256,
+    STATE,
+    TERMINATED,
+    TIME,
+    TRUNCATED,
+    V,
+    key_of,
+    same,
+)
+from monitor.runtime.lanes.text import read_text
 
 __all__ = ["LATEST", "accept_payload"]
 
 LATEST = 253402300800.0
 """As `monitor.stream.decode` has it: times beyond are probably milliseconds."""
-SHA256 = 64
 NIL, FALSE, FLOAT64, TEXT8 = 0xC0, 0xC2, 0xCB, 0xD9
-V, EPISODE_KEY, SEQ, STATE, ACTION, TIME, REWARD, TERMINATED, TRUNCATED, POLICY_KEY = range(10)
-REQUIRED = 0b11111
+MAP, LAST_MAP, OBJECT = 0x80, 0x8F, 0x7B
+REQUIRED = 1 << V | 1 << EPISODE_KEY | 1 << SEQ | 1 << STATE | 1 << ACTION
 
 
 @helper
 def accept_payload(words: Ints, payload: int, size: int, wall: float, ticks: float) -> bool:
     """Accept the step in a payload, at this address; False: nothing was changed, it needs the ordinary way."""
     content = bytes_at(payload, size)
-    if size < 2 or content[0] < 0x80 or content[0] > 0x8F:
+    if size < 2:
         return False
+    if content[0] == OBJECT:
+        seen, seq, state, action, time, reward, policy = read_text(words, content, size)
+    elif content[0] >= MAP and content[0] <= LAST_MAP:
+        seen, seq, state, action, time, reward, policy = _read_map(words, content, size)
+    else:
+        return False
+    known = words[ROWS] // words[ACTIONS]
+    if seen & REQUIRED != REQUIRED or state >= known or action >= words[ACTIONS]:
+        return False
+    if not (math.isnan(time) or 0.0 <= time < LATEST) or math.isinf(reward):
+        return False
+    return accept_step(words, seq, state, action, time, reward, policy, wall, ticks)
+
+
+@helper
+def _read_map(words: Ints, content: Bytes, size: int) -> tuple[int, int, int, int, float, float, int]:
+    """Return of a msgpack map what `read_text` returns of a JSON object."""
     seq, state, action, policy, seen, at = 0, 0, 0, 0, 0, 1
     time = reward = math.nan
-    for _ in range(int(content[0]) - 0x80):
-        key, at = _key(content, size, at)
-        if key < 0 or seen & (1 << key) or at >= size:
-            return False
+    nothing = 0, 0, 0, 0, math.nan, math.nan, 0
+    for _ in range(int(content[0]) - MAP):
+        end = at + 1 + int(content[at]) - 0xA0 if at < size else size
+        if end < at + 2 or end >= size:  # text of a length in its first byte, and a value after it
+            return nothing
+        key = key_of(content, at + 1, end)
+        if key < 0 or seen & (1 << key):
+            return nothing
         seen |= 1 << key
+        at = end
         if key == EPISODE_KEY:
-            if not _same(content, size, at, words[EPISODE], words[EPISODE_BYTES]):
-                return False
+            if not same(content, size, at, words[EPISODE], words[EPISODE_BYTES]):
+                return nothing
             at += words[EPISODE_BYTES]
         elif key in (TIME, REWARD):
             number, at = _real(content, size, at)
-            if at < 0:
-                return False
             if key == TIME:
                 time = number
             else:
                 reward = number
         elif key in (TERMINATED, TRUNCATED):
             if content[at] != FALSE and content[at] != NIL:
-                return False
+                return nothing
             at += 1
         elif key == POLICY_KEY:
             if content[at] == NIL:
@@ -58,83 +93,25 @@ def accept_payload(words: Ints, payload: int, size: int, wall: float, ticks: flo
                 or content[at] != TEXT8
                 or at + 1 >= size
                 or content[at + 1] != SHA256
-                or not _same(content, size, at + 2, words[POLICY], SHA256)
+                or not same(content, size, at + 2, words[POLICY], SHA256)
             ):
-                return False
+                return nothing
             else:
                 policy = words[POLICY_WORD]
                 at += 2 + SHA256
         else:
-            number, at = _whole(content, size, at)
-            if at < 0:
-                return False
+            whole, at = _whole(content, size, at)
             if key == SEQ:
-                seq = number
+                seq = whole
             elif key == STATE:
-                state = number
+                state = whole
             elif key == ACTION:
-                action = number
-            elif number != 1:
-                return False
-    known = words[ROWS] // words[ACTIONS]
-    if at != size or seen & REQUIRED != REQUIRED or state >= known or action >= words[ACTIONS]:
-        return False
-    if not (math.isnan(time) or 0.0 <= time < LATEST) or math.isinf(reward):
-        return False
-    return accept_step(words, seq, state, action, time, reward, policy, wall, ticks)
-
-
-@helper
-def _key(content: Bytes, size: int, at: int) -> tuple[int, int]:
-    """Return the number of the key at a place, -1 if it is none of these, and the place after it."""
-    length = int(content[at]) - 0xA0 if at < size else -1
-    end = at + 1 + length
-    if length < 1 or end > size:
-        return -1, at
-    first, key = content[at + 1], -1
-    if length == 1:
-        key = V if first == ord("v") else -1
-    elif _spells(content, at, end, b"episode"):
-        key = EPISODE_KEY
-    elif _spells(content, at, end, b"seq"):
-        key = SEQ
-    elif _spells(content, at, end, b"state"):
-        key = STATE
-    elif _spells(content, at, end, b"action"):
-        key = ACTION
-    elif _spells(content, at, end, b"time"):
-        key = TIME
-    elif _spells(content, at, end, b"reward"):
-        key = REWARD
-    elif _spells(content, at, end, b"terminated"):
-        key = TERMINATED
-    elif _spells(content, at, end, b"truncated"):
-        key = TRUNCATED
-    elif _spells(content, at, end, b"policy"):
-        key = POLICY_KEY
-    return key, end
-
-
-@helper
-def _spells(content: Bytes, at: int, end: int, word: bytes) -> bool:
-    if end - at - 1 != len(word):
-        return False
-    for n in range(len(word)):  # noqa: SIM110 - compiled code has no generators
-        if content[at + 1 + n] != word[n]:
-            return False
-    return True
-
-
-@helper
-def _same(content: Bytes, size: int, at: int, expected: int, length: int) -> bool:
-    """Return whether the bytes from a place on are those at an address."""
-    if at + length > size:
-        return False
-    wanted = bytes_at(expected, length)
-    for n in range(length):  # noqa: SIM110 - likewise
-        if content[at + n] != wanted[n]:
-            return False
-    return True
+                action = whole
+            elif whole != 1:
+                return nothing
+        if at < 0:
+            return nothing
+    return (seen, seq, state, action, time, reward, policy) if at == size else nothing
 
 
 @helper

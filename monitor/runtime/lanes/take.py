@@ -92,6 +92,7 @@ from monitor.runtime.lanes.layout import (
     TESTED,
     TIMES,
     TO_CLEAR,
+    TOLD,
     TO_PENDING,
     TOTALS,
     TRANSITIONS,
@@ -377,7 +378,7 @@ def _judge(words: Ints, reals: Floats, blocks: Ints, count: int) -> bool:
         asked[0] += 1
         asked[1] += 1
         judgement = ints_at(block[JUDGED], block[VERDICT] + 1)[block[VERDICT]] % EXAMINED
-        block[MOVED] = STAYED
+        block[MOVED], block[TOLD] = STAYED, block[VERDICT]
         if judgement == BAD:
             if block[PENDING] == 0:
                 block[PENDING], block[MOVED], block[FIRST_SEQ] = 1, TO_PENDING, words[LAST_SEQ]

@@ -1,0 +1,207 @@
+"""Messages of many agents in one call, where each agent has a monitor of its own (`AgentStep`), as in jobs and shards.
+
+Each message is accepted and its step taken at the time at which it was received. What an alarm, a forecast or a timer
+could have to do with, and all that a lane leaves to the ordinary way, stops the call: its caller processes that message
+and goes on. Nobody reads notices of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from monitor.arrays import Bytes, Floats, Ints
+from monitor.jit import compiled, ints_at, reals_at
+from monitor.runtime.lanes.layout import EVENTS, WORDS
+from monitor.runtime.lanes.payload import accept_payload
+from monitor.runtime.lanes.take import take_step
+
+if TYPE_CHECKING:
+    from monitor.runtime.lanes.lane import Lane
+    from monitor.runtime.monitor import Monitor
+    from monitor.runtime.shared import SharedVerdict
+
+__all__ = ["EVALUATION", "FINISHED", "MESSAGE", "Batch", "Passed"]
+
+FINISHED, MESSAGE, EVALUATION = range(3)
+"""Why `Batch.go` stops. MESSAGE: the next message needs the ordinary way. EVALUATION: it was accepted, and its agent has
+to be evaluated in the ordinary way.
+"""
+
+(
+    AT,
+    COUNT,
+    AGENT,  # address: number of the agent of each message, -1: it has none
+    PAYLOADS,  # address: all payloads
+    OFFSETS,  # address: where each begins; the last ends at one more
+    RECEIVED,  # address: seconds at which each was received
+    LONGEST,  # bytes of a payload that the ordinary way would read
+    AGENTS,  # places in what follows
+    LANES,  # address: of each agent the words of its lane, 0: it has none
+    UNTIL,  # address: seconds from which on it needs the ordinary way
+    NOW,  # address: seconds of its last message
+    TOLD,  # address: seconds of the last step that was taken here, NaN: none was
+    PASSED,  # address: messages accepted here
+    TOTALS,  # address: of each agent `Shared.totals`, 0: nothing is tested
+    DUE,  # address: number of transitions at which its tests are due
+    SIZE,
+) = range(16)
+
+
+@compiled
+def go(batch: int) -> int:
+    """Pass messages on until one needs the ordinary way; return why. `batch`: address of its words."""
+    words = ints_at(batch, SIZE)
+    count, places = words[COUNT], words[AGENTS]
+    agents, offsets, received = (
+        ints_at(words[AGENT], count),
+        ints_at(words[OFFSETS], count + 1),
+        reals_at(words[RECEIVED], count),
+    )
+    lanes, totals, due, passed = (
+        ints_at(words[LANES], places),
+        ints_at(words[TOTALS], places),
+        ints_at(words[DUE], places),
+        ints_at(words[PASSED], places),
+    )
+    until, now, told = reals_at(words[UNTIL], places), reals_at(words[NOW], places), reals_at(words[TOLD], places)
+    while words[AT] < count:
+        at = words[AT]
+        agent, size = agents[at], offsets[at + 1] - offsets[at]
+        if agent < 0 or lanes[agent] == 0 or size > words[LONGEST]:
+            return MESSAGE
+        time = max(received[at], now[agent])
+        own = ints_at(lanes[agent], WORDS)
+        if time >= until[agent] or not accept_payload(own, words[PAYLOADS] + offsets[at], size, time, time):
+            return MESSAGE
+        now[agent] = time
+        passed[agent] += 1
+        words[AT] = at + 1
+        result = take_step(lanes[agent], own, time, True)
+        if result < 0 and result != EVENTS:
+            return EVALUATION
+        told[agent] = time
+        if totals[agent] != 0 and ints_at(totals[agent], 2)[1] >= due[agent]:
+            return EVALUATION
+    return FINISHED
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """What was passed on of an agent since `Batch.refresh`. `messages`: how many; `now`: seconds of the last."""
+
+    messages: int
+    now: float
+
+
+class Batch:
+    """Messages of agents on their way through the lanes of their monitors.
+
+    An agent takes part from `refresh` to `settle`; between them its monitor must not be used.
+
+    Args:
+        monitor: the prototype of the agents' monitors.
+        longest: bytes of a payload that the ordinary way would read.
+
+    Attributes:
+        numbers: of the agents that ever took part and were not dropped, by name.
+    """
+
+    def __init__(self, monitor: Monitor, longest: int) -> None:
+        self._shared = [query.shared for query in monitor.queries]
+        self._numbered: list[Sequence[SharedVerdict]] = [each.numbered for each in self._shared]
+        self._words = array("q", bytes(8 * SIZE))
+        self._words[LONGEST] = longest
+        self._at = self._words.buffer_info()[0]
+        self._messages: tuple[Ints | Floats | Bytes, ...] = ()  # kept alive
+        self.numbers: dict[str, int] = {}
+        self._dropped: list[int] = []
+        self._free: list[int] = []
+        self._open: dict[int, Lane] = {}
+        self._lanes, self._totals, self._due, self._passed = array("q"), array("q"), array("q"), array("q")
+        self._until, self._now, self._told = array("d"), array("d"), array("d")
+
+    def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
+        """Begin with messages.
+
+        `agents`: the number of each one's agent, -1 if it needs the ordinary way. `payloads`: all of them; `offsets`:
+        where each begins, and the end. `received`: seconds.
+        """
+        words, content = self._words, np.frombuffer(payloads or b"\0", np.uint8)
+        self._messages = agents, content, offsets, received
+        words[AT], words[COUNT] = 0, len(agents)
+        for place, column in zip((AGENT, PAYLOADS, OFFSETS, RECEIVED), self._messages, strict=True):
+            words[place] = column.ctypes.data
+        self._free += self._dropped  # no message has these numbers any more
+        self._dropped = []
+
+    def go(self) -> tuple[int, int]:
+        """Pass messages on; return why that stops, and how many were passed on or handed out so far.
+
+        With MESSAGE and EVALUATION the last of them is handed out: go on after it was processed.
+        """
+        numbered: list[Sequence[SharedVerdict]] = [each.numbered for each in self._shared]
+        if any(now is not before for now, before in zip(numbered, self._numbered, strict=True)):
+            for number, ticks in enumerate(self._told):
+                self._tell(number, ticks)
+            self._numbered = numbered
+        columns = (self._lanes, self._until, self._now, self._told, self._passed, self._totals, self._due)
+        self._words[AGENTS] = len(self._lanes)
+        for place, column in enumerate(columns, LANES):
+            self._words[place] = column.buffer_info()[0]
+        reason = go(self._at)
+        if reason == MESSAGE:
+            self._words[AT] += 1
+        return reason, self._words[AT]
+
+    def settle(self, agent: str) -> Passed | None:
+        """Bring an agent's monitor up to date; return what was passed on of it, None if nothing was."""
+        number = self.numbers.get(agent)
+        if number is None or not self._passed[number]:
+            return None
+        self._tell(number, self._told[number])
+        found = Passed(self._passed[number], self._now[number])
+        self._passed[number] = 0
+        return found
+
+    def refresh(self, agent: str, monitor: Monitor, now: float, until: float) -> None:
+        """Let an agent take part from now on, if it can.
+
+        `now`: seconds of its last message. `until`: seconds from which on a message needs the ordinary way.
+        """
+        lane, number = monitor.lane(agent), self.numbers.get(agent)
+        if number is None:
+            number = self.numbers[agent] = self._new_number()
+        if lane is None:
+            self._lanes[number] = 0
+            return
+        self._open[number] = lane
+        totals, self._due[number] = monitor.trust_due
+        self._totals[number] = 0 if totals is None else totals.buffer_info()[0]
+        self._now[number], self._until[number] = now, min(until, monitor.idle_until)
+        self._lanes[number] = lane.at
+
+    def drop(self, agent: str) -> None:
+        """Forget an agent, after `settle`."""
+        if (number := self.numbers.pop(agent, None)) is not None:
+            self._lanes[number] = 0
+            self._open.pop(number, None)
+            self._dropped.append(number)
+
+    def _tell(self, number: int, ticks: float) -> None:
+        if not math.isnan(ticks):
+            self._open[number].tell(self._numbered, ticks)
+            self._told[number] = math.nan
+
+    def _new_number(self) -> int:
+        if self._free:
+            return self._free.pop()
+        for column in (self._lanes, self._totals, self._due, self._passed):
+            column.append(0)
+        for column in (self._until, self._now, self._told):
+            column.append(math.nan)
+        return len(self._lanes) - 1
