@@ -216,6 +216,28 @@ class Monitor:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
 
+    def step(self, observation: Observation, now: Instant) -> list[Notice]:
+        """Do what `observe` and then `evaluate` do, and return the notices of both: faster where no step waits."""
+        agent = observation.agent
+        lane, swept = self._lanes.get(agent), self._swept
+        if (
+            lane is None
+            or self._ready
+            or swept is None
+            or now.ticks - swept >= self._pause
+            or self._timers.next <= now.ticks
+            or (notices := lane.step(observation, now)) is None
+        ):
+            return [*self.observe(observation, now), *self.evaluate(now)]
+        self._changed.add(agent)
+        self._now, self.spent = now, 1
+        if lane.waiting:
+            self._ready[agent] = None
+        if self._ready or self._trust.due(len(self._agents)):
+            notices += self.evaluate(now)
+            self.spent = 1
+        return notices
+
     def reject(self, agent: str, error: InputError) -> list[Notice]:
         """Report a message that could not be decoded. If it was a step, its missing seq becomes a gap."""
         return [Received(agent, "rejected", error.reason, error.detail)]

@@ -109,7 +109,25 @@ class AgentStep:
 
         No content of a message makes it raise. Raises ValueError for an observation of another agent.
         """
-        return [*self._take(event, now), *self._monitor.evaluate(now)]
+        match event:
+            case Observation():
+                return self._monitor.step(self._own(event), now)
+            case bytes():
+                try:
+                    observation = decode(self._agent, event)
+                except InputError as error:
+                    notices = self._monitor.reject(self._agent, error)
+                else:
+                    return self._monitor.step(observation, now)
+            case None:
+                notices = []
+            case Loss():
+                notices = self._monitor.lost(self._agent, now, event.why)
+            case Link():
+                notices = self._monitor.connected(event.up, now)
+            case _:
+                assert_never(event)
+        return [*notices, *self._monitor.evaluate(now)]
 
     def join(self, batch: Batch, now: float, until: float) -> None:
         """Let messages of the agent pass on in a batch. `now`, `until`: as `Batch.refresh` has them."""
@@ -142,26 +160,10 @@ class AgentStep:
         """Yield the notices that describe the current state, as last returned: for sinks after a restart."""
         return self._monitor.current_state()
 
-    def _take(self, event: AgentEvent, now: Instant) -> list[Notice]:
-        match event:
-            case None:
-                return []
-            case bytes():
-                try:
-                    observation = decode(self._agent, event)
-                except InputError as error:
-                    return self._monitor.reject(self._agent, error)
-                return self._monitor.observe(observation, now)
-            case Observation():
-                if event.agent != self._agent:
-                    raise ValueError(f"an observation of {event.agent!r} was given to the step of {self._agent!r}")
-                return self._monitor.observe(event, now)
-            case Loss():
-                return self._monitor.lost(self._agent, now, event.why)
-            case Link():
-                return self._monitor.connected(event.up, now)
-            case _:
-                assert_never(event)
+    def _own(self, observation: Observation) -> Observation:
+        if observation.agent != self._agent:
+            raise ValueError(f"an observation of {observation.agent!r} was given to the step of {self._agent!r}")
+        return observation
 
     def _restore(self, state: AgentState) -> None:
         content = unseal(state.content, _Content)

@@ -26,7 +26,7 @@ from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import FormulaSpec, Instant, StreamSettings
 
-LAW = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POLICY = "ab" * 32
 BEGUN = 22
 """Steps after which the agent has a lane."""

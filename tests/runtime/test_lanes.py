@@ -212,6 +212,9 @@ class Both:
     def observe(self, observation: Observation, now: Instant) -> None:
         self._same(self.lanes.observe(observation, now), self.plain.observe(observation, now))
 
+    def step(self, observation: Observation, now: Instant) -> None:
+        self._same(self.lanes.step(observation, now), self.plain.observe(observation, now) + self.plain.evaluate(now))
+
     def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> None:
         one, two = (each.evaluate(now, latest_only=latest_only, steps=steps) for each in (self.lanes, self.plain))
         self._same(one, two)
@@ -259,6 +262,7 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
     world = World(rng, wrong=rng.choice([0.0, 0.0, 1.0]))
     both = Both(world)
     names, rewards = rng.random() < 0.5, rng.random() < 0.3
+    at_once = rng.choice([0.0, 0.5, 1.0])  # part of the messages that are evaluated as they come
     agents = [Agent(world, name, names_policy=names, rewards=rewards) for name in ("ada", "bob")]
     ticks = 0.0
     for n in range(160):
@@ -266,7 +270,7 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
         now = Instant(1000.0 + ticks, ticks)
         for agent in agents if rng.random() < 0.7 else agents[:1]:
             for observation in agent.step(now.wall, wild if n > 30 else 0.0):
-                both.observe(observation, now)
+                (both.step if rng.random() < at_once else both.observe)(observation, now)
         if rng.random() < wild / 4:
             kind = rng.randrange(3)
             if kind == 0:

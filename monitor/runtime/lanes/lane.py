@@ -63,6 +63,7 @@ from monitor.runtime.lanes.layout import (
     QUEUED,
     READ,
     REALS,
+    REFUSED,
     REMEMBERED,
     ROW_COUNTS,
     ROW_MEMORY,
@@ -135,6 +136,7 @@ class Lane:
         "_policy",
         "_queue",
         "_reals",
+        "_received",
         "_session",
         "_spec",
         "_states",
@@ -161,6 +163,7 @@ class Lane:
             array("q", bytes(8 * (f.query.target.horizon if f.query.target else 0))) for f in self._formulas
         ]
         self._at = address(self._words)
+        self._received = Received(self._name, "accepted")
         self._blocks = [WORDS + BLOCK * place for place in range(count)]
         self._spec = [(formula.query.spec.name, formula.query.shared) for formula in self._formulas]
         self._states = tables.model.states
@@ -203,23 +206,23 @@ class Lane:
 
     def accept(self, o: Observation, now: Instant) -> list[Notice] | None:
         """Accept a step, as `Session.arrive` does; None: nothing was changed, it needs the ordinary way."""
+        if not self._is_ordinary(o) or not self._tables.accept(self._at, *self._numbers(o), now.wall, now.ticks):
+            return None
+        return [self._accepted(o, now)]
+
+    def step(self, o: Observation, now: Instant) -> list[Notice] | None:
+        """Accept a step, and take it if it can be taken in silence (`waiting`); None: nothing was changed."""
         if not self._is_ordinary(o):
             return None
-        time, reward = o.time, o.reward
-        lag = None if time is None else now.wall - time
-        word = self._word if o.policy is not None else 0
-        accepted = self._tables.accept(
-            self._at,
-            o.seq,
-            o.state,
-            o.action,
-            number_or_nan(time),
-            number_or_nan(reward),
-            word,
-            now.wall,
-            now.ticks,
-        )
-        return [Received(self._name, "accepted", "", "", lag)] if accepted else None
+        result = self._tables.step(self._at, *self._numbers(o), now.wall, now.ticks)
+        if result == REFUSED:
+            return None
+        notices: list[Notice] = [self._accepted(o, now)]
+        if result >= 0 or result == EVENTS:
+            self._answered = now.ticks
+            stays = self._report(notices, plain=result >= 0)
+            assert stays, "no forecast begins in silence"
+        return notices
 
     def take(self, now: Instant, notices: list[Notice], most: int) -> bool:
         """Take steps that wait, at most so many; return False if the lane has to be closed before the next one."""
@@ -242,6 +245,14 @@ class Lane:
                 return False
             most -= 1
         return True
+
+    def _numbers(self, o: Observation) -> tuple[object, object, object, float, float, int]:
+        """Return seq, state, action, time, reward and policy as compiled code takes them."""
+        word = self._word if o.policy is not None else 0
+        return o.seq, o.state, o.action, number_or_nan(o.time), number_or_nan(o.reward), word
+
+    def _accepted(self, o: Observation, now: Instant) -> Received:
+        return self._received if o.time is None else Received(self._name, "accepted", "", "", now.wall - o.time)
 
     def _is_ordinary(self, o: Observation) -> bool:
         """Return whether a message is a valid step of the open episode, as far as numbers do not say."""

@@ -134,8 +134,9 @@ ENDLESS: Final = 1 << 62
 """A seq from here on is left to Python's integers."""
 REMEMBERED: Final = 512
 
-EMPTY, ORDINARY, ASK, EVENTS, UNKNOWN = -1, -2, -3, -4, -5
+EMPTY, ORDINARY, ASK, EVENTS, UNKNOWN, REFUSED = -1, -2, -3, -4, -5, -6
 """What `take` returns, if not the number of the first formula's verdict. EMPTY: no step waits. ORDINARY: nothing was
 changed, the step needs the ordinary way. ASK: the step is on the path, its formulas have to be answered in the ordinary
 way. EVENTS: the blocks say what to report. UNKNOWN: nothing was changed, an obligation is to be computed first.
+REFUSED, of `step` only: the step was not accepted either.
 """

@@ -41,7 +41,7 @@ from monitor.runtime.lanes.layout import (
     WINDOW,
 )
 from monitor.runtime.lanes.obligations import ObligationTable
-from monitor.runtime.lanes.take import take
+from monitor.runtime.lanes.take import step, take
 from monitor.runtime.query import Query
 from monitor.statistics.betting_odds import DENSE
 from monitor.types import StreamSettings
@@ -79,7 +79,8 @@ class LaneTables:
             **self._model_words(model),
             **self._nominal_words(nominal),
         }
-        self.accept = specialized(accept, 1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0)
+        numbers = 1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0
+        self.accept, self.step = specialized(accept, *numbers), specialized(step, *numbers)
         self.take = specialized(take, 1, 1.0)
 
     @staticmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from monitor.arrays import Floats, Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
+from monitor.runtime.lanes.accept import accept_step
 from monitor.runtime.lanes.layout import (
     ACTIONS,
     AFTER,
@@ -72,6 +73,7 @@ from monitor.runtime.lanes.layout import (
     QUEUED,
     READ,
     REALS,
+    REFUSED,
     RING,
     ROW_COUNTS,
     ROW_DISTINCT,
@@ -107,7 +109,7 @@ from monitor.statistics import model_test
 from monitor.statistics.betting_odds import PRIOR
 from monitor.statistics.model_test import FLATTER, HIGHEST, LEARNED, NEAR, OFTEN, PART, RARE, SHARPER, TOGETHER
 
-__all__ = ["take", "take_step"]
+__all__ = ["step", "take", "take_step"]
 
 MODEL_TESTED = model_test.TESTED
 
@@ -119,6 +121,20 @@ def take(lane: int, now: float) -> int:
     `lane`: address of its words. `now`: ticks.
     """
     return take_step(lane, ints_at(lane, WORDS), now, False)
+
+
+@compiled
+def step(
+    lane: int, seq: int, state: int, action: int, time: float, reward: float, policy: int, wall: float, ticks: float
+) -> int:
+    """Accept a step as `accept` does, and take it if none waits before it; return what `take` does, or `REFUSED`.
+
+    What ends in `ASK` or concerns a forecast is accepted and left to wait (`ORDINARY`).
+    """
+    words = ints_at(lane, WORDS)
+    if words[WAITING] > 0 or not accept_step(words, seq, state, action, time, reward, policy, wall, ticks):
+        return REFUSED
+    return take_step(lane, words, ticks, True)
 
 
 @helper
