@@ -26,7 +26,7 @@ from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from tests.faults.flink_cluster import Cluster, cluster, job_python
 from tests.faults.harness import Listener, only_long
-from tests.faults.world import AGENTS, agent_steps, write_world
+from tests.faults.world import AGENTS, FORMULAS, agent_steps, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 
 LINES: Final = 100_000
@@ -44,6 +44,12 @@ NONSENSE: Final = (
 
 OFTEN: Final[dict[str, object]] = {"execution.checkpointing.interval": "200ms"}
 """So that there are enough checkpoints before the last line."""
+
+IN_LANES: Final[list[dict[str, object]]] = [
+    {"name": "watch", "formula": 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]', "alarm": {"for": 2, "keep": 2}},
+    {"name": "soon", "formula": 'P>=0.9 [ G<=3 !"unsafe" ]', "alarm": {"for": 3}},
+]
+"""Formulas whose steps pass without a call of Python each, which those of the suite do not."""
 
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
@@ -121,11 +127,12 @@ class World:
     out: Path
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
+@pytest.fixture(scope="module", params=[FORMULAS, IN_LANES], ids=["with state", "in lanes"])
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
     """Return configuration, log, and the expected documents."""
     folder = tmp_path_factory.mktemp("flink")
-    config = write_world(folder / "world", "mqtt://127.0.0.1:1", store={"path": None}, stream=PATIENT)
+    sections: dict[str, object] = {"store": {"path": None}, "stream": PATIENT, "formulas": request.param}
+    config = write_world(folder / "world", "mqtt://127.0.0.1:1", **sections)
     wanted = expected(config, write_log(folder / "in", LINES))
     assert len(wanted) > 500, "too few alerts for a test"
     return config, folder / "in", wanted
@@ -151,7 +158,7 @@ def more_restored(flink: Cluster, job: str, before: int) -> bool:
 def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:
     back: list[float] = []
     with cluster(tmp_path / "flink", 2, **OFTEN) as flink:
-        job = flink.submit([*world.arguments, "--metrics", f"127.0.0.1:{free_port()}"], parallelism=2)
+        job = flink.submit(world.arguments, parallelism=2)
         for kills in (1, 2):
             until_checkpoint(flink, job, 3 * kills)
             before = flink.restored(job)

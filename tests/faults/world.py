@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.process.grid import FALLBACK, NOMINAL, grid, outcomes
 from tests.sidecar.project import write_policy, write_project
 
-__all__ = ["AGENTS", "CLIENT_ID", "agent_steps", "write_world"]
+__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "agent_steps", "write_world"]
 
 AGENTS = 10
 CLIENT_ID = "monitor"

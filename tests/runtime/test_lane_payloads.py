@@ -20,8 +20,8 @@ from monitor.arrays import Bytes
 from monitor.errors import InputError
 from monitor.jit import compiled
 from monitor.model import MDP
-from monitor.runtime.lanes.text import _real
 from monitor.runtime.lanes.run import Evaluations, Messages, Run
+from monitor.runtime.lanes.text import _real
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import FormulaSpec, Instant, StreamSettings
@@ -134,8 +134,30 @@ def texts(value: object) -> list[str]:
             same = [f"{value}.0", f'"{value}"', f"0{value}", f"-{value}", f"{value}e0", f"{value}1", "-0", "null"]
             return [*same, "9" * 17, "9" * 18, "9" * 19, "9" * 20, "18446744073709551616", ""]
         case float():
-            odd = ["-0.0", "-0", "0", "0.0", "00.5", "1.", ".5", "-", "1e3", "1.5e3", "NaN", "Infinity", "260000000000.5"]
-            return [*odd, "null", repr(value) + "0" * 12, repr(value) + "1" * 12, f"{value:.7f}", str(int(value)), "1 2"]
+            odd = [
+                "-0.0",
+                "-0",
+                "0",
+                "0.0",
+                "00.5",
+                "1.",
+                ".5",
+                "-",
+                "1e3",
+                "1.5e3",
+                "NaN",
+                "Infinity",
+                "260000000000.5",
+            ]
+            return [
+                *odd,
+                "null",
+                repr(value) + "0" * 12,
+                repr(value) + "1" * 12,
+                f"{value:.7f}",
+                str(int(value)),
+                "1 2",
+            ]
         case str():
             return [f'"{value.upper()}"', f'"{value}', f'"\\u0061{value[1:]}"', f'"{value}x"', "null", '""']
         case _:

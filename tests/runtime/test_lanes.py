@@ -29,6 +29,7 @@ from monitor.types import (
     StreamSettings,
     TrustSettings,
 )
+from tests.exact.learned import learned_model
 
 # a machine under load draws slowly; that is no fault of the test
 LAW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -332,6 +333,42 @@ def test_without_formulas_there_are_no_lanes() -> None:
     world = World(random.Random(7))
     world.formulas = []
     assert world.monitor()._tables is None
+
+
+@pytest.mark.parametrize("first", [2**62 - 30, 2**63 - 40])
+def test_seqs_that_need_more_than_63_bits(first: int) -> None:
+    """The first lane gives up at 2^62; from there on none opens, as the next seq would have no place."""
+    world = World(random.Random(3))
+    world.formulas = [FormulaSpec("watch", TEXTS[3], alarm=AlarmSpec(for_=9))]
+    both = Both(world)
+    agent = Agent(world, "ada", names_policy=False, rewards=False)
+    agent.seq = first
+    opened = False
+    for n in range(40):
+        now = Instant(1000.0 + n / 10, n / 10)
+        for observation in agent.step(now.wall, 0.0):
+            assert observation.seq < 2**63
+            both.step(observation, now)
+        opened = opened or bool(both.lanes._lanes)
+        assert not (both.lanes._lanes and agent.seq > 2**62)
+    assert opened == (first < 2**62)
+    both.same_states()
+
+
+def test_models_learned_from_data_and_far_horizons_have_no_lanes() -> None:
+    draws = [(0, 0, 0), (0, 0, 1), (1, 0, 1), (1, 0, 0)] * 5
+    learned, _ = learned_model(3, 1, draws, {"bad": frozenset([1])}, {})
+    given = MDP.from_transitions(
+        states=3, actions=1, transitions=[(s, 0, t, 0.5) for s in range(3) for t in (0, 1)], labels={"bad": [1]}
+    )
+
+    def has_lanes(text: str, other: MDP = given) -> bool:
+        return Monitor(given, {"nominal": [0] * 3}, [text], models={"other": other})._tables is not None
+
+    assert has_lanes('P>=0.5 [ G<=1023 !"bad" ]')
+    assert not has_lanes('P>=0.5 [ G<=1024 !"bad" ]')
+    assert has_lanes('model:other@1.P>=0.5 [ G<=9 !"bad" ]')
+    assert not has_lanes('model:other@1.P>=0.5 [ G<=9 !"bad" ]', learned)
 
 
 def test_a_library_user_who_observes_bytes_gets_the_same() -> None:

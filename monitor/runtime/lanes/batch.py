@@ -19,6 +19,7 @@ from monitor.arrays import Bytes, Floats, Ints
 from monitor.jit import compiled, ints_at, reals_at
 from monitor.runtime.lanes.layout import EVENTS, WORDS
 from monitor.runtime.lanes.payload import accept_payload
+from monitor.runtime.lanes.tables import address
 from monitor.runtime.lanes.take import take_step
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["EVALUATION", "FINISHED", "MESSAGE", "Batch", "Passed"]
 
 FINISHED, MESSAGE, EVALUATION = range(3)
-"""Why `Batch.go` stops. MESSAGE: the next message needs the ordinary way. EVALUATION: it was accepted, and its agent has
-to be evaluated in the ordinary way.
+"""Why `Batch.go` stops. MESSAGE: the next message needs the ordinary way. EVALUATION: the last one was accepted; its
+agent has to be evaluated in the ordinary way.
 """
 
 (
@@ -82,7 +83,7 @@ def go(batch: int) -> int:
         now[agent] = time
         passed[agent] += 1
         words[AT] = at + 1
-        result = take_step(lanes[agent], own, time, True)
+        result = take_step(lanes[agent], own, time, True)  # noqa: FBT003 - compiled
         if result < 0 and result != EVENTS:
             return EVALUATION
         told[agent] = time
@@ -117,7 +118,7 @@ class Batch:
         self._words = array("q", bytes(8 * SIZE))
         self._words[LONGEST] = longest
         self._at = self._words.buffer_info()[0]
-        self._messages: tuple[Ints | Floats | Bytes, ...] = ()  # kept alive
+        self._messages: dict[int, Ints | Floats | Bytes] = {}  # kept alive
         self.numbers: dict[str, int] = {}
         self._dropped: list[int] = []
         self._free: list[int] = []
@@ -132,9 +133,15 @@ class Batch:
         where each begins, and the end. `received`: seconds.
         """
         words, content = self._words, np.frombuffer(payloads or b"\0", np.uint8)
-        self._messages = agents, content, offsets, received
+        columns: dict[int, Ints | Floats | Bytes] = {
+            AGENT: agents,
+            PAYLOADS: content,
+            OFFSETS: offsets,
+            RECEIVED: received,
+        }
+        self._messages = columns
         words[AT], words[COUNT] = 0, len(agents)
-        for place, column in zip((AGENT, PAYLOADS, OFFSETS, RECEIVED), self._messages, strict=True):
+        for place, column in columns.items():
             words[place] = column.ctypes.data
         self._free += self._dropped  # no message has these numbers any more
         self._dropped = []
@@ -149,10 +156,11 @@ class Batch:
             for number, ticks in enumerate(self._told):
                 self._tell(number, ticks)
             self._numbered = numbered
-        columns = (self._lanes, self._until, self._now, self._told, self._passed, self._totals, self._due)
-        self._words[AGENTS] = len(self._lanes)
-        for place, column in enumerate(columns, LANES):
-            self._words[place] = column.buffer_info()[0]
+        words = self._words
+        words[AGENTS] = len(self._lanes)
+        words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
+        words[TOLD], words[PASSED] = address(self._told), address(self._passed)
+        words[TOTALS], words[DUE] = address(self._totals), address(self._due)
         reason = go(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
@@ -200,8 +208,8 @@ class Batch:
     def _new_number(self) -> int:
         if self._free:
             return self._free.pop()
-        for column in (self._lanes, self._totals, self._due, self._passed):
-            column.append(0)
-        for column in (self._until, self._now, self._told):
-            column.append(math.nan)
+        for ints in (self._lanes, self._totals, self._due, self._passed):
+            ints.append(0)
+        for reals in (self._until, self._now, self._told):
+            reals.append(math.nan)
         return len(self._lanes) - 1

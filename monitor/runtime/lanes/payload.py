@@ -1,4 +1,4 @@
-"""Reading of payloads in compiled code: msgpack or JSON as agents write it, with nothing that needs the ordinary way."""
+"""Reading of payloads in compiled code: msgpack or JSON as agents write it, if nothing needs the ordinary way."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -48,6 +49,9 @@ from monitor.types import StreamSettings
 
 __all__ = ["LaneTables"]
 
+_STEP: Final = (1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0)
+"""Arguments of the types of a step: its lane, numbers and times."""
+
 LONGEST: Final = 1024
 """Largest window, in pairs, and largest horizon, in steps, for which there are lanes: each holds as many."""
 
@@ -79,9 +83,13 @@ class LaneTables:
             **self._model_words(model),
             **self._nominal_words(nominal),
         }
-        numbers = 1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0
-        self.accept, self.step = specialized(accept, *numbers), specialized(step, *numbers)
+        self.accept = specialized(accept, *_STEP)
         self.take = specialized(take, 1, 1.0)
+
+    @cached_property
+    def step(self) -> Callable[..., int]:
+        """`take.step`; a sidecar never calls it."""
+        return specialized(step, *_STEP)
 
     @staticmethod
     def serve(model: MDP, queries: Sequence[Query], settings: StreamSettings) -> bool:

@@ -1,10 +1,8 @@
-"""Reading of JSON in compiled code: an object of a step as agents write it, with nothing that needs the ordinary way."""
+"""Reading of JSON in compiled code: an object as agents write it, with nothing in it that needs the ordinary way."""
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
 
 from monitor.arrays import Bytes, Ints
 from monitor.jit import helper
@@ -20,7 +18,6 @@ from monitor.runtime.lanes.spelling import (
     TERMINATED,
     TIME,
     TRUNCATED,
-    V,
     key_of,
     same,
     spells,
@@ -44,67 +41,81 @@ def read_text(words: Ints, content: Bytes, size: int) -> tuple[int, int, int, in
     seq, state, action, policy, seen, at = 0, 0, 0, 0, 0, 1
     time = reward = math.nan
     nothing = 0, 0, 0, 0, math.nan, math.nan, 0
-    while True:
-        begin = _skip(content, size, at)
-        if begin >= size or content[begin] != QUOTE:
-            return nothing
-        at = begin + 1
-        while at < size and content[at] != QUOTE:
-            at += 1
-        key = key_of(content, begin + 1, at)
-        at = _skip(content, size, at + 1)
-        if key < 0 or seen & (1 << key) or at >= size or content[at] != COLON:
+    while at < size:
+        key, at = _key(content, size, at)
+        if key < 0 or seen & (1 << key) or at >= size:
             return nothing
         seen |= 1 << key
-        at = _skip(content, size, at + 1)
-        if at >= size:
-            return nothing
-        if key == EPISODE_KEY:
-            if not same(content, size, at, words[EPISODE_IN_TEXT], words[TEXT_BYTES]):
-                return nothing
-            at += words[TEXT_BYTES]
-        elif key in (TIME, REWARD):
+        if key in (TIME, REWARD):
             number, at = _real(content, size, at)
             if key == TIME:
                 time = number
             else:
                 reward = number
-        elif key in (TERMINATED, TRUNCATED):
-            at = _word(content, size, at, b"false")
-        elif key == POLICY_KEY:
-            begin = at
-            at = _null(content, size, begin)
-            if at < 0 and words[POLICY] and content[begin] == QUOTE:
-                if same(content, size, begin + 1, words[POLICY], SHA256):
-                    at = begin + 1 + SHA256
-                    policy = words[POLICY_WORD]
-                    at = at + 1 if at < size and content[at] == QUOTE else -1
-        else:
+        elif key in (SEQ, STATE, ACTION):
             whole, at = _whole(content, size, at)
             if key == SEQ:
                 seq = whole
             elif key == STATE:
                 state = whole
-            elif key == ACTION:
+            else:
                 action = whole
-            elif whole != 1:
-                return nothing
-        if at < 0:
-            return nothing
+        else:
+            if key == POLICY_KEY and content[at] == QUOTE:
+                policy = words[POLICY_WORD]
+            at = _expected(words, content, size, at, key)
         at = _skip(content, size, at)
-        if at >= size:
+        if at < 0 or at >= size:
             return nothing
         if content[at] == CLOSED:
             return (seen, seq, state, action, time, reward, policy) if _skip(content, size, at + 1) == size else nothing
         if content[at] != COMMA:
             return nothing
         at += 1
+    return nothing
+
+
+@helper
+def _key(content: Bytes, size: int, at: int) -> tuple[int, int]:
+    """Return the number of the key before a colon, -1 if there is none of a step, and the place of its value."""
+    begin = _skip(content, size, at) + 1
+    if begin > size or content[begin - 1] != QUOTE:
+        return -1, size
+    end = begin
+    while end < size and content[end] != QUOTE:
+        end += 1
+    colon = _skip(content, size, end + 1)
+    if colon >= size or content[colon] != COLON:
+        return -1, size
+    return key_of(content, begin, end), _skip(content, size, colon + 1)
+
+
+@helper
+def _expected(words: Ints, content: Bytes, size: int, at: int, key: int) -> int:
+    """Return the place after a value that is the only one a key has in a lane, or one of two; -1 if it is another."""
+    if key == EPISODE_KEY:
+        end = at + words[TEXT_BYTES]
+        return end if same(content, size, at, words[EPISODE_IN_TEXT], words[TEXT_BYTES]) else -1
+    if key in (TERMINATED, TRUNCATED):
+        return _word(content, size, at, b"false")
+    if key == POLICY_KEY:
+        end = at + 1 + SHA256
+        if content[at] != QUOTE:
+            return _null(content, size, at)
+        named = words[POLICY] != 0 and same(content, size, at + 1, words[POLICY], SHA256)
+        return end + 1 if named and end < size and content[end] == QUOTE else -1
+    version, end = _whole(content, size, at)
+    return end if version == 1 else -1
 
 
 @helper
 def _skip(content: Bytes, size: int, at: int) -> int:
-    """Return the next place that is no white space."""
-    while at < size and (content[at] == 0x20 or content[at] == 0x0A or content[at] == 0x0D or content[at] == 0x09):
+    """Return the next place that is no white space; -1 stays."""
+    while (
+        at >= 0
+        and at < size
+        and (content[at] == 0x20 or content[at] == 0x0A or content[at] == 0x0D or content[at] == 0x09)
+    ):
         at += 1
     return at
 
