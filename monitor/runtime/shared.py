@@ -26,6 +26,9 @@ ENTRIES: Final = 32_768
 PAIRS: Final = 8 * ENTRIES
 """Pairs that they depend on, together: a formula that looks far back has fewer verdicts, each with a longer profile."""
 
+TRIAL: Final = 8192
+"""Verdicts after each of which, and when all are forgotten, it is seen whether keeping them is of use."""
+
 WORTHWHILE: Final = 1 / 16
 """Part of the questions that must have been asked before; below it, nothing is shared any more."""
 
@@ -95,13 +98,12 @@ class SharedVerdicts:
         """Keep the exact verdict on a path."""
         if not self._pairs or path.acted:
             return
-        if len(self._known) >= self._most:
-            again = self.table.asked[1] if self.table is not None else 0
-            worthwhile = self._found + again >= WORTHWHILE * (self._asked + again)
+        full = len(self._known) >= self._most
+        if (full or (self._known and len(self._known) % TRIAL == 0)) and not self._is_worthwhile():
+            self.end()
+            return
+        if full:
             self._clear()
-            if not worthwhile:
-                self.end()
-                return
             self._asked = self._found = 0
         judgement = judge(verdict, self._spec.alarm)
         quiet = judgement in ("good", "neutral") and not (self._spec.recourse == "always" and is_missed(verdict))
@@ -113,6 +115,10 @@ class SharedVerdicts:
         """Share nothing from now on."""
         self._pairs = 0
         self._clear()
+
+    def _is_worthwhile(self) -> bool:
+        again = self.table.asked[1] if self.table is not None else 0
+        return self._found + again >= WORTHWHILE * (self._asked + again)
 
     def _clear(self) -> None:
         self._known.clear()

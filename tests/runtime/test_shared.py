@@ -133,9 +133,10 @@ def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch
         assert calls.count(from_elsewhere) == asked.count(from_elsewhere)
 
 
-def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["ENTRIES", "TRIAL"])
+def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     """Nothing is kept any more, once the verdicts held were hardly asked for."""
-    monkeypatch.setattr(shared, "ENTRIES", 2)
+    monkeypatch.setattr(shared, limit, 2)
     monkeypatch.setattr(shared, "WORTHWHILE", 1.0)
     fleet = Fleet(Random(1), 4)
     fleet.run(10)
