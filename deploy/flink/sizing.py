@@ -35,7 +35,8 @@ class Costs:
 MEASURED = Costs(line=52.0, timer=35.0, resident=26.0, state=12_600.0, log=135.0, connection=20_000.0)
 """The 4x4 grid with one formula, in thread mode on RocksDB; the connection: docs/performance.md. A line and a timer
 take what they take in a loop on idle cores, 40 and 27 us, times 1.3: so much longer the job took at most than a loop
-beside it on busy ones."""
+beside it on busy ones. That is with `--metrics`, which needs each step in Python; without, a line takes less than in
+the loop."""
 
 PLANNED = 0.6
 """Fraction of a core, and of a connection, to plan with; the rest is for restoring and for peaks."""
