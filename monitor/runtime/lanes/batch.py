@@ -46,7 +46,7 @@ agent has to be evaluated in the ordinary way.
     LANES,  # address: of each agent the words of its lane, 0: it has none
     UNTIL,  # address: seconds from which on it needs the ordinary way
     NOW,  # address: seconds of its last message
-    TOLD,  # address: seconds of the last step that was taken here, NaN: none was
+    TAKEN,  # address: seconds of the last step that was taken here, NaN: none was
     PASSED,  # address: messages accepted here
     TOTALS,  # address: of each agent `Shared.totals`, 0: nothing is tested
     DUE,  # address: number of transitions at which its tests are due
@@ -70,7 +70,7 @@ def go(batch: int) -> int:
         ints_at(words[DUE], places),
         ints_at(words[PASSED], places),
     )
-    until, now, told = reals_at(words[UNTIL], places), reals_at(words[NOW], places), reals_at(words[TOLD], places)
+    until, now, taken = reals_at(words[UNTIL], places), reals_at(words[NOW], places), reals_at(words[TAKEN], places)
     while words[AT] < count:
         at = words[AT]
         agent, size = agents[at], offsets[at + 1] - offsets[at]
@@ -86,7 +86,7 @@ def go(batch: int) -> int:
         result = take_step(lanes[agent], own, time, True)  # noqa: FBT003 - compiled
         if result < 0 and result != EVENTS:
             return EVALUATION
-        told[agent] = time
+        taken[agent] = time
         if totals[agent] != 0 and ints_at(totals[agent], 2)[1] >= due[agent]:
             return EVALUATION
     return FINISHED
@@ -124,7 +124,7 @@ class Batch:
         self._free: list[int] = []
         self._open: dict[int, Lane] = {}
         self._lanes, self._totals, self._due, self._passed = array("q"), array("q"), array("q"), array("q")
-        self._until, self._now, self._told = array("d"), array("d"), array("d")
+        self._until, self._now, self._taken = array("d"), array("d"), array("d")
 
     def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
         """Begin with messages.
@@ -153,13 +153,13 @@ class Batch:
         """
         numbered: list[Sequence[SharedVerdict]] = [each.numbered for each in self._shared]
         if any(now is not before for now, before in zip(numbered, self._numbered, strict=True)):
-            for number, ticks in enumerate(self._told):
-                self._tell(number, ticks)
+            for number, ticks in enumerate(self._taken):
+                self._keep_answers(number, ticks)
             self._numbered = numbered
         words = self._words
         words[AGENTS] = len(self._lanes)
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
-        words[TOLD], words[PASSED] = address(self._told), address(self._passed)
+        words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
         words[TOTALS], words[DUE] = address(self._totals), address(self._due)
         reason = go(self._at)
         if reason == MESSAGE:
@@ -171,7 +171,7 @@ class Batch:
         number = self.numbers.get(agent)
         if number is None or not self._passed[number]:
             return None
-        self._tell(number, self._told[number])
+        self._keep_answers(number, self._taken[number])
         found = Passed(self._passed[number], self._now[number])
         self._passed[number] = 0
         return found
@@ -200,16 +200,16 @@ class Batch:
             self._open.pop(number, None)
             self._dropped.append(number)
 
-    def _tell(self, number: int, ticks: float) -> None:
+    def _keep_answers(self, number: int, ticks: float) -> None:
         if not math.isnan(ticks):
-            self._open[number].tell(self._numbered, ticks)
-            self._told[number] = math.nan
+            self._open[number].keep_answers(self._numbered, ticks)
+            self._taken[number] = math.nan
 
     def _new_number(self) -> int:
         if self._free:
             return self._free.pop()
         for ints in (self._lanes, self._totals, self._due, self._passed):
             ints.append(0)
-        for reals in (self._until, self._now, self._told):
+        for reals in (self._until, self._now, self._taken):
             reals.append(math.nan)
         return len(self._lanes) - 1

@@ -15,6 +15,7 @@ from monitor.runtime.lanes.layout import (
     ALL_MEMORY,
     ALL_MOST,
     ALL_SEEN,
+    ANSWER,
     ASK,
     BEFORE,
     BLOCK,
@@ -81,7 +82,6 @@ from monitor.runtime.lanes.layout import (
     TEXT_BYTES,
     TIMES,
     TO_PENDING,
-    TOLD,
     TOTALS,
     UNKNOWN,
     VERDICT,
@@ -299,7 +299,7 @@ class Lane:
                 stays = self._begin_forecast(place) and stays
         return stays
 
-    def tell(self, numbered: Sequence[Sequence[SharedVerdict]], ticks: float) -> None:
+    def keep_answers(self, numbered: Sequence[Sequence[SharedVerdict]], ticks: float) -> None:
         """Keep the verdicts on the last step that was taken in silence, at these ticks, as the formulas' last answers.
 
         `numbered`: of each formula, `SharedVerdicts.numbered` as it was then.
@@ -307,7 +307,7 @@ class Lane:
         words = self._words
         seq, time, late = words[LAST_SEQ], self._reals[LAST_TIME], words[LAST_LATE] == 1
         for formula, (name, _), block, verdicts in zip(self._formulas, self._spec, self._blocks, numbered, strict=True):
-            verdict = verdicts[words[block + TOLD]].verdict
+            verdict = verdicts[words[block + ANSWER]].verdict
             formula.last = Judged(self._name, name, verdict, self._episode, seq, time, late)
         self._answered = ticks
 

@@ -89,7 +89,7 @@ __all__: list[str] = []
     FIRST_SEQ,
     FOR,
     VERDICT,  # out: number of the verdict
-    TOLD,  # the same, of the last step that was taken
+    ANSWER,  # the same, of the last step that was taken
     MOVED,  # out: STAYED, TO_PENDING or TO_CLEAR
     FOLLOWED,  # 1: a forecast is followed
     OBLIGATION,

@@ -16,6 +16,7 @@ from monitor.runtime.lanes.layout import (
     ALL_MOST,
     ALL_SEEN,
     ALL_STEPS,
+    ANSWER,
     ASK,
     ASKED,
     BAD,
@@ -95,7 +96,6 @@ from monitor.runtime.lanes.layout import (
     TIMES,
     TO_CLEAR,
     TO_PENDING,
-    TOLD,
     TOTALS,
     TRANSITIONS,
     UNKNOWN,
@@ -394,7 +394,7 @@ def _judge(words: Ints, reals: Floats, blocks: Ints, count: int) -> bool:
         asked[0] += 1
         asked[1] += 1
         judgement = ints_at(block[JUDGED], block[VERDICT] + 1)[block[VERDICT]] % EXAMINED
-        block[MOVED], block[TOLD] = STAYED, block[VERDICT]
+        block[MOVED], block[ANSWER] = STAYED, block[VERDICT]
         if judgement == BAD:
             if block[PENDING] == 0:
                 block[PENDING], block[MOVED], block[FIRST_SEQ] = 1, TO_PENDING, words[LAST_SEQ]
