@@ -30,6 +30,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
+from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Blind, Forgotten, Instant, Received
@@ -276,6 +277,64 @@ def test_lines_that_pass_together_lead_to_what_they_lead_to_one_by_one(in_lanes:
             case _:
                 pass
     assert together.save() == alone.save()
+
+
+def ordinary_log(seed: int, count: int, agents: Collection[str]) -> list[str]:
+    """Return lines of steps in order, whose times of arrival are not."""
+    draw, steps = random.Random(seed), agent_steps(seed)
+    lines: list[str] = []
+    while len(lines) < count:
+        agent, step = next(steps)
+        if agent in agents:
+            now = START + 100 * len(lines) + draw.randrange(-300, 300)
+            lines.append(write_line(agent, now, json.dumps(step).encode()))
+    return lines
+
+
+@SLOW
+@given(st.integers(0, 2**32), st.sampled_from([3, 40, 1000]))
+def test_the_state_is_the_same_after_every_batch(in_lanes: Loaded, seed: int, entries: int) -> None:
+    """Also where shared verdicts are forgotten while some of them are the last answers of agents."""
+    draw = random.Random(seed)
+    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared, "WORTHWHILE", 0.0)
+        for query in in_lanes.monitor.queries:
+            patch.setattr(query.shared, "_most", entries)
+        for batch in batches(seed, ordinary_log(seed, 900, ("a0", "a1"))):
+            assert sent(in_lanes, together.take(batch)) == sent(in_lanes, alone.take(batch))
+            if draw.random() < 0.3:
+                assert together.save() == alone.save()
+        assert together.save() == alone.save()
+
+
+def test_lines_of_a_forgotten_agent_do_not_pass_in_the_lane_of_another(in_lanes: Loaded) -> None:
+    """Its number is free again only when no line of the batch has it."""
+    steps = [json.loads(each) for each in payloads(11, 40)]
+    first = [write_line("a0", START + 100 * n, json.dumps(step).encode()) for n, step in enumerate(steps[:30])]
+    later = START + 100_000
+    batch = [
+        tick_line("a0", later),
+        *(write_line("b0", later + n, json.dumps(step).encode()) for n, step in enumerate(steps[:30])),
+        *(write_line("a0", later + 30 + n, json.dumps(step).encode()) for n, step in enumerate(steps[30:])),
+    ]
+    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
+    for lines in (first[:20], first[20:], batch):
+        whole = SEPARATOR.join(lines)
+        assert sent(in_lanes, together.take(whole)) == sent(in_lanes, alone.take(whole))
+    assert together.agents.keys() == {"a0", "b0"}
+    assert together.save() == alone.save()
+
+
+def payloads(seed: int, count: int) -> list[str]:
+    """Return steps of one episode that is long enough."""
+    found: list[str] = []
+    for agent, step in agent_steps(seed):
+        if agent == "a0":
+            found = [*found, json.dumps(step)] if step["seq"] == len(found) else [json.dumps(step)]
+            if len(found) == count:
+                return found
+    raise AssertionError
 
 
 def test_lines_pass_without_a_call_of_python_each(in_lanes: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
