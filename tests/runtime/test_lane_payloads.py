@@ -261,6 +261,55 @@ def test_what_an_agent_writes_is_read_in_compiled_code(
     assert received(one, write(step(rng, episode, BEGUN, named=named)), Instant(1022.0, 22.0))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "accepted"),
+    [
+        ("seq", "22", True),
+        ("seq", "022", False),
+        ("seq", "+22", False),
+        ("seq", "22.0", False),
+        ("seq", "2.2e1", False),
+        ("state", "01", False),
+        ("v", "01", False),
+        ("v", "1.0", False),
+        ("time", "1000.5", True),
+        ("time", "1000", True),
+        ("time", "null", True),
+        ("time", "01000.5", False),
+        ("time", "1000.", False),
+        ("time", "1e3", False),
+        ("time", "-0.0", True),
+        ("time", "-0", False),
+        ("truncated", "false", True),
+        ("truncated", "null", True),
+        ("truncated", "fals", False),
+        ("policy", "null", True),
+        ("policy", f'"{POLICY}"', True),
+        ("policy", f'"{POLICY}0"', False),
+        ("policy", f'"{POLICY[1:]}"', False),
+        ("extra", "{}", False),
+    ],
+)
+def test_json_that_compiled_code_reads_and_that_it_leaves(key: str, value: str, *, accepted: bool) -> None:
+    rng = random.Random(1)
+    one = monitor()
+    for seq in range(BEGUN):
+        now = Instant(1000.0 + seq, float(seq))
+        one.observe(decode("ada", written(step(rng, 7, seq, named=True))), now)
+        one.evaluate(now)
+    said = {
+        "v": "1",
+        "episode": "7",
+        "seq": str(BEGUN),
+        "state": "1",
+        "action": "0",
+        "policy": f'"{POLICY}"',
+        key: value,
+    }
+    text = ",".join(f'"{name}":{each}' for name, each in said.items())
+    assert received(one, f"{{{text}}}".encode(), Instant(1022.0, 22.0)) == accepted
+
+
 @compiled
 def read_number(content: Bytes) -> tuple[float, int]:
     return _real(content, len(content), 0)
