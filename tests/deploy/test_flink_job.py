@@ -407,6 +407,9 @@ def test_a_message_has_the_time_of_its_line_and_splits_into_topic_and_document(l
         ("{}", "bad_line"),
         ("\ud800", "bad_line"),
         ('{"agent": "a", "received": "now"}', "bad_line"),
+        ('{"agent": "a", "received": -1}', "bad_line"),
+        ('{"agent": "a", "received": 253402300800000}', "bad_line"),
+        (f'{{"agent": "a", "received": {"9" * 400}}}', "bad_line"),
         ('{"agent": "a", "received": 1, "payload": "no base64!"}', "bad_line"),
         ('{"agent": "a/b", "received": 1}', "bad_agent"),
         ('{"agent": "", "received": 1}', "bad_agent"),
@@ -433,6 +436,7 @@ GOOD: Final = '{"agent": "a", "received": 1}'
         [f"{GOOD}\n{GOOD}", '{"agent": "b"', '"received": 2}'],
         [f"{GOOD}{GOOD}", '{"agent": "b", "received": 2, "other": {}', '{"x": 1}}'],
         [GOOD, '{"agent": "a", "received": 1, "payload": "no base64!"}'],
+        [GOOD, '{"agent": "a", "received": -1}'],
         [GOOD, '{"agent": "a\ud800", "received": 1}'],
     ],
 )
@@ -448,7 +452,8 @@ def test_lines_are_read_together_as_one_by_one() -> None:
 
 def test_a_line_has_a_time_whatever_it_is() -> None:
     assert received_on(write_line("ada", START, b"{}"), 0) == START
-    assert [received_on(each, 7) for each in ("", "\ud800", '{"received": 1.5}')] == [7] * 3
+    odd = ["", "\ud800", '{"received": 1.5}', f'{{"received": {"9" * 30}}}', '{"received": -1}']
+    assert [received_on(each, 7) for each in odd] == [7] * len(odd)
     assert doctest.testmod(arrival_module).failed == 0
 
 

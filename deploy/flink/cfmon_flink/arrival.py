@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ __all__ = ["NOBODY", "Arrival", "read_line", "read_lines", "received_on", "tick_
 NOBODY: Final = ""
 """Agent of lines that name no valid one."""
 
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
+"""Since the epoch, before the year 10000: Java's timers and floats have no place for any whole number of JSON."""
+
 
 class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the log.
@@ -24,14 +27,14 @@ class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     agent: str
-    received: int
+    received: Milliseconds
     payload: bytes | None = None
 
 
 class _Time(msgspec.Struct, frozen=True):
     """The part of a line that says when it was received."""
 
-    received: int
+    received: Milliseconds
 
 
 _arrival = msgspec.json.Decoder(Arrival).decode
