@@ -21,7 +21,7 @@ import sizing
 import supervise
 import yaml
 from cfmon_flink import arrival as arrival_module
-from cfmon_flink.arrival import NOBODY, Arrival, read_line, read_lines, received_on, tick_line, write_line
+from cfmon_flink.arrival import LATEST, NOBODY, Arrival, read_line, read_lines, received_on, tick_line, write_line
 from cfmon_flink.bucket import SEPARATOR, Bucket
 from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from cfmon_flink.messages import document_of, messages, split_message
@@ -337,11 +337,14 @@ def payloads(seed: int, count: int) -> list[str]:
     raise AssertionError
 
 
-def test_lines_pass_without_a_call_of_python_each(in_lanes: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("odd", ["", "nonsense", "\n"])
+def test_lines_pass_without_a_call_of_python_each(in_lanes: Loaded, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    """Also if there is an odd line in each batch."""
     monkeypatch.setattr("cfmon_flink.bucket.KeyedAgent", Counted)
+    monkeypatch.setattr(Counted, "taken", 0)
     bucket, lines = Bucket(in_lanes.monitor), log(3, 4000, ("a0", "a1"))
     for begin in range(0, len(lines), 200):
-        bucket.take(SEPARATOR.join(lines[begin : begin + 200]))
+        bucket.take(SEPARATOR.join([*lines[begin : begin + 200], odd]))
     assert Counted.taken < 0.7 * len(lines)  # though some are lost or come twice, and episodes end
 
 
@@ -407,6 +410,7 @@ def test_a_message_has_the_time_of_its_line_and_splits_into_topic_and_document(l
         ("{}", "bad_line"),
         ("\ud800", "bad_line"),
         ('{"agent": "a", "received": "now"}', "bad_line"),
+        (f'{{"agent": "a", "received": 1, "more": {"[" * 100_000}{"]" * 100_000}}}', "bad_line"),
         ('{"agent": "a", "received": -1}', "bad_line"),
         ('{"agent": "a", "received": 253402300800000}', "bad_line"),
         (f'{{"agent": "a", "received": {"9" * 400}}}', "bad_line"),
@@ -419,6 +423,31 @@ def test_a_line_that_is_none_is_refused_with_a_reason(line: str, reason: str) ->
     with pytest.raises(InputError) as refused:
         read_line(line)
     assert refused.value.reason == reason
+
+
+def test_time_passes_for_nobody_beyond_the_last_time_of_a_line(loaded: Loaded) -> None:
+    """A source that ends lets all time pass. An agent that sent a time close to the end is due after it."""
+    bucket = Bucket(loaded.monitor)
+    for agent, received in (("a0", START), ("a1", LATEST - 1)):
+        bucket.take(write_line(agent, received, json.dumps(next(agent_steps(1))[1]).encode()))
+    turns = 0
+    while ticks := bucket.ticks(2**62):
+        bucket.take(ticks)
+        turns += 1
+    assert turns < 50
+    assert bucket.agents.keys() == {"a1"}
+
+
+def test_a_bucket_does_not_keep_verdicts_that_others_have_forgotten(in_lanes: Loaded) -> None:
+    bucket = Bucket(in_lanes.monitor)
+    lines = ordinary_log(5, 300, ("a0",))
+    bucket.take(SEPARATOR.join(lines[:299]))
+    [*before] = [query.shared.numbered for query in in_lanes.monitor.queries]
+    for query in in_lanes.monitor.queries:
+        query.shared._clear()
+    bucket.take(lines[299])
+    assert bucket._batch is not None
+    assert not any(former is kept for former in before for kept in bucket._batch._numbered)
 
 
 GOOD: Final = '{"agent": "a", "received": 1}'
@@ -437,6 +466,7 @@ GOOD: Final = '{"agent": "a", "received": 1}'
         [f"{GOOD}{GOOD}", '{"agent": "b", "received": 2, "other": {}', '{"x": 1}}'],
         [GOOD, '{"agent": "a", "received": 1, "payload": "no base64!"}'],
         [GOOD, '{"agent": "a", "received": -1}'],
+        [GOOD, f'{{"agent": "a", "received": 1, "more": {"[" * 100_000}{"]" * 100_000}}}'],
         [GOOD, '{"agent": "a\ud800", "received": 1}'],
     ],
 )
@@ -544,6 +574,7 @@ def test_telegraf_writes_lines_of_the_job_keyed_by_agent() -> None:
     for name, value in names.items():
         line = line.replace(name, json.dumps(value))
     assert read_line(line) == Arrival("ada", START, b"{}")
+    assert read_lines(SEPARATOR.join([f"{line}\n"] * 3), SEPARATOR) == [Arrival("ada", START, b"{}")] * 3  # its own \n
 
 
 def test_emqx_writes_lines_of_the_job_keyed_by_agent() -> None:

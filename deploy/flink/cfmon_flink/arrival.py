@@ -10,13 +10,18 @@ import msgspec
 from monitor.errors import InputError
 from monitor.stream.decode import agent_of
 
-__all__ = ["NOBODY", "Arrival", "read_line", "read_lines", "received_on", "tick_line", "write_line"]
+__all__ = ["LATEST", "NOBODY", "Arrival", "read_line", "read_lines", "received_on", "tick_line", "write_line"]
 
 NOBODY: Final = ""
 """Agent of lines that name no valid one."""
 
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
-"""Since the epoch, before the year 10000: Java's timers and floats have no place for any whole number of JSON."""
+LATEST: Final = 253_402_300_800_000
+"""The year 10000 in milliseconds since the epoch. Java's timers and floats have no place for any number of JSON."""
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=LATEST)]
+
+_MALFORMED = (msgspec.DecodeError, UnicodeEncodeError, RecursionError)
+"""What msgspec raises for a text that is none of these; RecursionError for one of nested lists."""
 
 
 class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +58,7 @@ def read_line(line: str, known: Container[str] = ()) -> Arrival:
     """
     try:
         arrival = _arrival(line)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+    except _MALFORMED as error:
         raise InputError("bad_line", f"not a line of the bridge ({error}); see deploy/flink/telegraf.conf") from error
     if arrival.agent not in known:
         agent_of(arrival.agent, "+")
@@ -64,18 +69,19 @@ def read_lines(lines: str, separator: str) -> list[Arrival] | None:
     """Return the arrivals on lines; None if they have to be read one by one. No agent's name is checked.
 
     In JSON a new line between } and { is between two values, so each value is on one line. As there are as many values
-    as lines, each line is one value.
+    as lines, each line is one value. (Telegraf ends each with a new line of its own.)
 
     >>> read_lines('{"agent": "a", "received": 1};{"agent": "b", "received": 2}', ";")
     [Arrival(agent='a', received=1, payload=None), Arrival(agent='b', received=2, payload=None)]
     >>> read_lines('{"agent": "a", "received": 1};', ";")
     """
     ends = lines.count(separator)
-    if lines.count(f"}}{separator}{{") < ends or lines[:1] != "{":
+    plain = lines.replace(f"\n{separator}", separator)
+    if plain.count(f"}}{separator}{{") < ends or plain[:1] != "{":
         return None
     try:
-        found = _arrivals(lines.replace(separator, "\n"))
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        found = _arrivals(plain.replace(separator, "\n"))
+    except _MALFORMED:
         return None
     return found if len(found) == ends + 1 else None
 
@@ -84,7 +90,7 @@ def received_on(line: str, otherwise: int) -> int:
     """Return when a line was received, in milliseconds since the epoch; `otherwise` if it does not say."""
     try:
         return _time(line).received
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except _MALFORMED:
         return otherwise
 
 

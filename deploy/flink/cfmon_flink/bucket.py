@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from cfmon_flink.arrival import NOBODY, Arrival, read_line, read_lines, tick_line
+from cfmon_flink.arrival import LATEST, NOBODY, Arrival, read_line, read_lines, tick_line
 from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from monitor.errors import InputError
 from monitor.runtime.lanes.batch import EVALUATION, FINISHED, Batch
@@ -26,6 +26,12 @@ __all__ = ["SEPARATOR", "Bucket", "Changes"]
 
 SEPARATOR: Final = "\x1e"
 """Between the lines of a batch. `Keys.java` keeps it out of lines; JSON has no place for it."""
+
+Entry = Arrival | InputError
+"""A line: what arrived, or why it is refused."""
+
+NOTHING: Final = Arrival(NOBODY, 0)
+"""In the place of a refused line."""
 
 FEW: Final = 8
 """Lines of a batch from which on it is worth to pass them together."""
@@ -52,7 +58,7 @@ class Bucket:
         pages: the pages of then, by agent and number.
         batches: those since then, in order.
         every: lines after which to save, for each agent.
-        only_alerts: of the notices that `take` returns only those on alarms and forgotten agents are read.
+        only_alerts: of the notices that `take` returns only `Alert` and `Forgotten` are read.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
@@ -96,21 +102,16 @@ class Bucket:
 
     def take(self, batch: str) -> list[Noticed]:
         """Evaluate the lines of a batch; one that is none is refused."""
-        count = batch.count(SEPARATOR) + 1
-        self._lines += count
-        if self._batch is not None and count >= FEW and (arrivals := read_lines(batch, SEPARATOR)) is not None:
-            return self._take_together(arrivals, self._batch)
-        found: list[Noticed] = []
-        for line in batch.split(SEPARATOR):
-            try:
-                found += self._take_one(read_line(line, self.agents))
-            except InputError as error:
-                found.append(_refused(error))
-        return found
+        entries = read_lines(batch, SEPARATOR) or [_read(line) for line in batch.split(SEPARATOR)]
+        self._lines += len(entries)
+        if self._batch is not None and len(entries) >= FEW:
+            return self._take_together(entries, self._batch)
+        return [noticed for entry in entries for noticed in self._take_one(entry)]
 
-    def _take_together(self, arrivals: Sequence[Arrival], batch: Batch) -> list[Noticed]:
+    def _take_together(self, entries: Sequence[Entry], batch: Batch) -> list[Noticed]:
         """Pass arrivals through the lanes as far as can be."""
         found: list[Noticed] = []
+        arrivals = [each if isinstance(each, Arrival) else NOTHING for each in entries]
         number_of, count = batch.numbers.get, len(arrivals)
         payloads = [each.payload or b"" for each in arrivals]
         offsets = np.zeros(count + 1, np.int64)
@@ -123,25 +124,26 @@ class Bucket:
         )
         while (stopped := batch.go()) != (FINISHED, count):
             reason, passed = stopped
-            arrival = arrivals[passed - 1]
             if reason == EVALUATION:
-                agent = self.agents[arrival.agent]
+                name = arrivals[passed - 1].agent
+                agent = self.agents[name]
                 agent.leave(batch)
                 found += agent.evaluate()
-                self._go_on(arrival.agent, agent)
-                continue
-            try:
-                if arrival.agent not in self.agents:
-                    agent_of(arrival.agent, "+")
-                found += self._take_one(arrival)
-            except InputError as error:
-                found.append(_refused(error))
+                self._go_on(name, agent)
+            else:
+                found += self._take_one(entries[passed - 1])
         return found
 
-    def _take_one(self, arrival: Arrival) -> list[Noticed]:
-        """Evaluate an arrival of an agent whose name is valid."""
+    def _take_one(self, arrival: Entry) -> list[Noticed]:
+        """Evaluate an arrival in the ordinary way."""
+        if isinstance(arrival, InputError):
+            return [_refused(arrival)]
         agent = self.agents.get(arrival.agent)
         if agent is None:
+            try:
+                agent_of(arrival.agent, "+")
+            except InputError as error:
+                return [_refused(error)]
             agent = self.agents[arrival.agent] = KeyedAgent(self._monitor, arrival.agent)
         elif self._batch is not None:
             agent.leave(self._batch)
@@ -163,6 +165,7 @@ class Bucket:
         """Return a batch of ticks: one for each agent that is due until so many milliseconds since the epoch."""
         due = {name: agent.due for name, agent in self.agents.items() if agent.due is not None}
         self.due = min(due.values(), default=None)
+        until = min(until, LATEST - 1)  # a later tick would be refused, and due again
         return SEPARATOR.join(tick_line(name, at) for name, at in due.items() if at <= until)
 
     def save(self) -> Changes:
@@ -189,9 +192,10 @@ class Bucket:
         for agent in self.agents.values():
             if self._batch is not None:
                 agent.leave(self._batch)
-            yield from agent.current()
+            notices = list(agent.current())
             if self._batch is not None:
                 agent.join(self._batch)
+            yield from notices
 
     def _forget(self, name: str) -> None:
         """Drop an agent. Its bytes stay until `save`: the batches since then continue them."""
@@ -200,6 +204,13 @@ class Bucket:
             self._batch.drop(name)
         self._agents_gone.add(name)
         self._pages_gone.update((name, number) for number in agent.pages)
+
+
+def _read(line: str) -> Entry:
+    try:
+        return read_line(line)
+    except InputError as error:
+        return error
 
 
 def _refused(error: InputError) -> Noticed:

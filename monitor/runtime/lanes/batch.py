@@ -1,8 +1,8 @@
 """Messages of many agents in one call, where each agent has a monitor of its own (`AgentStep`), as in jobs and shards.
 
-Each message is accepted and its step taken at the time at which it was received. What an alarm, a forecast or a timer
-could have to do with, and all that a lane leaves to the ordinary way, stops the call: its caller processes that message
-and goes on. Nobody reads notices of the others.
+Each message is accepted and its step taken at the time at which it was received. An alarm that would fire, a forecast
+that is due, a timer, and all else that a lane leaves to the ordinary way, stops the call: its caller processes that
+message and goes on. Nobody reads notices of the others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ agent has to be evaluated in the ordinary way.
 
 
 @compiled
-def go(batch: int) -> int:
+def pass_messages(batch: int) -> int:
     """Pass messages on until one needs the ordinary way; return why. `batch`: address of its words."""
     words = ints_at(batch, SIZE)
     count, places = words[COUNT], words[AGENTS]
@@ -151,17 +151,13 @@ class Batch:
 
         With MESSAGE and EVALUATION the last of them is handed out: go on after it was processed.
         """
-        numbered: list[Sequence[SharedVerdict]] = [each.numbered for each in self._shared]
-        if any(now is not before for now, before in zip(numbered, self._numbered, strict=True)):
-            for number, ticks in enumerate(self._taken):
-                self._keep_answers(number, ticks)
-            self._numbered = numbered
+        self._renew()
         words = self._words
         words[AGENTS] = len(self._lanes)
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
         words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
         words[TOTALS], words[DUE] = address(self._totals), address(self._due)
-        reason = go(self._at)
+        reason = pass_messages(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
         return reason, self._words[AT]
@@ -181,6 +177,7 @@ class Batch:
 
         `now`: seconds of its last message. `until`: seconds from which on a message needs the ordinary way.
         """
+        self._renew()
         lane, number = monitor.lane(agent), self.numbers.get(agent)
         if number is None:
             number = self.numbers[agent] = self._new_number()
@@ -199,6 +196,14 @@ class Batch:
             self._lanes[number] = 0
             self._open.pop(number, None)
             self._dropped.append(number)
+
+    def _renew(self) -> None:
+        """If shared verdicts were forgotten, look up the last answers in the former ones, and let go of these."""
+        numbered: list[Sequence[SharedVerdict]] = [each.numbered for each in self._shared]
+        if any(now is not before for now, before in zip(numbered, self._numbered, strict=True)):
+            for number, ticks in enumerate(self._taken):
+                self._keep_answers(number, ticks)
+            self._numbered = numbered
 
     def _keep_answers(self, number: int, ticks: float) -> None:
         if not math.isnan(ticks):

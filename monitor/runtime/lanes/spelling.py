@@ -5,7 +5,22 @@ from __future__ import annotations
 from monitor.arrays import Bytes
 from monitor.jit import bytes_at, helper
 
-__all__ = ["key_of", "same", "spells"]
+__all__ = [
+    "ACTION",
+    "EPISODE_KEY",
+    "POLICY_KEY",
+    "REWARD",
+    "SEQ",
+    "SHA256",
+    "STATE",
+    "TERMINATED",
+    "TIME",
+    "TRUNCATED",
+    "V",
+    "key_of",
+    "same",
+    "spells",
+]
 
 SHA256 = 64
 V, EPISODE_KEY, SEQ, STATE, ACTION, TIME, REWARD, TERMINATED, TRUNCATED, POLICY_KEY = range(10)
