@@ -123,8 +123,8 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
         here.well()
 
     def astray() -> None:
-        """No faster than answers are given; w2 stays as silent as it was."""
-        here.agents.step("w1", EDGE, DRIFT, episode="bad")
+        """No faster than answers are given, and never late, however slow; w2 stays as silent as it was."""
+        here.agents.step("w1", EDGE, DRIFT, episode="bad", time=None)
 
     with cfmon(config):
         wait_until(lambda: len(server.query("cfmon_mqtt_connected == 1")) == 2, "both targets are scraped")
