@@ -37,6 +37,8 @@ def draft_manifest(
         kind = _kind(result)
         if kind != "action":
             assumed.append(f"output {result[0]!r} holds {kind}, by its name; if not, give --output")
+    if stochastic and kind not in ("logits", "probabilities"):
+        raise PolicyError(f"policy {where}: an agent cannot draw from {kind}, only from logits and probabilities")
     manifest = Manifest(
         file=file.name,
         sha256=hashlib.sha256(content).hexdigest(),

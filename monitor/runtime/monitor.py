@@ -170,9 +170,9 @@ class Monitor:
     @property
     def idle_until(self) -> float:
         """Ticks before which `evaluate` alone has no effect; -inf if it may have one at any time."""
-        if self._ready or self._swept is None or self._trust.due(len(self._agents)):
+        if self._ready or self._trust.due(len(self._agents)):
             return -math.inf
-        return min(self._timers.next, self._swept + self._pause) - SLACK
+        return min(self._timers.next, self._next_sweep) - SLACK
 
     @property
     def due(self) -> float | None:
@@ -180,8 +180,7 @@ class Monitor:
         if not self._agents:
             return None
         times = [each for agent in self._agents.values() for each in (agent.due, agent.session.deadline)]
-        sweep = None if self._swept is None else self._swept + self._pause
-        return min((at for at in (*times, sweep) if at is not None), default=-math.inf)
+        return min(at for at in (*times, self._next_sweep) if at is not None)
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -219,12 +218,11 @@ class Monitor:
     def step(self, observation: Observation, now: Instant) -> list[Notice]:
         """Do what `observe` and then `evaluate` do, and return the notices of both: faster where no step waits."""
         agent = observation.agent
-        lane, swept = self._lanes.get(agent), self._swept
+        lane = self._lanes.get(agent)
         if (
             lane is None
             or self._ready
-            or swept is None
-            or now.ticks - swept >= self._pause
+            or self._next_sweep <= now.ticks
             or self._timers.next <= now.ticks
             or (notices := lane.step(observation, now)) is None
         ):
@@ -269,11 +267,7 @@ class Monitor:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
-        if (
-            (self._trust.contradicted and not was_contradicted)
-            or self._swept is None
-            or now.ticks - self._swept >= self._pause
-        ):
+        if (self._trust.contradicted and not was_contradicted) or self._next_sweep <= now.ticks:
             notices += self._sweep(now)  # a contradicted model concerns every agent at once
         return notices
 
@@ -292,6 +286,11 @@ class Monitor:
                 steps += len(since)
                 oldest = min(oldest, since[0])
         return Waiting(steps, oldest if steps else None)
+
+    @property
+    def _next_sweep(self) -> float:
+        """Ticks from which on `evaluate` looks for silent agents: a sum, as in `due`; a difference rounds otherwise."""
+        return -math.inf if self._swept is None else self._swept + self._pause
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
         """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left."""

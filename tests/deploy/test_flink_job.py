@@ -30,10 +30,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
+from monitor.model import MDP
 from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
-from monitor.types import Blind, Forgotten, Instant, Received
+from monitor.types import Blind, Forgotten, Instant, Received, StreamSettings
 from tests.faults.world import agent_steps, write_world
 
 START: Final = 1_795_259_763_700
@@ -379,6 +380,25 @@ def test_a_silent_agent_goes_blind_by_timers_alone_and_is_forgotten(loaded: Load
     assert any(isinstance(notice, Blind) and notice.reason == "stale" for notice in notices)
     assert isinstance(notices[-1], Forgotten)
     assert sent(loaded, noticed)[-1].endswith("\t")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_tick_at_the_time_when_something_is_due_does_it(seed: int) -> None:
+    """Otherwise a timer would tick without end."""
+    draw = random.Random(seed)
+    model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"bad": [0]})
+    stale_after, reorder_wait = draw.randrange(1_000, 9_000, 4) / 1000, draw.randrange(100, 9_000) / 1000
+    times = StreamSettings(stale_after=stale_after, forget_after=60.0, reorder_wait=reorder_wait)
+    bucket = Bucket(Monitor(model, {"nominal": [0]}, ['P>=0.9 [ G<=3 !"bad" ]'], times))
+    begin = draw.choice([START + draw.randrange(10**9), draw.randrange(10**6)])
+    steps = [{"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 0} for seq in (0, 2)]
+    bucket.take(SEPARATOR.join(write_line("a0", begin, json.dumps(step).encode()) for step in steps))
+    before = begin
+    while (agent := bucket.agents.get("a0")) is not None:
+        assert agent.due is not None
+        assert agent.due > before
+        before = agent.due
+        bucket.take(bucket.ticks(before))
 
 
 def test_time_does_not_go_back(loaded: Loaded) -> None:

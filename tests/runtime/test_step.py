@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.model import MDP
@@ -198,6 +199,23 @@ def test_time_is_due_while_an_agent_is_known() -> None:
         said = agent.step(None, now := Instant(1000.0 + due, due))
     assert any(isinstance(notice, Forgotten) for notice in said)
     assert now.ticks > SETTINGS.forget_after
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_at_the_time_when_something_is_due_it_is_done(number: int) -> None:
+    """Otherwise whoever waits for that time, and calls, would do so without end."""
+    rng = random.Random(number)
+    times = replace(SETTINGS, stale_after=rng.uniform(1.0, 9.0), forget_after=60.0, reorder_wait=rng.uniform(0.1, 9.0))
+    tables = {"nominal": [RASH] * 6, "careful": [CAREFUL] * 6}
+    agent = AgentStep(Monitor(MODEL, tables, FORMULAS[1:2], times, trust=TrustSettings()), "a0")
+    begin, seq = rng.uniform(0.0, 1e9), rng.choice([0, 1])
+    agent.step(msgpack.packb({"v": 1, "episode": 0, "seq": 0, "state": 0, "action": RASH}), Instant(begin, begin))
+    agent.step(msgpack.packb({"v": 1, "episode": 0, "seq": 2 + seq, "state": 1}), Instant(begin, begin))
+    before = begin
+    while (due := agent.due) is not None:
+        assert due > before
+        agent.step(None, Instant(due, due))
+        before = due
 
 
 def test_a_state_that_is_of_another_version_damaged_or_another_agents_is_refused() -> None:

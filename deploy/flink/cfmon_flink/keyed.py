@@ -128,7 +128,10 @@ class KeyedAgent:
 
     def _due(self) -> int | None:
         due = self._step.due
-        return None if due is None else math.ceil(max(due, self._now) * 1000.0)
+        if due is None:
+            return None
+        found = math.ceil(max(due, self._now) * 1000.0)
+        return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
 
 
 def _instant(seconds: float) -> Instant:
