@@ -105,7 +105,7 @@ class AgentMonitor:
     def due(self) -> float | None:
         """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
         times = [formula.revises for formula in self._formulas if formula.revises is not None]
-        if self._by_time and self._open:
+        if self._by_time and self._open and self.session.path.last is not None:
             times += [at for formula in self._formulas if (at := formula.due) is not None]
         return min(times, default=None)
 

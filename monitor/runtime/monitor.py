@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import math
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -148,6 +147,7 @@ class Monitor:
         self._newcomers = Admission()
         self._connected = True
         self._swept: float | None = None
+        self._follows = False  # `combination` knows the tests of all agents
         self._now = Instant(-math.inf, -math.inf)  # of the last `evaluate`
         self.spent = 0
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
@@ -271,6 +271,16 @@ class Monitor:
             notices += self._sweep(now)  # a contradicted model concerns every agent at once
         return notices
 
+    def turn(self, now: Instant) -> list[Notice]:
+        """Evaluate all steps that wait of the first agent with any; all else that `evaluate` does is left to do."""
+        notices: list[Notice] = []
+        self._now = now
+        agent = next(iter(self._ready))
+        before = self._pending(agent)
+        self._turn(agent, now, notices, latest_only=False, most=0)
+        self.spent = max(1, before - self._pending(agent))
+        return notices
+
     @property
     def waiting(self) -> Waiting:
         """Steps received and not evaluated yet."""
@@ -367,10 +377,12 @@ class Monitor:
             self._ready[agent] = None
             self._changed.add(agent)
 
-    @property
-    def trust_due(self) -> tuple[array[int] | None, int]:
-        """`Shared.totals`, None if nothing is tested, and the number of transitions at which the tests are combined."""
-        return self._trust.due_at(len(self._agents))
+    def combination(self) -> int:
+        """Return where compiled code finds the tests of the model, to combine them in silence; 0: nothing is tested."""
+        if not self._follows:
+            self._trust.follow(monitor.test for monitor in self._agents.values())
+            self._follows = True
+        return self._trust.combination(len(self._agents))
 
     def _close_all(self) -> None:
         for agent in tuple(self._lanes):
@@ -544,6 +556,7 @@ class Monitor:
             self._former[each.formula].merge(each.calibration)
         self._deleted_pages[agent] = dict.fromkeys(monitor.session.order.past.pages(everything=True))
         del self._agents[agent]
+        self._follows = False
         self._closed.pop(agent, None)
         self._ready.pop(agent, None)
         self._timers.put(agent, None)
@@ -570,6 +583,7 @@ class Monitor:
         return monitor
 
     def _agent_monitor(self, session: Session) -> AgentMonitor:
+        self._follows = False
         return AgentMonitor(session, self._queries, self._engines, self._identity, self._trust)
 
     def _session(

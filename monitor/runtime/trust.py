@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -76,7 +75,7 @@ class ModelTrust:
 
     def _start(self, fleet: Fleet | None) -> None:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
-        self._reported = self._described_at = 0
+        self._described_at = 0
         self._fleet = fleet
         self.contradicted = fleet is not None and fleet.doubted
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
@@ -93,20 +92,34 @@ class ModelTrust:
 
     def due(self, agents: int) -> bool:
         """Return whether to call `combine`: its time is proportional to the numbers of agents and rejected rows."""
-        totals, number = self.due_at(agents)
-        return totals is not None and totals[1] >= number
+        fleet = self._fleet
+        return fleet is not None and fleet.observed >= fleet.reported + self._every(agents)
 
-    def due_at(self, agents: int) -> tuple[array[int] | None, int]:
-        """Return `Shared.totals`, None if nothing is tested, and the number observed at which `combine` is due."""
-        totals = None if self._fleet is None else self._fleet.totals
-        return totals, self._reported + max(REPORT_EVERY, STEPS_EVERY * agents, self._contradictions.rows_rejected)
+    def _every(self, agents: int) -> int:
+        return max(REPORT_EVERY, STEPS_EVERY * agents, self._contradictions.rows_rejected)
+
+    def follow(self, tests: Iterable[ModelTest | None]) -> None:
+        """Take the tests of all agents, in order, for compiled code to combine."""
+        if self._fleet is not None:
+            self._fleet.follow(test for test in tests if test is not None)
+
+    def combination(self, agents: int) -> int:
+        """Return the address of what `monitor.statistics.combination` combines; 0: nothing is tested.
+
+        It does so where nobody reads reports that nothing is rejected. Call this anew after any other method.
+        """
+        if self._fleet is None:
+            return 0
+        before = self._contradictions
+        silent = self._described_at > 0 and not (before.rows or before.agents)
+        return self._fleet.combination(self._every(agents), silent=silent)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
         fleet = self._fleet
-        if fleet is None or fleet.observed <= self._reported:
+        if fleet is None or fleet.observed <= fleet.reported:
             return
-        self._reported = fleet.observed
+        fleet.reported = fleet.observed
         if not fleet.doubted:
             fleet.combine(test for test in tests.values() if test is not None)
             self.contradicted = fleet.doubted
@@ -118,7 +131,7 @@ class ModelTrust:
         if self._fleet is not None and test is not None:
             self._fleet.forget(test)
             if self._contradictions.agents:
-                self._reported = -1  # it may be one of these
+                self._fleet.reported = -1  # it may be one of these
 
     def current_state(self) -> Iterator[Notice]:
         """Report the combined test as it is now."""
@@ -207,7 +220,7 @@ class ModelTrust:
             settings=self._settings,
             encoder=self._encoder,
             fleet=self._fleet.dump(),
-            reported=self._reported,
+            reported=self._fleet.reported,
             delta=self._delta,
             contradictions=self._contradictions,
             described_at=self._described_at,
@@ -222,7 +235,7 @@ class ModelTrust:
             return False
         self._fleet.load(state.fleet)
         self.contradicted = self._fleet.doubted
-        self._reported = min(state.reported, self._fleet.observed)
+        self._fleet.reported = min(state.reported, self._fleet.observed)
         self._described_at = state.described_at
         self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)
         return True

@@ -208,6 +208,11 @@ class Pipeline:
             case _:
                 assert_never(event)
 
+    def turn(self, now: Instant) -> Effects:
+        """Do the part of an evaluation that concerns the first agent with steps that wait (`Monitor.turn`)."""
+        self._sent = now.wall
+        return self._publish(self._monitor.turn(now), now)
+
     # ---- save and restore ----
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:

@@ -21,11 +21,12 @@ import copy
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
+from monitor.statistics import combination
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds
+from monitor.statistics.combination import ENOUGH, FRACTIONS, LOG10_E, LOST, REPORTED, log_wealth
 from monitor.statistics.discoveries import adjusted, discoveries
 from monitor.statistics.interval_odds import NO_DATA, Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
@@ -35,9 +36,6 @@ from monitor.statistics.row_tests import RowState, RowTests, WrongRow, joined_ro
 from monitor.statistics.shared import Shared
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number", "wrong_agents"]
-
-FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
-"""f: fraction of the wealth at stake on each agent."""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +62,6 @@ class Fleet:
 
     Attributes:
         doubted: True once the model is rejected: their wealth has reached 1/alpha.
-        log10_e: log10 of their wealth at the last `combine`.
 
     >>> coin = Fleet([0, 2], [0, 1], [0.5, 0.5])
     >>> liar, other = coin.join(), coin.join()
@@ -98,8 +95,13 @@ class Fleet:
         """Begin without agents; `shared` has counted nothing."""
         self._shared = shared
         self.doubted = False
-        self.log10_e = 0.0
-        self._lost = [0.0] * len(FRACTIONS)
+        self._followed: tuple[ModelTest, ...] = ()
+        self._tests = array("q")
+        self._reals = array("d", bytes(8 * combination.REALS_SIZE))
+        self._reals[ENOUGH] = -math.log(self._alpha)
+        self._words = array("q", bytes(8 * combination.WORDS))
+        self._words[combination.REALS] = self._reals.buffer_info()[0]
+        self._words[combination.TOTALS] = shared.totals.buffer_info()[0]
 
     def alone(self) -> Fleet:
         """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
@@ -119,6 +121,20 @@ class Fleet:
         return ModelTest(*self._rows, alpha=self._alpha, impossible=self._impossible, shared=self._shared, cap=self.cap)
 
     @property
+    def log10_e(self) -> float:
+        """Log10 of their wealth when they were combined last."""
+        return self._reals[LOG10_E]
+
+    @property
+    def reported(self) -> int:
+        """Transitions observed when the tests were combined last, as the caller has noted; compiled code does too."""
+        return self._words[REPORTED]
+
+    @reported.setter
+    def reported(self, number: int) -> None:
+        self._words[REPORTED] = number
+
+    @property
     def transitions(self) -> int:
         """Number of transitions tested in all."""
         return self._shared.transitions
@@ -127,11 +143,6 @@ class Fleet:
     def observed(self) -> int:
         """Number of transitions that were tested, or come from agents that are rejected."""
         return self._shared.observed
-
-    @property
-    def totals(self) -> array[int]:
-        """Both numbers, as in `Shared`."""
-        return self._shared.totals
 
     @property
     def rows_tested(self) -> int:
@@ -154,24 +165,40 @@ class Fleet:
         """Combine the tests of all known agents."""
         if self.doubted:
             return
-        profits = [test.capped_wealth - 1.0 for test in tests]
-        logs = [lost + sum(math.log1p(f * p) for p in profits) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
-        most = max(logs)
-        log_e = most + math.log(sum(math.exp(each - most) for each in logs) / len(logs))
-        self.log10_e = log_e / math.log(10.0)
-        self.doubted = log_e >= -math.log(self._alpha)
+        profits = array("d", [test.capped_wealth - 1.0 for test in tests])
+        log_e = log_wealth(profits.buffer_info()[0], len(profits), self._reals.buffer_info()[0])
+        self._reals[LOG10_E] = log_e / math.log(10.0)
+        self.doubted = log_e >= self._reals[ENOUGH]
+
+    def follow(self, tests: Iterable[ModelTest]) -> None:
+        """Take the tests of all known agents, for compiled code to combine."""
+        self._followed = tuple(tests)  # kept alive
+        self._tests = array("q", [test.stakes.buffer_info()[0] for test in self._followed])
+        self._words[combination.TESTS], self._words[combination.COUNT] = self._tests.buffer_info()
+
+    def combination(self, every: int, *, silent: bool) -> int:
+        """Return where compiled code finds what it combines, as long as no agent comes or goes (`follow`).
+
+        `every`: transitions between two combinations. `silent`: nothing is to be reported if nothing is rejected now.
+        """
+        suspected = self.doubted or self._intervals is not None
+        suspected |= self._shared.rows is not None and self._shared.rows.suspected
+        self._words[combination.EVERY] = every
+        self._words[combination.SILENT] = int(silent and not suspected)
+        return self._words.buffer_info()[0]
 
     def forget(self, test: ModelTest) -> None:
         """Drop an agent, but not its losses."""
         profit = test.capped_wealth - 1.0
-        self._lost = [lost + min(0.0, math.log1p(f * profit)) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
+        for place, f in enumerate(FRACTIONS, LOST):
+            self._reals[place] += min(0.0, math.log1p(f * profit))
 
     def dump(self) -> FleetState:
         """Return the state as plain data."""
         shared = self._shared
         return FleetState(
             counts=dict(shared.learner.counts),
-            lost=list(self._lost),
+            lost=self._reals[LOST : LOST + len(FRACTIONS)].tolist(),
             transitions=self.transitions,
             doubted=self.doubted,
             log10_e=self.log10_e,
@@ -187,8 +214,8 @@ class Fleet:
         self._shared.observed = max(state.observed, state.transitions)
         if self._shared.rows is not None:
             self._shared.rows.load(state.rows)
-        self._lost = list(state.lost)
-        self.doubted, self.log10_e = state.doubted, state.log10_e
+        self._reals[LOST : LOST + len(FRACTIONS)] = array("d", state.lost)
+        self.doubted, self._reals[LOG10_E] = state.doubted, state.log10_e
 
 
 def wrong_agents(tests: Sequence[ModelTest]) -> list[tuple[int, float]]:

@@ -54,15 +54,20 @@ from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.shared import Shared
 
 __all__ = [
+    "BETS",
+    "DECIDED",
     "FLATTER",
     "HIGHEST",
     "LEARNED",
     "NEAR",
+    "NUMBER",
     "OFTEN",
+    "OWN_BETS",
     "OWN_TRANSITIONS",
     "PART",
     "RARE",
     "SHARPER",
+    "STAKES",
     "TESTED",
     "TOGETHER",
     "ModelTest",
@@ -76,11 +81,14 @@ GLITCHES: Final = (10.0, 100.0)
 """Rates of impossible steps bet on, as multiples of `impossible`."""
 OWN_BETS: Final = 5
 """Bets that use nothing of other agents."""
+BETS: Final = OWN_BETS + 1
+"""Bets of one of several agents."""
 MOST_HIGHEST: Final = 1e12
 """Wealth at which the test of one of several agents ends."""
-LEARNED, TOGETHER, FLATTER, SHARPER, RARE, OFTEN, PART, HIGHEST, TESTED, NEAR = range(10)
+LEARNED, TOGETHER, FLATTER, SHARPER, RARE, OFTEN, PART, HIGHEST, TESTED, NEAR, NUMBER, DECIDED, STAKES = range(13)
 """Places in `ModelTest.stakes`: the wealth of each bet, what each begins with at the next step, the highest wealth so
-far (times `OWN_BETS`), the number of transitions, and the sum of wealths from which on something is decided.
+far (times `OWN_BETS`), the number of transitions, the sum of wealths from which on something is decided, the agent's
+number, and whether the wealth has reached the cap or the model is rejected (1).
 """
 
 
@@ -119,9 +127,8 @@ class ModelTest:
             `highest` in the test of one of several agents.
         transitions: number tested, impossible ones included.
         own, shared: counts of this agent, and what the tests of several share.
-        stakes: [10], all that a step changes beside the counts, for compiled code: `LEARNED` to `NEAR`.
+        stakes: [12], all that a step changes beside the counts, for compiled code: `LEARNED` to `DECIDED`.
         calm: what the two bets on glitches pay at a possible step.
-        number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
 
     Raises:
         ConfigError: alpha outside (0, 1), or impossible outside (0, 0.005].
@@ -146,15 +153,14 @@ class ModelTest:
     ) -> None:
         check_levels(alpha, impossible)
         self.doubted = self._ended = False
-        self.number = 0
         self.shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
         self.own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
-        self._bets = OWN_BETS if shared is None else OWN_BETS + 1
+        self._bets = OWN_BETS if shared is None else BETS
         self._enough = 1.0 / alpha
         self._cap = cap
         self.calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
-        self.stakes = array("d", bytes(8 * (NEAR + 1)))
+        self.stakes = array("d", bytes(8 * STAKES))
         self.stakes[NEAR] = self._bets * (min(self._enough, self._cap) - 1.0)
         self._rejected = 0.0
         self._capped = False
@@ -163,6 +169,11 @@ class ModelTest:
     def transitions(self) -> int:
         """Number of transitions tested, impossible ones included."""
         return int(self.stakes[TESTED])
+
+    @property
+    def number(self) -> int:
+        """Number of this agent among those with `shared`, in the order of their first transitions; 0 before that."""
+        return int(self.stakes[NUMBER])
 
     @property
     def wealth(self) -> float:
@@ -263,9 +274,9 @@ class ModelTest:
         self.stakes[TESTED], self.stakes[PART] = state.transitions, part_of(max(state.transitions, 1))
         self.own.load(state.counts)
         self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
-        self.stakes[HIGHEST], self.number = state.highest * OWN_BETS, state.number
+        self.stakes[HIGHEST], self.stakes[NUMBER] = state.highest * OWN_BETS, state.number
         if self.shared is not None and state.transitions > 0 == state.number:
-            self.number = self.shared.enter()  # the state is of a version that did not number agents
+            self.stakes[NUMBER] = self.shared.enter()  # the state is of a version that did not number agents
         self._look()
 
     def _begin(self) -> float:
@@ -278,11 +289,12 @@ class ModelTest:
         if number & (number - 1) == 0:
             at[PART] = part_of(number)
             if number == 1 and self.shared is not None:
-                self.number = self.shared.enter()
+                at[NUMBER] = self.shared.enter()
         return at[PART]
 
     def _staked(self) -> float:
-        return sum(self.stakes[LEARNED : OFTEN + 1])
+        learned, together, flatter, sharper, rare, often = self.stakes[LEARNED : OFTEN + 1]
+        return learned + together + flatter + sharper + rare + often  # as compiled code adds, not as `sum` may
 
     def _look(self) -> None:
         wealth = self.wealth
@@ -290,6 +302,7 @@ class ModelTest:
             self.doubted, self._rejected = True, wealth
         if wealth >= self._cap:
             self._capped = True
+        self.stakes[DECIDED] = float(self.doubted or self._capped)
         if self.doubted:
             self._ended = self.shared is None or self.highest >= MOST_HIGHEST
             self.stakes[NEAR] = OWN_BETS * MOST_HIGHEST

@@ -144,6 +144,11 @@ class RowTests:
             self.stakes[3 * place + 2] = part_of(visits)
         return self.stakes[3 * place + 2]
 
+    @property
+    def suspected(self) -> bool:
+        """Return whether any row might be rejected."""
+        return bool(self._suspects)
+
     def rejected(self) -> list[tuple[int, float]]:
         """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
         if not self._suspects:

@@ -67,6 +67,24 @@ class Stream:
         return [judged.seq for judged in of(Judged, self.at(ticks, latest_only=latest_only))]
 
 
+def test_nothing_is_due_on_a_path_that_has_begun_anew_until_a_step_comes(road: MDP) -> None:
+    """Otherwise whoever waits for the time when something is due, and calls, would do so without end."""
+    stream = Stream(road)
+    stream.step(0, 0)
+    stream.at(0.0)
+    stream.step(1, 0)
+    stream.at(0.3)
+    assert stream.monitor.due == 0.5
+    stream.step(2, 1)  # where staying does not lead
+    assert stream.seqs_at(0.4) == []
+    stream.monitor.lost("ada", stream.now)
+    assert stream.seqs_at(0.5) == []
+    assert stream.monitor.due is not None
+    assert stream.monitor.due > 0.5
+    stream.step(3, 1)
+    assert stream.seqs_at(0.6) == [3]
+
+
 def test_it_is_answered_when_due_although_no_step_comes_and_not_again_until_one_has(road: MDP) -> None:
     stream = Stream(road)
     stream.step(0, 0)

@@ -21,6 +21,7 @@ from monitor.runtime.lanes.layout import EVENTS, WORDS
 from monitor.runtime.lanes.payload import accept_payload
 from monitor.runtime.lanes.tables import address
 from monitor.runtime.lanes.take import take_step
+from monitor.statistics.combination import combine
 
 if TYPE_CHECKING:
     from monitor.runtime.lanes.lane import Lane
@@ -48,10 +49,9 @@ agent has to be evaluated in the ordinary way.
     NOW,  # address: seconds of its last message
     TAKEN,  # address: seconds of the last step that was taken here, NaN: none was
     PASSED,  # address: messages accepted here
-    TOTALS,  # address: of each agent `Shared.totals`, 0: nothing is tested
-    DUE,  # address: number of transitions at which its tests are due
+    COMBINATIONS,  # address: of each agent the address of its tests of the model, 0: nothing is tested
     SIZE,
-) = range(16)
+) = range(15)
 
 
 @compiled
@@ -64,12 +64,8 @@ def pass_messages(batch: int) -> int:
         ints_at(words[OFFSETS], count + 1),
         reals_at(words[RECEIVED], count),
     )
-    lanes, totals, due, passed = (
-        ints_at(words[LANES], places),
-        ints_at(words[TOTALS], places),
-        ints_at(words[DUE], places),
-        ints_at(words[PASSED], places),
-    )
+    lanes, passed = ints_at(words[LANES], places), ints_at(words[PASSED], places)
+    combinations = ints_at(words[COMBINATIONS], places)
     until, now, taken = reals_at(words[UNTIL], places), reals_at(words[NOW], places), reals_at(words[TAKEN], places)
     while words[AT] < count:
         at = words[AT]
@@ -87,7 +83,7 @@ def pass_messages(batch: int) -> int:
         if result < 0 and result != EVENTS:
             return EVALUATION
         taken[agent] = time
-        if totals[agent] != 0 and ints_at(totals[agent], 2)[1] >= due[agent]:
+        if not combine(combinations[agent]):
             return EVALUATION
     return FINISHED
 
@@ -123,7 +119,7 @@ class Batch:
         self._dropped: list[int] = []
         self._free: list[int] = []
         self._open: dict[int, Lane] = {}
-        self._lanes, self._totals, self._due, self._passed = array("q"), array("q"), array("q"), array("q")
+        self._lanes, self._combinations, self._passed = array("q"), array("q"), array("q")
         self._until, self._now, self._taken = array("d"), array("d"), array("d")
 
     def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
@@ -156,7 +152,7 @@ class Batch:
         words[AGENTS] = len(self._lanes)
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
         words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
-        words[TOTALS], words[DUE] = address(self._totals), address(self._due)
+        words[COMBINATIONS] = address(self._combinations)
         reason = pass_messages(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
@@ -185,8 +181,7 @@ class Batch:
             self._lanes[number] = 0
             return
         self._open[number] = lane
-        totals, self._due[number] = monitor.trust_due
-        self._totals[number] = 0 if totals is None else totals.buffer_info()[0]
+        self._combinations[number] = monitor.combination()
         self._now[number], self._until[number] = now, min(until, monitor.idle_until)
         self._lanes[number] = lane.at
 
@@ -213,7 +208,7 @@ class Batch:
     def _new_number(self) -> int:
         if self._free:
             return self._free.pop()
-        for ints in (self._lanes, self._totals, self._due, self._passed):
+        for ints in (self._lanes, self._combinations, self._passed):
             ints.append(0)
         for reals in (self._until, self._now, self._taken):
             reals.append(math.nan)

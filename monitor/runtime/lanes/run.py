@@ -1,8 +1,9 @@
 """Recorded events of many agents in one call: steps go through the lanes until an event needs the ordinary way.
 
 Nobody reads notices here, so a step of which only a verdict is to be said, or that an alarm moves without firing, is
-counted and not reported, nor kept as a formula's last answer. Everything else stops the run: its caller processes that
-event and goes on. Afterwards all agents count as changed (`Monitor.changed`).
+counted and not reported, nor kept as a formula's last answer; and the tests of the model are combined in silence as
+long as they reject nothing. Everything else stops the run: its caller processes that event and goes on. Afterwards all
+agents count as changed (`Monitor.changed`).
 """
 
 from __future__ import annotations
@@ -19,19 +20,21 @@ from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.layout import EVENTS, FORMULAS, WAITING, WORDS
 from monitor.runtime.lanes.payload import accept_payload
 from monitor.runtime.lanes.take import take_step
+from monitor.statistics.combination import combine
 
 if TYPE_CHECKING:
     from monitor.runtime.monitor import Monitor
 
-__all__ = ["COMBINE", "EVALUATION", "FINISHED", "MESSAGE", "Evaluations", "Messages", "Run"]
+__all__ = ["COMBINE", "EVALUATION", "FINISHED", "MESSAGE", "TURN", "Evaluations", "Messages", "Run"]
 
-FINISHED, MESSAGE, EVALUATION, COMBINE = range(4)
-"""Why a run stops. MESSAGE, EVALUATION: the next needs the ordinary way. COMBINE: an evaluation has to be repeated, at
-which no step waits any more, because the tests of the model are due.
+FINISHED, MESSAGE, EVALUATION, TURN, COMBINE = range(5)
+"""Why a run stops. MESSAGE, EVALUATION: the next needs the ordinary way. TURN: in the next evaluation the first agent
+that is ready does (`Monitor.turn`). COMBINE: an evaluation has to be repeated, at
+which no step waits any more, because the tests of the model are due, and there may be something to report.
 """
 
-TURN: Final = 16
-"""As in `monitor.runtime.monitor`: steps of one agent before the next has its turn."""
+MOST: Final = 16
+"""`TURN` as in `monitor.runtime.monitor`: steps of one agent before the next has its turn."""
 
 (
     AT_MESSAGE,
@@ -53,13 +56,12 @@ TURN: Final = 16
     SPENT,  # address: steps taken at each
     READY,  # address: agents with steps that wait, in order
     READY_COUNT,
-    TOTALS,  # address, as in `Shared.totals`; 0: nothing is tested
-    DUE,  # number of transitions at which the tests are due
+    COMBINATION,  # address of the tests of the model, 0: nothing is tested
     ACCEPTED,
     VERDICTS,
     REALS,  # address: ticks before which an evaluation without steps has no effect
     SIZE,
-) = range(25)
+) = range(24)
 
 
 @compiled
@@ -126,14 +128,12 @@ def _evaluate(words: Ints) -> int:
                 for left in range(n, number):
                     ready[left - n] = ready[left]
                 words[READY_COUNT] = number - n
-                return EVALUATION
+                return TURN
             spent[at] += 1
             words[VERDICTS] += own[FORMULAS]
     words[READY_COUNT] = 0
     words[AT_EVALUATION] = at + 1
-    if number > 0 and words[TOTALS] != 0 and ints_at(words[TOTALS], 2)[1] >= words[DUE]:
-        return COMBINE
-    return FINISHED
+    return FINISHED if combine(words[COMBINATION]) else COMBINE
 
 
 @helper
@@ -143,7 +143,7 @@ def _fits(ready: Ints, lanes: Ints, number: int, steps: int) -> bool:
     for n in range(number):
         waiting = ints_at(lanes[ready[n]], WORDS)[WAITING]
         total += waiting
-        if waiting > TURN:
+        if waiting > MOST:
             return False
     return total <= steps
 
@@ -243,15 +243,14 @@ class Run:
         self._monitor.open_lanes(None)
 
     def go(self) -> int:
-        """Process events until one needs the ordinary way; return why: FINISHED, MESSAGE, EVALUATION or COMBINE."""
+        """Process events until one needs the ordinary way; return why: `FINISHED` to `COMBINE`."""
         words, monitor = self._words, self._monitor
         ready = monitor.take_ready()
         self._until[0] = -math.inf if ready is None else monitor.idle_until
         numbers = [self._numbers[name] for name in ready or ()]
         self._ready[: len(numbers)] = numbers
         words[READY_COUNT] = len(numbers)
-        totals, words[DUE] = monitor.trust_due
-        words[TOTALS] = 0 if totals is None else totals.buffer_info()[0]
+        words[COMBINATION] = monitor.combination()
         reason = go(self._at)
         monitor.put_ready(self._names[number] for number in self._ready[: words[READY_COUNT]])
         return reason
@@ -259,6 +258,10 @@ class Run:
     def pass_message(self) -> None:
         """Go on after a message that went the ordinary way."""
         self._words[AT_MESSAGE] += 1
+
+    def pass_turn(self, spent: int) -> None:
+        """Go on with an evaluation after the turn of an agent, in which so many steps were taken."""
+        self.spent[self._words[AT_EVALUATION]] += spent
 
     def pass_evaluation(self, spent: int) -> None:
         """Go on after an evaluation that went the ordinary way, in which so many steps were taken there."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from monitor.arrays import Ints
 from monitor.errors import RecordingError
-from monitor.runtime.lanes.run import COMBINE, EVALUATION, FINISHED, MESSAGE, Evaluations, Messages, Run
+from monitor.runtime.lanes.run import COMBINE, EVALUATION, FINISHED, MESSAGE, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
 from monitor.sidecar.config.load import Loaded, assemble
@@ -171,6 +171,10 @@ class _Bucket:
                     event = own.event(run.message)
                     results.take(pipeline.step(event))
                     run.pass_message()
+                    continue
+                if reason == TURN:
+                    results.take(pipeline.turn(common.event(run.evaluation).now))
+                    run.pass_turn(int(monitor.spent))
                     continue
                 at = run.evaluation - (reason == COMBINE)
                 results.take(pipeline.step(common.event(at, int(run.spent[at]))))

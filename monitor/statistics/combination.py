@@ -1,0 +1,162 @@
+"""The tests of several agents, combined in compiled code.
+
+`Fleet.combine` computes here. Where nobody reads reports, compiled code that takes steps combines the tests by itself
+(`combine`), as long as the result is what it nearly always is: nothing is rejected.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from monitor.arrays import Floats
+from monitor.jit import compiled, helper, ints_at, reals_at
+from monitor.statistics.discoveries import KEPT, LEVEL
+from monitor.statistics.model_test import BETS, DECIDED, HIGHEST, LEARNED, NUMBER, OFTEN, OWN_BETS, PART, STAKES, TESTED
+
+__all__ = [
+    "COUNT",
+    "ENOUGH",
+    "EVERY",
+    "FRACTIONS",
+    "LOG10_E",
+    "LOST",
+    "REALS",
+    "REALS_SIZE",
+    "REPORTED",
+    "SILENT",
+    "TESTS",
+    "TOTALS",
+    "WORDS",
+    "combine",
+    "log_wealth",
+]
+
+FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
+"""f: fraction of the wealth at stake on each agent."""
+FULL, TENTH, HUNDREDTH, THOUSANDTH = FRACTIONS
+LN_10 = math.log(10.0)
+SURELY = 0.99
+"""Part of the evidence for a rejection below which there is none, however it is rounded."""
+
+(
+    TESTS,  # address: of each agent's `ModelTest.stakes`
+    COUNT,  # agents
+    SILENT,  # 1: nothing is rejected, and a first report was made
+    TOTALS,  # address, as in `Shared.totals`
+    REPORTED,  # transitions observed when the tests were combined last
+    EVERY,  # transitions until they are combined again
+    REALS,  # address
+    WORDS,
+) = range(8)
+LOST, LOGS, LOG10_E, ENOUGH, REALS_SIZE = 0, 4, 8, 9, 10
+"""Places: for each fraction the log of the losses of forgotten agents, and that of the wealth; log10 of their mean at
+the last combination; log of the wealth at which the model is rejected.
+"""
+
+
+@helper
+def combine(combination: int) -> bool:
+    """Combine the tests if that is due and nothing is rejected; False: it is for the ordinary way, and nothing changed.
+
+    `combination`: address of the words; 0: nothing is tested.
+    """
+    if combination == 0:
+        return True
+    words = ints_at(combination, WORDS)
+    observed = ints_at(words[TOTALS], 2)[1]
+    if observed < words[REPORTED] + words[EVERY]:
+        return True
+    if words[SILENT] == 0:
+        return False
+    count, reals = words[COUNT], reals_at(words[REALS], REALS_SIZE)
+    tests = ints_at(words[TESTS], count)
+    _begin(reals)
+    for n in range(count):
+        stakes = reals_at(tests[n], STAKES)
+        if stakes[DECIDED] != 0.0 or _is_evidence(stakes, count):
+            return False
+        _add(reals, _wealth(stakes) - 1.0)
+    log_e = _mean(reals)
+    if log_e >= reals[ENOUGH]:
+        return False
+    reals[LOG10_E] = log_e / LN_10
+    words[REPORTED] = observed
+    return True
+
+
+@compiled
+def log_wealth(profits: int, count: int, all_reals: int) -> float:
+    """Return the log of the agents' wealth together. `profits`: address of the wealth of each, less 1."""
+    reals = reals_at(all_reals, REALS_SIZE)
+    _begin(reals)
+    for profit in reals_at(profits, count):
+        _add(reals, profit)
+    return _mean(reals)
+
+
+@helper
+def _begin(reals: Floats) -> None:
+    reals[LOGS : LOGS + 4] = 0.0
+
+
+@helper
+def _add(reals: Floats, profit: float) -> None:
+    """Multiply the wealth by that of another agent."""
+    reals[LOGS] += math.log1p(FULL * profit)
+    reals[LOGS + 1] += math.log1p(TENTH * profit)
+    reals[LOGS + 2] += math.log1p(HUNDREDTH * profit)
+    reals[LOGS + 3] += math.log1p(THOUSANDTH * profit)
+
+
+@helper
+def _mean(reals: Floats) -> float:
+    """Return the log of the mean over the fractions."""
+    most = -math.inf
+    for f in range(4):
+        reals[LOGS + f] += reals[LOST + f]
+        most = max(most, reals[LOGS + f])
+    total = 0.0
+    for f in range(4):
+        total += math.exp(reals[LOGS + f] - most)
+    return most + math.log(total / 4.0)
+
+
+@helper
+def _is_evidence(stakes: Floats, count: int) -> bool:
+    """Return whether e-BH might reject an agent, be it the only one or one of all (`wrong_agents`)."""
+    highest = stakes[HIGHEST] / OWN_BETS
+    if stakes[NUMBER] == 0.0 or highest < 1.0:
+        return False
+    evidence = (1.0 - KEPT) * highest**KEPT * _part_of(int(stakes[NUMBER]))
+    return bool(evidence * LEVEL * count >= SURELY)
+
+
+@helper
+def _wealth(stakes: Floats) -> float:
+    """Return the wealth of a test in which nothing is decided (`ModelTest.wealth`)."""
+    staked = 0.0
+    for bet in range(LEARNED, OFTEN + 1):
+        staked += stakes[bet]
+    steps = int(stakes[TESTED])
+    idle = 1.0
+    if steps > 0:
+        k = _doublings(steps)
+        idle = 1.0 / (k + 1) - (steps - (1 << k) + 1) * stakes[PART]
+    return idle + staked / BETS
+
+
+@helper
+def _part_of(step: int) -> float:
+    """Return what `late_bets.part_of` does."""
+    k = _doublings(step)
+    return 1.0 / ((k + 1) * (k + 2) << k)
+
+
+@helper
+def _doublings(number: int) -> int:
+    """Return k with 2^k <= number < 2^(k+1)."""
+    k = 0
+    while number >> (k + 1) > 0:
+        k += 1
+    return k
