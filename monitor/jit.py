@@ -98,7 +98,7 @@ def _by_content(locator: type[Any]) -> type[Any]:
     """Return a locator of cached machine code that is stale when any source has changed."""
 
     def get_source_stamp(self: Any) -> tuple[object, str]:  # noqa: ANN401 - numba's locator
-        steps = {"runtime", "statistics", "stream"} & set(Path(self._py_file).parts[-3:])
+        steps = {"runtime", "stream"} & set(Path(self._py_file).parts[-3:])
         return cast("Any", locator).get_source_stamp(self), _STEPS if steps else _NUMBERS
 
     return type(locator.__name__, (locator,), {"get_source_stamp": get_source_stamp})

@@ -104,7 +104,7 @@ class ModelTrust:
             self._fleet.follow(test for test in tests if test is not None)
 
     def combination(self, agents: int) -> int:
-        """Return the address of what `monitor.statistics.combination` combines; 0: nothing is tested.
+        """Return the address of what `monitor.runtime.lanes.combination` combines; 0: nothing is tested.
 
         It does so where nobody reads reports that nothing is rejected. Call this anew after any other method.
         """

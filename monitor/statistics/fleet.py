@@ -21,12 +21,11 @@ import copy
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
-from monitor.statistics import combination
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds
-from monitor.statistics.combination import ENOUGH, FRACTIONS, LOG10_E, LOST, REPORTED, log_wealth
 from monitor.statistics.discoveries import adjusted, discoveries
 from monitor.statistics.interval_odds import NO_DATA, Bounds, IntervalOdds
 from monitor.statistics.interval_test import IntervalModelTest
@@ -36,6 +35,25 @@ from monitor.statistics.row_tests import RowState, RowTests, WrongRow, joined_ro
 from monitor.statistics.shared import Shared
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number", "wrong_agents"]
+
+FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
+"""f: fraction of the wealth at stake on each agent."""
+
+(
+    TESTS,  # address: of each agent's `ModelTest.stakes`
+    COUNT,  # agents
+    SILENT,  # 1: nothing is rejected, and a first report was made
+    TOTALS,  # address, as in `Shared.totals`
+    REPORTED,  # transitions observed when the tests were combined last
+    EVERY,  # transitions until they are combined again
+    REALS,  # address
+    WORDS,
+) = range(8)
+"""What compiled code finds at `Fleet.combination`."""
+LOST, LOGS, LOG10_E, ENOUGH, REALS_SIZE = 0, 4, 8, 9, 10
+"""Places: for each fraction the log of the losses of forgotten agents, and that of the wealth; log10 of the mean at the
+last combination; log of the wealth at which the model is rejected.
+"""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
@@ -97,11 +115,11 @@ class Fleet:
         self.doubted = False
         self._followed: tuple[ModelTest, ...] = ()
         self._tests = array("q")
-        self._reals = array("d", bytes(8 * combination.REALS_SIZE))
+        self._reals = array("d", bytes(8 * REALS_SIZE))
         self._reals[ENOUGH] = -math.log(self._alpha)
-        self._words = array("q", bytes(8 * combination.WORDS))
-        self._words[combination.REALS] = self._reals.buffer_info()[0]
-        self._words[combination.TOTALS] = shared.totals.buffer_info()[0]
+        self._words = array("q", bytes(8 * WORDS))
+        self._words[REALS] = self._reals.buffer_info()[0]
+        self._words[TOTALS] = shared.totals.buffer_info()[0]
 
     def alone(self) -> Fleet:
         """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
@@ -119,6 +137,10 @@ class Fleet:
                 self._intervals, self._shared, alpha=self._alpha, impossible=self._impossible, cap=self.cap
             )
         return ModelTest(*self._rows, alpha=self._alpha, impossible=self._impossible, shared=self._shared, cap=self.cap)
+
+    @property
+    def _lost(self) -> list[float]:
+        return self._reals[LOST:LOGS].tolist()
 
     @property
     def log10_e(self) -> float:
@@ -165,8 +187,17 @@ class Fleet:
         """Combine the tests of all known agents."""
         if self.doubted:
             return
-        profits = array("d", [test.capped_wealth - 1.0 for test in tests])
-        log_e = log_wealth(profits.buffer_info()[0], len(profits), self._reals.buffer_info()[0])
+        profits = [test.capped_wealth - 1.0 for test in tests]
+        logs = []
+        for f, lost in zip(FRACTIONS, self._lost, strict=True):
+            total = 0.0
+            for profit in profits:  # one by one as in compiled code: `sum` may correct its rounding
+                total += math.log1p(f * profit)
+            logs.append(total + lost)
+        most, total = max(logs), 0.0
+        for each in logs:
+            total += math.exp(each - most)
+        log_e = most + math.log(total / len(logs))
         self._reals[LOG10_E] = log_e / math.log(10.0)
         self.doubted = log_e >= self._reals[ENOUGH]
 
@@ -174,7 +205,7 @@ class Fleet:
         """Take the tests of all known agents, for compiled code to combine."""
         self._followed = tuple(tests)  # kept alive
         self._tests = array("q", [test.stakes.buffer_info()[0] for test in self._followed])
-        self._words[combination.TESTS], self._words[combination.COUNT] = self._tests.buffer_info()
+        self._words[TESTS], self._words[COUNT] = self._tests.buffer_info()
 
     def combination(self, every: int, *, silent: bool) -> int:
         """Return where compiled code finds what it combines, as long as no agent comes or goes (`follow`).
@@ -183,22 +214,22 @@ class Fleet:
         """
         suspected = self.doubted or self._intervals is not None
         suspected |= self._shared.rows is not None and self._shared.rows.suspected
-        self._words[combination.EVERY] = every
-        self._words[combination.SILENT] = int(silent and not suspected)
+        self._words[EVERY] = every
+        self._words[SILENT] = int(silent and not suspected)
         return self._words.buffer_info()[0]
 
     def forget(self, test: ModelTest) -> None:
         """Drop an agent, but not its losses."""
         profit = test.capped_wealth - 1.0
-        for place, f in enumerate(FRACTIONS, LOST):
-            self._reals[place] += min(0.0, math.log1p(f * profit))
+        lost = [lost + min(0.0, math.log1p(f * profit)) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
+        self._reals[LOST:LOGS] = array("d", lost)
 
     def dump(self) -> FleetState:
         """Return the state as plain data."""
         shared = self._shared
         return FleetState(
             counts=dict(shared.learner.counts),
-            lost=self._reals[LOST : LOST + len(FRACTIONS)].tolist(),
+            lost=self._lost,
             transitions=self.transitions,
             doubted=self.doubted,
             log10_e=self.log10_e,
@@ -214,7 +245,7 @@ class Fleet:
         self._shared.observed = max(state.observed, state.transitions)
         if self._shared.rows is not None:
             self._shared.rows.load(state.rows)
-        self._reals[LOST : LOST + len(FRACTIONS)] = array("d", state.lost)
+        self._reals[LOST:LOGS] = array("d", state.lost)
         self.doubted, self._reals[LOG10_E] = state.doubted, state.log10_e
 
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from monitor.arrays import Bytes, Floats, Ints
 from monitor.jit import compiled, ints_at, reals_at
+from monitor.runtime.lanes.combination import combine
 from monitor.runtime.lanes.layout import EVENTS, WORDS
 from monitor.runtime.lanes.payload import accept_payload
 from monitor.runtime.lanes.tables import address
 from monitor.runtime.lanes.take import take_step
-from monitor.statistics.combination import combine
 
 if TYPE_CHECKING:
     from monitor.runtime.lanes.lane import Lane

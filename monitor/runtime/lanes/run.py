@@ -17,10 +17,10 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
+from monitor.runtime.lanes.combination import combine
 from monitor.runtime.lanes.layout import EVENTS, FORMULAS, WAITING, WORDS
 from monitor.runtime.lanes.payload import accept_payload
 from monitor.runtime.lanes.take import take_step
-from monitor.statistics.combination import combine
 
 if TYPE_CHECKING:
     from monitor.runtime.monitor import Monitor

@@ -1,58 +1,36 @@
-"""The tests of several agents, combined in compiled code.
-
-`Fleet.combine` computes here. Where nobody reads reports, compiled code that takes steps combines the tests by itself
-(`combine`), as long as the result is what it nearly always is: nothing is rejected.
-"""
+"""The tests of the model, combined in compiled code (`Fleet.combine`), where nobody reads that they reject nothing."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
 
 from monitor.arrays import Floats
-from monitor.jit import compiled, helper, ints_at, reals_at
+from monitor.jit import helper, ints_at, reals_at
 from monitor.statistics.discoveries import KEPT, LEVEL
+from monitor.statistics.fleet import (
+    COUNT,
+    ENOUGH,
+    EVERY,
+    FRACTIONS,
+    LOG10_E,
+    LOGS,
+    LOST,
+    REALS,
+    REALS_SIZE,
+    REPORTED,
+    SILENT,
+    TESTS,
+    TOTALS,
+    WORDS,
+)
 from monitor.statistics.model_test import BETS, DECIDED, HIGHEST, LEARNED, NUMBER, OFTEN, OWN_BETS, PART, STAKES, TESTED
 
-__all__ = [
-    "COUNT",
-    "ENOUGH",
-    "EVERY",
-    "FRACTIONS",
-    "LOG10_E",
-    "LOST",
-    "REALS",
-    "REALS_SIZE",
-    "REPORTED",
-    "SILENT",
-    "TESTS",
-    "TOTALS",
-    "WORDS",
-    "combine",
-    "log_wealth",
-]
+__all__ = ["combine"]
 
-FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
-"""f: fraction of the wealth at stake on each agent."""
 FULL, TENTH, HUNDREDTH, THOUSANDTH = FRACTIONS
 LN_10 = math.log(10.0)
 SURELY = 0.99
 """Part of the evidence for a rejection below which there is none, however it is rounded."""
-
-(
-    TESTS,  # address: of each agent's `ModelTest.stakes`
-    COUNT,  # agents
-    SILENT,  # 1: nothing is rejected, and a first report was made
-    TOTALS,  # address, as in `Shared.totals`
-    REPORTED,  # transitions observed when the tests were combined last
-    EVERY,  # transitions until they are combined again
-    REALS,  # address
-    WORDS,
-) = range(8)
-LOST, LOGS, LOG10_E, ENOUGH, REALS_SIZE = 0, 4, 8, 9, 10
-"""Places: for each fraction the log of the losses of forgotten agents, and that of the wealth; log10 of their mean at
-the last combination; log of the wealth at which the model is rejected.
-"""
 
 
 @helper
@@ -83,16 +61,6 @@ def combine(combination: int) -> bool:
     reals[LOG10_E] = log_e / LN_10
     words[REPORTED] = observed
     return True
-
-
-@compiled
-def log_wealth(profits: int, count: int, all_reals: int) -> float:
-    """Return the log of the agents' wealth together. `profits`: address of the wealth of each, less 1."""
-    reals = reals_at(all_reals, REALS_SIZE)
-    _begin(reals)
-    for profit in reals_at(profits, count):
-        _add(reals, profit)
-    return _mean(reals)
 
 
 @helper
