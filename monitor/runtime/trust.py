@@ -106,10 +106,12 @@ class ModelTrust:
     def combination(self, agents: int) -> int:
         """Return the address of what `monitor.runtime.lanes.combination` combines; 0: nothing is tested.
 
-        It does so where nobody reads reports that nothing is rejected. Call this anew after any other method.
+        It does so where nobody reads reports that nothing is rejected. Call this anew after any other method: when that
+        is due, and whether it may be silent, stays as it is now.
         """
         if self._fleet is None:
             return 0
+        assert self._fleet.followed == agents, "`follow` was called since an agent came or went"
         before = self._contradictions
         silent = self._described_at > 0 and not (before.rows or before.agents)
         return self._fleet.combination(self._every(agents), silent=silent)

@@ -118,8 +118,6 @@ class Fleet:
         self._reals = array("d", bytes(8 * REALS_SIZE))
         self._reals[ENOUGH] = -math.log(self._alpha)
         self._words = array("q", bytes(8 * WORDS))
-        self._words[REALS] = self._reals.buffer_info()[0]
-        self._words[TOTALS] = shared.totals.buffer_info()[0]
 
     def alone(self) -> Fleet:
         """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
@@ -201,6 +199,11 @@ class Fleet:
         self._reals[LOG10_E] = log_e / math.log(10.0)
         self.doubted = log_e >= self._reals[ENOUGH]
 
+    @property
+    def followed(self) -> int:
+        """Number of agents whose tests compiled code combines."""
+        return self._words[COUNT]
+
     def follow(self, tests: Iterable[ModelTest]) -> None:
         """Take the tests of all known agents, for compiled code to combine."""
         self._followed = tuple(tests)  # kept alive
@@ -214,6 +217,8 @@ class Fleet:
         """
         suspected = self.doubted or self._intervals is not None
         suspected |= self._shared.rows is not None and self._shared.rows.suspected
+        self._words[REALS] = self._reals.buffer_info()[0]
+        self._words[TOTALS] = self._shared.totals.buffer_info()[0]
         self._words[EVERY] = every
         self._words[SILENT] = int(silent and not suspected)
         return self._words.buffer_info()[0]
@@ -245,7 +250,8 @@ class Fleet:
         self._shared.observed = max(state.observed, state.transitions)
         if self._shared.rows is not None:
             self._shared.rows.load(state.rows)
-        self._reals[LOST:LOGS] = array("d", state.lost)
+        for place, lost in zip(range(LOST, LOGS), state.lost, strict=True):  # in place: compiled code has the address
+            self._reals[place] = lost
         self.doubted, self._reals[LOG10_E] = state.doubted, state.log10_e
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import math
 import os
 import random
 import re
@@ -34,7 +35,7 @@ from monitor.model import MDP
 from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
-from monitor.types import Blind, Forgotten, Instant, Received, StreamSettings
+from monitor.types import Blind, Forgotten, FormulaSpec, Instant, Received, StreamSettings
 from tests.faults.world import agent_steps, write_world
 
 START: Final = 1_795_259_763_700
@@ -388,8 +389,12 @@ def test_a_tick_at_the_time_when_something_is_due_does_it(seed: int) -> None:
     draw = random.Random(seed)
     model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"bad": [0]})
     stale_after, reorder_wait = draw.randrange(1_000, 9_000, 4) / 1000, draw.randrange(100, 9_000) / 1000
-    times = StreamSettings(stale_after=stale_after, forget_after=60.0, reorder_wait=reorder_wait)
-    bucket = Bucket(Monitor(model, {"nominal": [0]}, ['P>=0.9 [ G<=3 !"bad" ]'], times))
+    if seed % 3 == 0:  # no whole milliseconds, or less than the clock can tell
+        stale_after, reorder_wait = draw.choice([draw.uniform(0.5, 9.0), 1e-9]), draw.uniform(0.1, 9.0)
+    forget_after = 60.0 if stale_after > 0.1 else 0.05
+    times = StreamSettings(stale_after=stale_after, forget_after=forget_after, reorder_wait=reorder_wait)
+    formula = FormulaSpec("watch", 'P>=0.9 [ G<=3 !"bad" ]', every=draw.choice([1, 1.0]))
+    bucket = Bucket(Monitor(model, {"nominal": [0]}, [formula], times))
     begin = draw.choice([START + draw.randrange(10**9), draw.randrange(10**6)])
     steps = [{"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 0} for seq in (0, 2)]
     bucket.take(SEPARATOR.join(write_line("a0", begin, json.dumps(step).encode()) for step in steps))
@@ -399,6 +404,15 @@ def test_a_tick_at_the_time_when_something_is_due_does_it(seed: int) -> None:
         assert agent.due > before
         before = agent.due
         bucket.take(bucket.ticks(before))
+
+
+def test_an_agent_that_is_never_stale_nor_forgotten_is_never_due() -> None:
+    model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], labels={"bad": [0]})
+    times = StreamSettings(stale_after=math.inf, forget_after=math.inf)
+    bucket = Bucket(Monitor(model, {"nominal": [0]}, ['P>=0.9 [ G<=3 !"bad" ]'], times))
+    bucket.take(write_line("a0", START, b'{"v": 1, "episode": 0, "seq": 0, "state": 0, "action": 0}'))
+    assert bucket.agents["a0"].due == LATEST
+    assert bucket.ticks(LATEST) == ""
 
 
 def test_time_does_not_go_back(loaded: Loaded) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+from monitor.model import MDP
 from monitor.runtime.lanes.combination import combine
+from monitor.runtime.trust import ModelTrust
 from monitor.statistics.discoveries import KEPT
 from monitor.statistics.fleet import Fleet, wrong_agents
 from monitor.statistics.model_test import DECIDED, HIGHEST, OWN_BETS, ModelTest
+from monitor.types import TrustSettings
 
 
 def agents(draw: random.Random, fleet: Fleet) -> list[ModelTest]:
@@ -78,6 +81,27 @@ def test_agents_that_are_rejected_together_only_are_left_to_the_fleet() -> None:
     assert not combine(address)
     tests[0].stakes[HIGHEST] = 0.0
     assert wrong_agents(tests) == []
+
+
+def test_the_first_report_and_whatever_is_contradicted_are_for_the_ordinary_way() -> None:
+    coin = MDP.from_transitions(states=2, actions=1, transitions=[(s, 0, y, 0.5) for s in (0, 1) for y in (0, 1)])
+    trust = ModelTrust(coin, TrustSettings(), "exact")
+    test = trust.join()
+    assert test is not None
+    trust.follow([test])
+
+    def silent(steps: int, successor: int | None = None) -> bool:
+        for n in range(steps):
+            test.step(0, n % 2 if successor is None else successor)
+        found = combine(trust.combination(1))
+        assert bool(list(trust.combine({"ada": test}))) != found, "what is left to do says so"
+        return found
+
+    assert not silent(20)
+    assert silent(20)
+    assert silent(20)
+    assert not silent(200, 1)
+    assert not silent(20), "the row stays rejected"
 
 
 def test_where_nothing_is_tested_there_is_nothing_to_combine() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cfmon_flink.arrival import Arrival
+from cfmon_flink.arrival import LATEST, Arrival
 from monitor.runtime.lanes.batch import Batch
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
@@ -127,10 +127,14 @@ class KeyedAgent:
             due = self._due()
 
     def _due(self) -> int | None:
+        """Return milliseconds, later than the last event: what a timer found nothing to do for is not due at once again."""
         due = self._step.due
         if due is None:
             return None
-        found = math.ceil(max(due, self._now) * 1000.0)
+        if due * 1000.0 >= LATEST:
+            return LATEST
+        soonest = round(self._now * 1000.0) + 1 if self._now > -math.inf else 0
+        found = max(math.ceil(due * 1000.0), soonest) if due > -math.inf else soonest
         return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
 
 
