@@ -127,7 +127,7 @@ class KeyedAgent:
             due = self._due()
 
     def _due(self) -> int | None:
-        """Return milliseconds, later than the last event: what a timer found nothing to do for is not due at once again."""
+        """Return milliseconds after the last event, so that a timer that found nothing to do does not tick without end."""
         due = self._step.due
         if due is None:
             return None
