@@ -127,7 +127,7 @@ class KeyedAgent:
             due = self._due()
 
     def _due(self) -> int | None:
-        """Return milliseconds after the last event, so that a timer that found nothing to do does not tick without end."""
+        """Return milliseconds after the last event: a timer that finds nothing to do must not tick without end."""
         due = self._step.due
         if due is None:
             return None
