@@ -29,8 +29,8 @@ __all__ = ["COMBINE", "EVALUATION", "FINISHED", "MESSAGE", "TURN", "Evaluations"
 
 FINISHED, MESSAGE, EVALUATION, TURN, COMBINE = range(5)
 """Why a run stops. MESSAGE, EVALUATION: the next needs the ordinary way. TURN: in the next evaluation the first agent
-that is ready does (`Monitor.turn`). COMBINE: an evaluation has to be repeated, at
-which no step waits any more, because the tests of the model are due, and there may be something to report.
+that is ready does (`Monitor.turn`). COMBINE: an evaluation has to be repeated, at which no step waits any more, because
+the tests of the model are due, and there may be something to report.
 """
 
 MOST: Final = 16
