@@ -133,8 +133,7 @@ class KeyedAgent:
             return None
         if due * 1000.0 >= LATEST:
             return LATEST
-        soonest = round(self._now * 1000.0) + 1 if self._now > -math.inf else 0
-        found = max(math.ceil(due * 1000.0), soonest) if due > -math.inf else soonest
+        found = max(math.ceil(max(due, self._now) * 1000.0), round(self._now * 1000.0) + 1)
         return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
 
 
