@@ -62,6 +62,7 @@ ORDER = (
     "reach-100",
     "reach-1000",
     "process",
+    "audit",
     "agents",
     "start",
 )

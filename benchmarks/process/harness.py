@@ -124,10 +124,13 @@ def write_world(folder: Path, url: str, *, agents: int = 1000, stored: bool = Tr
 
 
 @contextmanager
-def child(module: str, *arguments: object, log: IO[bytes] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Run one of our modules as a separate process."""
+def child(
+    module: str, *arguments: object, log: IO[bytes] | None = None, told: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    """Run one of our modules as a separate process. `told`: it reads from us."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    stdin = subprocess.PIPE if told else None
+    process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         yield process
     finally:

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -50,7 +50,7 @@ from monitor.types import (
     TrustSettings,
 )
 
-__all__ = ["Monitor", "MonitorState", "Waiting"]
+__all__ = ["Monitor", "MonitorState", "Timing", "Waiting"]
 
 SLACK: Final = 1e-3
 """Seconds by which `idle_until` is early, for rounding."""
@@ -82,6 +82,20 @@ class Waiting(msgspec.Struct, frozen=True):
 
     steps: int
     since: float | None
+
+
+class Timing(NamedTuple):
+    """When the next evaluation does more than to advance over steps, in ticks; -inf: at once, inf: never.
+
+    `timer`: an agent is due. `sweep`: silent agents are looked for, `pause` after `swept`, the last time; those are
+    silent that were not heard for `patience`.
+    """
+
+    timer: float
+    sweep: float
+    swept: float
+    pause: float
+    patience: float
 
 
 class Monitor:
@@ -363,19 +377,41 @@ class Monitor:
         """Return an agent's open lane; calling any method of the monitor may close it."""
         return self._lanes.get(agent)
 
-    def take_ready(self) -> list[str] | None:
-        """Return the agents with steps that wait, in order, for the caller to serve; None if not all are in lanes."""
-        if any(agent not in self._lanes or not self._lanes[agent].waiting for agent in self._ready):
-            return None
-        ready = list(self._ready)
+    def take_ready(self) -> dict[str, int] | None:
+        """Return the agents with steps that wait, in order, and how many, for the caller to serve.
+
+        None: one of them has something else to do.
+        """
+        found: dict[str, int] = {}
+        for agent in self._ready:
+            waiting = self._pending(agent)
+            if not waiting or (agent not in self._lanes and self._agents[agent].session.holds):
+                return None
+            found[agent] = waiting
         self._ready.clear()
-        return ready
+        return found
 
     def put_ready(self, agents: Iterable[str]) -> None:
         """Take back agents with steps that wait, behind those that became ready before."""
         for agent in agents:
             self._ready[agent] = None
             self._changed.add(agent)
+
+    @property
+    def timing(self) -> Timing:
+        """When `evaluate` does more than to advance over the steps that wait."""
+        patience = min(self.settings.stale_after, self.settings.forget_after)
+        swept = -math.inf if self._swept is None else self._swept
+        return Timing(self._timers.next, self._next_sweep, swept, self._pause, patience)
+
+    @property
+    def watched(self) -> int:
+        """Number of agents if all of them have lanes, else -1: one that has none may be silent."""
+        return len(self._agents) if len(self._lanes) == len(self._agents) else -1
+
+    def mark_swept(self, ticks: float) -> None:
+        """Note that the caller looked for silent agents, last at these ticks, and found none."""
+        self._swept = ticks
 
     def combination(self) -> int:
         """Return where compiled code finds the tests of the model, to combine them in silence; 0: nothing is tested."""
@@ -536,7 +572,7 @@ class Monitor:
         """Check for silent agents, for steps that wait too long, and the test of the model."""
         self._swept = now.ticks
         yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
-        patience = min(self.settings.stale_after, self.settings.forget_after)
+        patience = self.timing.patience
         for agent, monitor in list(self._agents.items()):
             lane = self._lanes.get(agent)
             if lane is not None and lane.is_current(now, patience) and not self._trust.contradicted:

@@ -35,15 +35,15 @@ def test_it_is_what_the_fleet_computes_or_changes_nothing() -> None:
         if draw.random() < 0.3:
             fleet.forget(tests.pop())
         fleet.follow(tests)
-        fleet.reported = before_that = max(0, fleet.observed - draw.choice([9, 10, 20, 30]))
-        every, silent = draw.choice([10, 10, 10, 10_000]), draw.random() < 0.9
+        fleet.reported = before_that = max(0, fleet.observed - draw.choice([0, 9, 10, 20, 30]))
+        every, silent, sweeps = draw.choice([10, 10, 10, 10_000]), draw.random() < 0.9, draw.random() < 0.3
         address = fleet.combination(every, silent=silent)
         before = fleet.dump()
-        found = combine(address)
+        found = combine(address, sweeps)
         after, reported = fleet.dump(), fleet.reported
         decided = any(test.stakes[DECIDED] for test in tests)
         fleet.combine(tests)
-        if fleet.observed < before_that + every:
+        if fleet.observed < before_that + (1 if sweeps else every):
             assert found
             assert (after, reported) == (before, before_that)
             seen["not due"] += 1
@@ -78,7 +78,7 @@ def test_agents_that_are_rejected_together_only_are_left_to_the_fleet() -> None:
     fleet.follow(tests)
     address = fleet.combination(1, silent=True)
     assert len(wrong_agents(tests)) == 2
-    assert not combine(address)
+    assert not combine(address, sweeps=False)
     tests[0].stakes[HIGHEST] = 0.0
     assert wrong_agents(tests) == []
 
@@ -93,7 +93,7 @@ def test_the_first_report_and_whatever_is_contradicted_are_for_the_ordinary_way(
     def silent(steps: int, successor: int | None = None) -> bool:
         for n in range(steps):
             test.step(0, n % 2 if successor is None else successor)
-        found = combine(trust.combination(1))
+        found = combine(trust.combination(1), sweeps=False)
         assert bool(list(trust.combine({"ada": test}))) != found, "what is left to do says so"
         return found
 
@@ -105,4 +105,4 @@ def test_the_first_report_and_whatever_is_contradicted_are_for_the_ordinary_way(
 
 
 def test_where_nothing_is_tested_there_is_nothing_to_combine() -> None:
-    assert combine(0)
+    assert combine(0, sweeps=False)

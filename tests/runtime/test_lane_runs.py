@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import InputError
 from monitor.runtime.agent import AgentMonitorState
-from monitor.runtime.lanes.run import COMBINE, EVALUATION, FINISHED, MESSAGE, TURN, Evaluations, Messages, Run
+from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import AlarmMoved, Instant, Judged, Notice, Observation, Received, Trust
@@ -168,7 +168,7 @@ def _run(found: Outcome, messages: list[Message], evaluations: list[Evaluation],
                 found.take(found.monitor.turn(evaluations[run.evaluation].now))
                 run.pass_turn(int(found.monitor.spent))
                 continue
-            at = run.evaluation - (reason == COMBINE)
+            at = run.evaluation - (reason == REPEAT)
             event = evaluations[at]
             found.evaluate(event, max(event.steps - int(run.spent[at]), 1) if event.steps else 0)
             if reason == EVALUATION:

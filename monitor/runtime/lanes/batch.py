@@ -83,7 +83,7 @@ def pass_messages(batch: int) -> int:
         if result < 0 and result != EVENTS:
             return EVALUATION
         taken[agent] = time
-        if not combine(combinations[agent]):
+        if not combine(combinations[agent], False):  # noqa: FBT003 - compiled
             return EVALUATION
     return FINISHED
 

@@ -6,6 +6,7 @@ import math
 
 from monitor.arrays import Floats
 from monitor.jit import helper, ints_at, reals_at
+from monitor.runtime.lanes.bets import doublings, part_of
 from monitor.statistics.discoveries import KEPT, LEVEL
 from monitor.statistics.fleet import (
     COUNT,
@@ -34,16 +35,16 @@ SURELY = 0.99
 
 
 @helper
-def combine(combination: int) -> bool:
+def combine(combination: int, sweeps: bool) -> bool:
     """Combine the tests if that is due and nothing is rejected; False: it is for the ordinary way, and nothing changed.
 
-    `combination`: address of the words; 0: nothing is tested.
+    `combination`: address of the words; 0: nothing is tested. `sweeps`: it is due if anything was observed since.
     """
     if combination == 0:
         return True
     words = ints_at(combination, WORDS)
     observed = ints_at(words[TOTALS], 2)[1]
-    if observed < words[REPORTED] + words[EVERY]:
+    if observed < words[REPORTED] + (1 if sweeps else words[EVERY]):
         return True
     if words[SILENT] == 0:
         return False
@@ -96,7 +97,7 @@ def _is_evidence(stakes: Floats, count: int) -> bool:
     highest = stakes[HIGHEST] / OWN_BETS
     if stakes[NUMBER] == 0.0 or highest < 1.0:
         return False
-    evidence = (1.0 - KEPT) * highest**KEPT * _part_of(int(stakes[NUMBER]))
+    evidence = (1.0 - KEPT) * highest**KEPT * part_of(int(stakes[NUMBER]))
     return bool(evidence * LEVEL * count >= SURELY)
 
 
@@ -109,22 +110,6 @@ def _wealth(stakes: Floats) -> float:
     steps = int(stakes[TESTED])
     idle = 1.0
     if steps > 0:
-        k = _doublings(steps)
+        k = doublings(steps)
         idle = 1.0 / (k + 1) - (steps - (1 << k) + 1) * stakes[PART]
     return idle + staked / BETS
-
-
-@helper
-def _part_of(step: int) -> float:
-    """Return what `late_bets.part_of` does."""
-    k = _doublings(step)
-    return 1.0 / ((k + 1) * (k + 2) << k)
-
-
-@helper
-def _doublings(number: int) -> int:
-    """Return k with 2^k <= number < 2^(k+1)."""
-    k = 0
-    while number >> (k + 1) > 0:
-        k += 1
-    return k

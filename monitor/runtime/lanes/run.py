@@ -18,19 +18,20 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.combination import combine
-from monitor.runtime.lanes.layout import EVENTS, FORMULAS, WAITING, WORDS
+from monitor.runtime.lanes.layout import EVENTS, FORMULAS, LAST_HEARD, WAITING, WORDS
+from monitor.runtime.lanes.layout import REALS as LANE_REALS
 from monitor.runtime.lanes.payload import accept_payload
 from monitor.runtime.lanes.take import take_step
 
 if TYPE_CHECKING:
     from monitor.runtime.monitor import Monitor
 
-__all__ = ["COMBINE", "EVALUATION", "FINISHED", "MESSAGE", "TURN", "Evaluations", "Messages", "Run"]
+__all__ = ["EVALUATION", "FINISHED", "MESSAGE", "REPEAT", "TURN", "Evaluations", "Messages", "Run"]
 
-FINISHED, MESSAGE, EVALUATION, TURN, COMBINE = range(5)
+FINISHED, MESSAGE, EVALUATION, TURN, REPEAT = range(5)
 """Why a run stops. MESSAGE, EVALUATION: the next needs the ordinary way. TURN: in the next evaluation the first agent
-that is ready does (`Monitor.turn`). COMBINE: an evaluation has to be repeated, at which no step waits any more, because
-the tests of the model are due, and there may be something to report.
+that is ready does (`Monitor.turn`). REPEAT: an evaluation has to be repeated, at which no step waits any more, because
+there may be something to report: of the tests of the model, or of agents that are silent.
 """
 
 MOST: Final = 16
@@ -56,12 +57,17 @@ MOST: Final = 16
     SPENT,  # address: steps taken at each
     READY,  # address: agents with steps that wait, in order
     READY_COUNT,
+    PENDING,  # address: of each ready agent without a lane, how many of its events wait
+    WATCHED,  # as `Monitor.watched`
     COMBINATION,  # address of the tests of the model, 0: nothing is tested
     ACCEPTED,
     VERDICTS,
-    REALS,  # address: ticks before which an evaluation without steps has no effect
+    REALS,
     SIZE,
-) = range(24)
+) = range(26)
+
+TIMER, SWEEP, SWEPT, PAUSE, PATIENCE, REAL_COUNT = range(6)
+"""Places in REALS: as in `Timing`."""
 
 
 @compiled
@@ -112,36 +118,67 @@ def _evaluate(words: Ints) -> int:
     """Process the next evaluation; return why not, or FINISHED."""
     at, count = words[AT_EVALUATION], words[EVALUATIONS]
     now, steps = reals_at(words[EVALUATED], count)[at], ints_at(words[STEPS], count)[at]
-    if ints_at(words[ORDINARY], count)[at] or now >= reals_at(words[REALS], 1)[0]:
+    reals = reals_at(words[REALS], REAL_COUNT)
+    if ints_at(words[ORDINARY], count)[at] or now >= reals[TIMER]:
         return EVALUATION
-    number = words[READY_COUNT]
-    ready, lanes = ints_at(words[READY], number + 1), ints_at(words[LANES], words[AGENT_COUNT])
-    if steps > 0 and not _fits(ready, lanes, number, steps):
+    number, agents = words[READY_COUNT], words[AGENT_COUNT]
+    ready, lanes = ints_at(words[READY], number + 1), ints_at(words[LANES], agents)
+    if steps > 0 and not _fits(ready, lanes, ints_at(words[PENDING], agents), number, steps):
         return EVALUATION
     spent = ints_at(words[SPENT], count)
     for n in range(number):
         lane = lanes[ready[n]]
+        if lane == 0:
+            return _turn(words, ready, n)
         own = ints_at(lane, WORDS)
         while own[WAITING] > 0:
             result = take_step(lane, own, now, True)
             if result < 0 and result != EVENTS:
-                for left in range(n, number):
-                    ready[left - n] = ready[left]
-                words[READY_COUNT] = number - n
-                return TURN
+                return _turn(words, ready, n)
             spent[at] += 1
             words[VERDICTS] += own[FORMULAS]
     words[READY_COUNT] = 0
     words[AT_EVALUATION] = at + 1
-    return FINISHED if combine(words[COMBINATION]) else COMBINE
+    sweeps = now >= reals[SWEEP]
+    if not combine(words[COMBINATION], sweeps) or (sweeps and not _all_current(words, lanes, now)):
+        return REPEAT
+    if sweeps:
+        reals[SWEPT], reals[SWEEP] = now, now + reals[PAUSE]
+    return FINISHED
 
 
 @helper
-def _fits(ready: Ints, lanes: Ints, number: int, steps: int) -> bool:
+def _turn(words: Ints, ready: Ints, first: int) -> int:
+    """Leave the ready agents from this one on to the caller."""
+    number = words[READY_COUNT]
+    for left in range(first, number):
+        ready[left - first] = ready[left]
+    words[READY_COUNT] = number - first
+    return TURN
+
+
+@helper
+def _all_current(words: Ints, lanes: Ints, now: float) -> bool:
+    """Return whether every agent has a lane, and was heard lately (`Lane.is_current`); no step waits."""
+    patience = reals_at(words[REALS], REAL_COUNT)[PATIENCE]
+    found = 0
+    for agent in range(words[AGENT_COUNT]):
+        if lanes[agent] == 0:
+            continue
+        own = ints_at(lanes[agent], WORDS)
+        if now - reals_at(own[LANE_REALS], LAST_HEARD + 1)[LAST_HEARD] > patience:
+            return False
+        found += 1
+    return found == words[WATCHED]
+
+
+@helper
+def _fits(ready: Ints, lanes: Ints, pending: Ints, number: int, steps: int) -> bool:
     """Return whether each agent takes all its steps in its first turn."""
     total = 0
     for n in range(number):
-        waiting = ints_at(lanes[ready[n]], WORDS)[WAITING]
+        lane = lanes[ready[n]]
+        waiting = pending[ready[n]] if lane == 0 else ints_at(lane, WORDS)[WAITING]
         total += waiting
         if waiting > MOST:
             return False
@@ -189,7 +226,8 @@ class Run:
         self.spent: Ints = np.zeros(len(evaluations.ticks), np.int64)
         self._lanes: Ints = np.zeros(agents + 1, np.int64)
         self._ready: Ints = np.zeros(agents + 1, np.int64)
-        self._until: Floats = np.zeros(1)
+        self._pending: Ints = np.zeros(agents + 1, np.int64)
+        self._reals: Floats = np.zeros(REAL_COUNT)
         self._before: Ints = np.append(evaluations.before, len(evaluations.ticks))
         self._payloads = np.frombuffer(messages.payloads, np.uint8)
         self._words = array("q", bytes(8 * SIZE))
@@ -205,7 +243,8 @@ class Run:
             STEPS: evaluations.steps,
             SPENT: self.spent,
             READY: self._ready,
-            REALS: self._until,
+            PENDING: self._pending,
+            REALS: self._reals,
         }
         for place, column in columns.items():
             self._words[place] = column.ctypes.data
@@ -243,15 +282,21 @@ class Run:
         self._monitor.open_lanes(None)
 
     def go(self) -> int:
-        """Process events until one needs the ordinary way; return why: `FINISHED` to `COMBINE`."""
+        """Process events until one needs the ordinary way; return why: `FINISHED` to `REPEAT`."""
         words, monitor = self._words, self._monitor
         ready = monitor.take_ready()
-        self._until[0] = -math.inf if ready is None else monitor.idle_until
+        self._reals[:] = monitor.timing
+        if ready is None:
+            self._reals[TIMER] = -math.inf
+        before = self._reals[SWEPT]
         numbers = [self._numbers[name] for name in ready or ()]
         self._ready[: len(numbers)] = numbers
-        words[READY_COUNT] = len(numbers)
+        self._pending[numbers] = list(ready.values()) if ready else 0
+        words[READY_COUNT], words[WATCHED] = len(numbers), monitor.watched
         words[COMBINATION] = monitor.combination()
         reason = go(self._at)
+        if self._reals[SWEPT] != before:
+            monitor.mark_swept(float(self._reals[SWEPT]))
         monitor.put_ready(self._names[number] for number in self._ready[: words[READY_COUNT]])
         return reason
 

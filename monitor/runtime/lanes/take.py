@@ -8,23 +8,15 @@ from __future__ import annotations
 from monitor.arrays import Floats, Ints
 from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.accept import accept_step
+from monitor.runtime.lanes.bets import bet, can_bet
 from monitor.runtime.lanes.layout import (
     ACTIONS,
     AFTER,
-    ALL_DISTINCT,
-    ALL_MEMORY,
-    ALL_MOST,
-    ALL_SEEN,
-    ALL_STEPS,
     ANSWER,
     ASK,
     ASKED,
     BAD,
     BLOCK,
-    BY_ROW,
-    CALM_OFTEN,
-    CALM_RARE,
-    CALM_ROW,
     CAME_TRUE,
     COLUMN_OF,
     COLUMNS,
@@ -54,21 +46,13 @@ from monitor.runtime.lanes.layout import (
     MASK,
     MISSING,
     MOVED,
-    NEAR_ROW,
     NEXT,
     NOT_DUE,
     OBLIGATION,
-    ODDS,
     OLDEST,
     ORDINARY,
-    OWN_DISTINCT,
-    OWN_MEMORY,
-    OWN_MOST,
-    OWN_SEEN,
-    OWN_STEPS,
     PAIRS,
     PENDING,
-    PLACE_OF,
     PUSHED,
     QUEUE,
     QUEUED,
@@ -76,19 +60,10 @@ from monitor.runtime.lanes.layout import (
     REALS,
     REFUSED,
     RING,
-    ROW_COUNTS,
-    ROW_DISTINCT,
-    ROW_MEMORY,
-    ROW_MOST,
-    ROW_SEEN,
-    ROW_STAKES,
-    ROW_STEPS,
-    ROWS,
     RUN,
     SATISFIED,
     SINCES,
     SLOTS,
-    STAKES,
     STALE_AFTER,
     STAYED,
     TARGET,
@@ -96,8 +71,6 @@ from monitor.runtime.lanes.layout import (
     TIMES,
     TO_CLEAR,
     TO_PENDING,
-    TOTALS,
-    TRANSITIONS,
     UNKNOWN,
     VERDICT,
     WAITING,
@@ -105,13 +78,8 @@ from monitor.runtime.lanes.layout import (
     WINDOW,
     WORDS,
 )
-from monitor.statistics import model_test
-from monitor.statistics.betting_odds import PRIOR
-from monitor.statistics.model_test import FLATTER, HIGHEST, LEARNED, NEAR, OFTEN, PART, RARE, SHARPER, TOGETHER
 
 __all__ = ["step", "take", "take_step"]
-
-MODEL_TESTED = model_test.TESTED
 
 
 @compiled
@@ -151,7 +119,7 @@ def take_step(lane: int, words: Ints, now: float, silent: bool) -> int:
     behind = (oldest + 1) % QUEUED
     if words[WAITING] > 1 and now - times[2 * behind + 1] > reals[STALE_AFTER]:
         return ORDINARY
-    if now - reals[LAST_HEARD] > reals[STALE_AFTER] or (words[TESTED] and not _is_tested(words, reals, index)):
+    if now - reals[LAST_HEARD] > reals[STALE_AFTER] or (words[TESTED] and not can_bet(words, reals, index)):
         return ORDINARY
     state = row // words[ACTIONS]
     if not _follows(blocks, count, state):
@@ -171,7 +139,7 @@ def take_step(lane: int, words: Ints, now: float, silent: bool) -> int:
     words[LAST_LATE] = late
     reals[LAST_TIME] = times[2 * oldest]
     if words[TESTED]:
-        _test(words, reals, index)
+        bet(words, reals, index)
     words[LAST] = row
     happened = _advance_forecasts(blocks, count, state)
     if not answered:
@@ -179,101 +147,6 @@ def take_step(lane: int, words: Ints, now: float, silent: bool) -> int:
     if _judge(words, reals, blocks, count) or happened:
         return EVENTS
     return blocks[VERDICT]
-
-
-# ---- the test of the model (`ModelTest.step`, `RowTests.step`) ----
-
-
-@helper
-def _is_tested(words: Ints, reals: Floats, index: int) -> bool:
-    """Return whether the transition can be tested here: its odds are known, nothing is halved, decided or begun."""
-    before, transitions, rows = words[LAST], words[TRANSITIONS], words[ROWS]
-    odds = reals_at(words[ODDS], 3 * transitions)
-    tested = reals_at(words[STAKES], NEAR + 1)[MODEL_TESTED]
-    if odds[index] == 0.0 or _is_power_of_two(int(tested) + 1):
-        return False
-    own, of_own = ints_at(words[OWN_SEEN], transitions)[index], ints_at(words[OWN_STEPS], rows)[before]
-    seen, of = ints_at(words[ALL_SEEN], transitions)[index], ints_at(words[ALL_STEPS], rows)[before]
-    if of_own >= words[OWN_MEMORY] or of >= words[ALL_MEMORY]:
-        return False
-    if own == 0 and ints_at(words[OWN_DISTINCT], 1)[0] >= words[OWN_MOST]:
-        return False
-    if seen == 0 and ints_at(words[ALL_DISTINCT], 1)[0] >= words[ALL_MOST]:
-        return False
-    if words[BY_ROW] and not _is_row_tested(words, reals, index, odds[index]):
-        return False
-    stakes = reals_at(words[STAKES], NEAR + 1)
-    part = stakes[PART]
-    learned = (stakes[LEARNED] + part) * ((PRIOR + own * odds[index]) / (PRIOR + of_own))
-    together = (stakes[TOGETHER] + part) * ((PRIOR + seen * odds[index]) / (PRIOR + of))
-    flatter = (stakes[FLATTER] + part) * odds[transitions + index]
-    sharper = (stakes[SHARPER] + part) * odds[2 * transitions + index]
-    rare, often = (stakes[RARE] + part) * reals[CALM_RARE], (stakes[OFTEN] + part) * reals[CALM_OFTEN]
-    return learned + flatter + sharper + rare + often + together < stakes[NEAR]
-
-
-@helper
-def _is_row_tested(words: Ints, reals: Floats, index: int, odds: float) -> bool:
-    """Return whether the test of the row can go on here."""
-    before = words[LAST]
-    place = ints_at(words[PLACE_OF], words[ROWS])[before]
-    if place < 0:
-        return False
-    seen, of = ints_at(words[ROW_SEEN], words[TRANSITIONS])[index], ints_at(words[ROW_STEPS], words[ROWS])[before]
-    visits = ints_at(words[ROW_COUNTS], 2 * place + 1)[2 * place]
-    if of >= words[ROW_MEMORY] or _is_power_of_two(visits + 1):
-        return False
-    if seen == 0 and ints_at(words[ROW_DISTINCT], 1)[0] >= words[ROW_MOST]:
-        return False
-    stakes = reals_at(words[ROW_STAKES], 3 * place + 3)
-    part = stakes[3 * place + 2]
-    learned = (stakes[3 * place] + part) * ((PRIOR + seen * odds) / (PRIOR + of))
-    return learned + (stakes[3 * place + 1] + part) * reals[CALM_ROW] < reals[NEAR_ROW]
-
-
-@helper
-def _test(words: Ints, reals: Floats, index: int) -> None:
-    """Bet on the transition, and settle the bets by it."""
-    before, transitions = words[LAST], words[TRANSITIONS]
-    odds = reals_at(words[ODDS], 3 * transitions)
-    totals, stakes = ints_at(words[TOTALS], 2), reals_at(words[STAKES], NEAR + 1)
-    totals[0] += 1
-    totals[1] += 1
-    if words[BY_ROW]:
-        place = ints_at(words[PLACE_OF], words[ROWS])[before]
-        ints_at(words[ROW_COUNTS], 2 * place + 1)[2 * place] += 1
-        rows = reals_at(words[ROW_STAKES], 3 * place + 3)
-        paid = _settled(words, ROW_SEEN, before, index, odds[index])
-        rows[3 * place] = (rows[3 * place] + rows[3 * place + 2]) * paid
-        rows[3 * place + 1] = (rows[3 * place + 1] + rows[3 * place + 2]) * reals[CALM_ROW]
-    part = stakes[PART]
-    stakes[MODEL_TESTED] += 1.0
-    learned = (stakes[LEARNED] + part) * _settled(words, OWN_SEEN, before, index, odds[index])
-    stakes[TOGETHER] = (stakes[TOGETHER] + part) * _settled(words, ALL_SEEN, before, index, odds[index])
-    flatter = (stakes[FLATTER] + part) * odds[transitions + index]
-    sharper = (stakes[SHARPER] + part) * odds[2 * transitions + index]
-    rare, often = (stakes[RARE] + part) * reals[CALM_RARE], (stakes[OFTEN] + part) * reals[CALM_OFTEN]
-    stakes[LEARNED], stakes[FLATTER], stakes[SHARPER] = learned, flatter, sharper
-    stakes[RARE], stakes[OFTEN] = rare, often
-    stakes[HIGHEST] = max(stakes[HIGHEST], learned + flatter + sharper + rare + often)
-
-
-@helper
-def _settled(words: Ints, seen_of: int, row: int, index: int, odds: float) -> float:
-    """Return q / p of a transition and count it (`DenseLearner.settle`); its three addresses are in a row."""
-    all_seen = ints_at(words[seen_of], words[TRANSITIONS])
-    all_steps = ints_at(words[seen_of + 1], words[ROWS])
-    seen, of = all_seen[index], all_steps[row]
-    all_seen[index] = seen + 1
-    all_steps[row] = of + 1
-    if seen == 0:
-        ints_at(words[seen_of + 2], 1)[0] += 1
-    return (PRIOR + seen * odds) / (PRIOR + of)
-
-
-@helper
-def _is_power_of_two(number: int) -> bool:
-    return number & (number - 1) == 0
 
 
 # ---- forecasts (`Forecasts.read`) ----

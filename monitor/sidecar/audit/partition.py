@@ -1,7 +1,7 @@
 """One partition of an audit: a bucket's events of one day through the code of `run`, from the state of the day before.
 
-As in a shard, the monitor of a bucket sees its agents only; evaluations and the connection concern every bucket. An
-evaluation that has no effect on a bucket is left out (`Monitor.idle_until`). Heartbeats are left out: they repeat.
+As in a shard, the monitor of a bucket sees its agents only; evaluations and the connection concern every bucket.
+Heartbeats are left out: they repeat.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from monitor.arrays import Ints
 from monitor.errors import RecordingError
-from monitor.runtime.lanes.run import COMBINE, EVALUATION, FINISHED, MESSAGE, TURN, Evaluations, Messages, Run
+from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
 from monitor.sidecar.config.load import Loaded, assemble
@@ -176,7 +176,7 @@ class _Bucket:
                     results.take(pipeline.turn(common.event(run.evaluation).now))
                     run.pass_turn(int(monitor.spent))
                     continue
-                at = run.evaluation - (reason == COMBINE)
+                at = run.evaluation - (reason == REPEAT)
                 results.take(pipeline.step(common.event(at, int(run.spent[at]))))
                 if reason == EVALUATION:
                     run.pass_evaluation(int(monitor.spent) if common.is_evaluation(at) else 0)

@@ -1,0 +1,56 @@
+"""Bets on transitions in compiled code: the numbers are those of `ModelTest.step` and `RowTests.step`, for long."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from monitor.model import MDP
+from monitor.runtime.lanes.lane import Lane
+from monitor.runtime.monitor import Monitor
+from monitor.statistics.betting_odds import MEMORY
+from monitor.statistics.row_tests import ROW_MEMORY
+from monitor.types import Instant, Observation, StreamSettings
+
+AGENTS = ("ada", "bob")
+
+
+def monitor_of(chances: list[float]) -> Monitor:
+    """Return a monitor of a model with one action, in which each state leads to the others with the same chances."""
+    rows = [(s, 0, y, chance) for s in range(4) for y, chance in enumerate(chances)]
+    model = MDP.from_transitions(states=4, actions=1, transitions=rows, labels={"bad": [3]})
+    settings = StreamSettings(window=4, stale_after=1e9, forget_after=1e9)  # no silent agents, so no sweeps
+    return Monitor(model, {"nominal": [0] * 4}, ['P>=0.1 [ G<=2 !"bad" ]'], settings)
+
+
+@pytest.mark.parametrize("chances", [[0.98, 0.02], [0.6, 0.39, 0.01]])  # the count of a rare step falls to zero again
+def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
+    chances: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Lane] = []
+    close = Lane.close
+
+    def noted(lane: Lane) -> None:
+        closed.append(lane)
+        close(lane)
+
+    monkeypatch.setattr(Lane, "close", noted)
+    lanes, plain = monitor_of(chances), monitor_of(chances)
+    plain._tables = None
+    draw = random.Random(len(chances))
+    count = 8 * ROW_MEMORY
+    assert count > 4 * MEMORY * 3, "each row is halved several times, by the agents' own counts too"
+    for n in range(count):
+        now = Instant(1000.0 + n, float(n))
+        for agent in AGENTS:
+            [state] = draw.choices(range(len(chances)), chances)
+            step = Observation(agent=agent, episode=1, seq=n, state=state, action=0)
+            for each in (lanes, plain):
+                each.step(step, now)
+        if n % 257 == 0 or n == 2 * MEMORY:
+            before = len(closed)
+            assert lanes.dump() == plain.dump()
+            assert lanes.changed(everything=True) == plain.changed(everything=True)
+            del closed[before:]
+    assert len(closed) < 20, "hardly a step goes the ordinary way"
