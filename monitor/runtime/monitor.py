@@ -85,17 +85,14 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Timing(NamedTuple):
-    """When the next evaluation does more than to advance over steps, in ticks; -inf: at once, inf: never.
+    """When `evaluate` does more than to advance over steps that wait, in ticks; -inf: at once, inf: never.
 
-    `timer`: an agent is due. `sweep`: silent agents are looked for, `pause` after `swept`, the last time; those are
-    silent that were not heard for `patience`.
+    `timer`: an agent is due. `sweep`: silent agents are looked for; `swept`: they were, for the last time.
     """
 
     timer: float
     sweep: float
     swept: float
-    pause: float
-    patience: float
 
 
 class Monitor:
@@ -113,6 +110,8 @@ class Monitor:
         bands: how the bands are computed on a model learned from data.
 
     Attributes:
+        patience: seconds without a message after which an agent is silent, or forgotten; the shorter of the two.
+        pause: seconds between two looks for silent agents.
         spent: what the last `evaluate` counted against its `steps`. Below that, it left nothing to the next one.
 
     Raises:
@@ -139,8 +138,8 @@ class Monitor:
         known = set(self.settings.policies.values()) - {"nominal"}
         self._queries = prepare(formulas, self._engines, window=self.settings.window, known=known)
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
-        # Looking for silent agents visits all of them, so it is done four times within the shortest timeout.
-        self._pause = min(self.settings.stale_after, self.settings.forget_after) / 4
+        self.patience = min(self.settings.stale_after, self.settings.forget_after)
+        self.pause = self.patience / 4  # looking for silent agents visits all of them
         self._tables: LaneTables | None = None
         if self._engines.learned is None and LaneTables.serve(model, self._queries, self.settings):
             self._tables = LaneTables(model, self._checker.policies["nominal"], self._queries, self.settings)
@@ -314,7 +313,7 @@ class Monitor:
     @property
     def _next_sweep(self) -> float:
         """Ticks from which on `evaluate` looks for silent agents: a sum, as in `due`; a difference rounds otherwise."""
-        return -math.inf if self._swept is None else self._swept + self._pause
+        return -math.inf if self._swept is None else self._swept + self.pause
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
         """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left."""
@@ -399,10 +398,9 @@ class Monitor:
 
     @property
     def timing(self) -> Timing:
-        """When `evaluate` does more than to advance over the steps that wait."""
-        patience = min(self.settings.stale_after, self.settings.forget_after)
+        """When `evaluate` does more next."""
         swept = -math.inf if self._swept is None else self._swept
-        return Timing(self._timers.next, self._next_sweep, swept, self._pause, patience)
+        return Timing(self._timers.next, self._next_sweep, swept)
 
     @property
     def watched(self) -> int:
@@ -572,10 +570,9 @@ class Monitor:
         """Check for silent agents, for steps that wait too long, and the test of the model."""
         self._swept = now.ticks
         yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
-        patience = self.timing.patience
         for agent, monitor in list(self._agents.items()):
             lane = self._lanes.get(agent)
-            if lane is not None and lane.is_current(now, patience) and not self._trust.contradicted:
+            if lane is not None and lane.is_current(now, self.patience) and not self._trust.contradicted:
                 continue
             self._close(agent)
             if monitor.silent(now) > self.settings.forget_after:

@@ -209,6 +209,8 @@ class Fleet:
         self._followed = tuple(tests)  # kept alive
         self._tests = array("q", [test.stakes.buffer_info()[0] for test in self._followed])
         self._words[TESTS], self._words[COUNT] = self._tests.buffer_info()
+        self._words[REALS] = self._reals.buffer_info()[0]
+        self._words[TOTALS] = self._shared.totals.buffer_info()[0]
 
     def combination(self, every: int, *, silent: bool) -> int:
         """Return where compiled code finds what it combines, as long as no agent comes or goes (`follow`).
@@ -217,8 +219,6 @@ class Fleet:
         """
         suspected = self.doubted or self._intervals is not None
         suspected |= self._shared.rows is not None and self._shared.rows.suspected
-        self._words[REALS] = self._reals.buffer_info()[0]
-        self._words[TOTALS] = self._shared.totals.buffer_info()[0]
         self._words[EVERY] = every
         self._words[SILENT] = int(silent and not suspected)
         return self._words.buffer_info()[0]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from monitor.runtime.lanes.layout import (
@@ -368,10 +367,10 @@ class Lane:
         self._episode, self._kind = order.episode, type(order.episode)
         self._policy, self._word = session.policy, policy_word(session.policy)
         packed, text = msgspec.msgpack.encode(order.episode), msgspec.json.encode(order.episode)
-        self._written = packed, text, (session.policy or "").encode()
-        words[EPISODE], words[EPISODE_BYTES] = _start_of(packed), len(packed)
-        words[EPISODE_IN_TEXT], words[TEXT_BYTES] = _start_of(text), len(text)
-        words[POLICY], words[POLICY_WORD] = _start_of(self._written[2]) if session.policy else 0, self._word
+        self._written = array("B", packed), array("B", text), array("B", (session.policy or "").encode())
+        words[EPISODE], words[EPISODE_BYTES] = self._written[0].buffer_info()
+        words[EPISODE_IN_TEXT], words[TEXT_BYTES] = self._written[1].buffer_info()
+        words[POLICY], words[POLICY_WORD] = address(self._written[2]) if session.policy else 0, self._word
         words[NEXT] = self._first = order.next_seq
         words[BEFORE] = session.previous[0] * actions + session.previous[1]
         words[OLDEST] = words[WAITING] = 0
@@ -391,8 +390,7 @@ class Lane:
         if following == self._first:
             return
         first = max(self._first, following - REMEMBERED)
-        hashed = [self._digests[seq % REMEMBERED] for seq in range(first, following)]
-        order.digests.put_all(first, array("q", hashed).tobytes())
+        order.digests.put_all(first, _in_ring(self._digests, first, following).tobytes())
         order.next_seq, order.newest, order.progress = following, reals[NEWEST], reals[PROGRESS]
         session.last_heard = session.last_message = reals[LAST_HEARD]
         session.previous = self._pair(words[BEFORE])
@@ -405,17 +403,16 @@ class Lane:
         words[WAITING] = 0
 
     def _pair(self, row: int) -> tuple[int, int]:
-        return divmod(row, self._tables.model.actions)
+        return self._tables.pairs[row]
 
     def _update_path(self) -> None:
         """Append to the session's path what was taken since it was last up to date."""
-        words, pairs = self._words, self._pairs
+        words, pair_of = self._words, self._tables.pairs
         new = words[PUSHED] - self._synced
         if not new:
             return
-        ring = len(pairs)
-        kept = range(words[PUSHED] - min(new, words[HELD]), words[PUSHED])
-        rows = [self._pair(pairs[n % ring]) for n in kept]
+        first = words[PUSHED] - min(new, words[HELD])
+        rows = [pair_of[row] for row in _in_ring(self._pairs, first, words[PUSHED])]
         time, late = self._reals[LAST_TIME], words[LAST_LATE] == 1
         last = Step(self._episode, words[LAST_SEQ], *rows[-1], time, late)
         self._session.path.extend(rows, new, last)
@@ -529,9 +526,11 @@ class Lane:
         return found if rows is None else {**found, CALM_ROW: rows.calm, NEAR_ROW: rows.near}
 
 
-def _start_of(text: bytes) -> int:
-    """Return where the bytes are."""
-    return int(np.frombuffer(text, np.uint8).ctypes.data)
+def _in_ring(ring: array[int], first: int, end: int) -> array[int]:
+    """Return the numbers `first` to `end - 1`, each of which is at its remainder; no more than there are places."""
+    place, count = first % len(ring), end - first
+    found = ring[place : place + count]
+    return found if len(found) == count else found + ring[: count - len(found)]
 
 
 def _learner_words(learner: DenseLearner, first: int) -> dict[int, int]:

@@ -21,6 +21,7 @@ from monitor.runtime.lanes.combination import combine
 from monitor.runtime.lanes.layout import EVENTS, FORMULAS, LAST_HEARD, WAITING, WORDS
 from monitor.runtime.lanes.layout import REALS as LANE_REALS
 from monitor.runtime.lanes.payload import accept_payload
+from monitor.runtime.lanes.tables import address
 from monitor.runtime.lanes.take import take_step
 
 if TYPE_CHECKING:
@@ -224,15 +225,12 @@ class Run:
         self._numbers = {name: number for number, name in enumerate(self._names)}
         count, agents = len(messages.agent), len(self._names)
         self.spent: Ints = np.zeros(len(evaluations.ticks), np.int64)
-        self._lanes: Ints = np.zeros(agents + 1, np.int64)
-        self._ready: Ints = np.zeros(agents + 1, np.int64)
-        self._pending: Ints = np.zeros(agents + 1, np.int64)
-        self._reals: Floats = np.zeros(REAL_COUNT)
+        self._lanes, self._ready, self._pending = (array("q", bytes(8 * agents + 8)) for _ in range(3))
+        self._reals = array("d", (math.inf, 0.0, 0.0, monitor.pause, monitor.patience))
         self._before: Ints = np.append(evaluations.before, len(evaluations.ticks))
         self._payloads = np.frombuffer(messages.payloads, np.uint8)
         self._words = array("q", bytes(8 * SIZE))
         columns: dict[int, Ints | Floats] = {
-            LANES: self._lanes,
             AGENTS: messages.agent,
             OFFSETS: messages.offsets,
             WALLS: messages.wall,
@@ -242,12 +240,11 @@ class Run:
             ORDINARY: evaluations.ordinary,
             STEPS: evaluations.steps,
             SPENT: self.spent,
-            READY: self._ready,
-            PENDING: self._pending,
-            REALS: self._reals,
         }
         for place, column in columns.items():
             self._words[place] = column.ctypes.data
+        self._words[LANES], self._words[REALS] = address(self._lanes), address(self._reals)
+        self._words[READY], self._words[PENDING] = address(self._ready), address(self._pending)
         self._words[PAYLOADS], self._words[LONGEST] = self._payloads.ctypes.data, longest
         self._words[MESSAGES], self._words[EVALUATIONS] = count, len(evaluations.ticks)
         self._words[AGENT_COUNT] = agents
@@ -283,20 +280,18 @@ class Run:
 
     def go(self) -> int:
         """Process events until one needs the ordinary way; return why: `FINISHED` to `REPEAT`."""
-        words, monitor = self._words, self._monitor
+        words, reals, monitor = self._words, self._reals, self._monitor
+        timer, sweep, swept = monitor.timing
         ready = monitor.take_ready()
-        self._reals[:] = monitor.timing
-        if ready is None:
-            self._reals[TIMER] = -math.inf
-        before = self._reals[SWEPT]
-        numbers = [self._numbers[name] for name in ready or ()]
-        self._ready[: len(numbers)] = numbers
-        self._pending[numbers] = list(ready.values()) if ready else 0
-        words[READY_COUNT], words[WATCHED] = len(numbers), monitor.watched
+        reals[TIMER], reals[SWEEP], reals[SWEPT] = -math.inf if ready is None else timer, sweep, swept
+        words[READY_COUNT], words[WATCHED] = len(ready or ()), monitor.watched
+        for place, (name, waiting) in enumerate((ready or {}).items()):
+            number = self._ready[place] = self._numbers[name]
+            self._pending[number] = waiting
         words[COMBINATION] = monitor.combination()
         reason = go(self._at)
-        if self._reals[SWEPT] != before:
-            monitor.mark_swept(float(self._reals[SWEPT]))
+        if reals[SWEPT] != swept:
+            monitor.mark_swept(reals[SWEPT])
         monitor.put_ready(self._names[number] for number in self._ready[: words[READY_COUNT]])
         return reason
 

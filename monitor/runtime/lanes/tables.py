@@ -63,10 +63,12 @@ class LaneTables:
         words, reals: place in the layout -> value, the same in all lanes. Arrays whose addresses are among them live as
             long as this object.
         obligations: of each formula; None where no forecast is followed.
+        pairs: of each row, its state and action.
     """
 
     def __init__(self, model: MDP, nominal: PolicyTable, queries: Sequence[Query], settings: StreamSettings) -> None:
         self.model, self.queries = model, tuple(queries)
+        self.pairs = [(state, action) for state in range(model.states) for action in range(model.actions)]
         self._arrays: list[AnyArray] = []
         self.obligations = [None if query.target is None else ObligationTable(query.target) for query in queries]
         least, most = model.reward_range
