@@ -129,9 +129,9 @@ class AgentStep:
                 assert_never(event)
         return [*notices, *self._monitor.evaluate(now)]
 
-    def join(self, batch: Batch, now: float, until: float) -> None:
-        """Let messages of the agent pass on in a batch. `now`, `until`: as `Batch.refresh` has them."""
-        batch.refresh(self._agent, self._monitor, now, until)
+    def join(self, batch: Batch, now: float, due: float) -> None:
+        """Let messages of the agent pass on in a batch. `now`, `due`: as `Batch.refresh` has them."""
+        batch.refresh(self._agent, self._monitor, now, due)
 
     def evaluate(self, now: Instant) -> list[Notice]:
         """Evaluate after `Batch.go` has stopped at a message of the agent with EVALUATION; return the notices."""

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.runtime import shared
-from monitor.runtime.lanes.batch import EVALUATION, FINISHED, MESSAGE, Batch, Passed
+from monitor.runtime.lanes.batch import EVALUATION, FINISHED, MESSAGE, Batch, Passed, next_tick
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.stream.encoding import MAX_BYTES
@@ -31,7 +31,8 @@ def lived(world: World, wild: float) -> list[list[Message]]:
     batches: list[list[Message]] = [[]]
     for n in range(200):
         ticks += pace * rng.choice([0.1, 0.1, 0.3]) if rng.random() > wild / 5 else rng.choice([3.0, 5.0, 50.0, -1.0])
-        now = Instant(START + ticks, START + ticks)
+        seconds = round((START + ticks) * 1000) / 1000  # as `next_tick` has it
+        now = Instant(seconds, seconds)
         for agent in agents if rng.random() < 0.7 else agents[: 1 + n % 2]:
             found = agent.step(now.wall, wild if n > 20 else 0.0)
             batches[-1] += [Message(0, agent.name, payload(each), now) for each in found]
@@ -58,11 +59,11 @@ class OneByOne:
         """Process a message, and before it what is due. Time does not go back."""
         self.ordinary += 1
         agent = self.agents.setdefault(message.agent, AgentStep(self.monitor, message.agent))
-        ticks = self.now[message.agent] = max(message.now.ticks, self.now.get(message.agent, 0.0))
-        now = Instant(ticks, ticks)
-        if agent.due is not None and agent.due <= ticks:
-            self.say(agent.step(None, now))
-        self.say(agent.step(message.payload, now))
+        before = self.now.get(message.agent, 0.0)
+        ticks = self.now[message.agent] = max(message.now.ticks, before)
+        while agent.due is not None and (at := next_tick(agent.due, before) / 1000.0) <= ticks:
+            self.say(agent.step(None, Instant(at, at)))
+        self.say(agent.step(message.payload, Instant(ticks, ticks)))
 
     def say(self, notices: Iterable[Notice]) -> None:
         """Keep what somebody reads."""
@@ -124,7 +125,7 @@ class Together(OneByOne):
         if (due := self.agents[name].due) is None:
             self.batch.drop(name)
         else:
-            self.agents[name].join(self.batch, self.now[name], due)
+            self.agents[name].join(self.batch, self.now[name], next_tick(due, self.now[name]) / 1000.0)
 
     def checkpoints(self) -> dict[str, AgentState]:
         for name in self.agents:
@@ -191,7 +192,7 @@ def test_a_message_longer_than_is_read_does_not_pass() -> None:
         batch, agent = Batch(monitor, longest), AgentStep(monitor, "ada")
         for each in before:
             agent.step(each.payload, each.now)
-        agent.join(batch, before[-1].now.ticks, until=1e9)
+        agent.join(batch, before[-1].now.ticks, due=1e9)
         batch.set_messages(np.array([0]), message.payload, np.array([0, size]), np.array([ticks]))
         reason, count = batch.go()
         assert (reason == MESSAGE, count) == (passed is None, 1)

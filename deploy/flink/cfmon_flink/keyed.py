@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from cfmon_flink.arrival import LATEST, Arrival
-from monitor.runtime.lanes.batch import Batch
+from cfmon_flink.arrival import Arrival
+from monitor.runtime.lanes.batch import Batch, next_tick
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.types import Instant, Notice
@@ -96,6 +96,7 @@ class KeyedAgent:
         if (passed := batch.settle(self._name)) is not None:
             self._now = passed.now
             self.lines += passed.messages
+            self.due = self._due()
 
     def evaluate(self) -> list[Noticed]:
         """Evaluate after a batch has stopped at a message of the agent with EVALUATION."""
@@ -129,12 +130,7 @@ class KeyedAgent:
     def _due(self) -> int | None:
         """Return milliseconds after the last event: a timer that finds nothing to do must not tick without end."""
         due = self._step.due
-        if due is None:
-            return None
-        if due * 1000.0 >= LATEST:
-            return LATEST
-        found = max(math.ceil(max(due, self._now) * 1000.0), round(self._now * 1000.0) + 1)
-        return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
+        return None if due is None else next_tick(due, self._now)
 
 
 def _instant(seconds: float) -> Instant:

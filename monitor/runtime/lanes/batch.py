@@ -1,8 +1,9 @@
 """Messages of many agents in one call, where each agent has a monitor of its own (`AgentStep`), as in jobs and shards.
 
-Each message is accepted and its step taken at the time at which it was received. An alarm that would fire, a forecast
-that is due, a timer, and all else that a lane leaves to the ordinary way, stops the call: its caller processes that
-message and goes on. Nobody reads notices of the others.
+Each message is accepted and its step taken at the time at which it was received, after the looks for a silent agent
+(`Monitor.pause`) that are due before it. An alarm that would fire, a forecast that is due, an agent that was silent,
+and all else that a lane leaves to the ordinary way, stops the call: its caller processes that message and goes on.
+Nobody reads notices of the others.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
 
 from monitor.arrays import Bytes, Floats, Ints
-from monitor.jit import compiled, ints_at, reals_at
+from monitor.jit import compiled, helper, ints_at, reals_at
 from monitor.runtime.lanes.combination import combine
-from monitor.runtime.lanes.layout import EVENTS, WORDS
-from monitor.runtime.lanes.payload import accept_payload
+from monitor.runtime.lanes.layout import EVENTS, LAST_HEARD, REALS, WORDS
+from monitor.runtime.lanes.payload import LATEST, accept_payload
 from monitor.runtime.lanes.tables import address
 from monitor.runtime.lanes.take import take_step
 
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from monitor.runtime.monitor import Monitor
     from monitor.runtime.shared import SharedVerdict
 
-__all__ = ["EVALUATION", "FINISHED", "MESSAGE", "Batch", "Passed"]
+__all__ = ["EVALUATION", "FINISHED", "LATEST_TICK", "MESSAGE", "Batch", "Passed", "next_tick"]
+
+LATEST_TICK: Final = round(1000 * LATEST)
+SHORTEST_PAUSE: Final = 0.002
+"""Seconds: looks that are due more often than there are milliseconds are left to the ordinary way."""
 
 FINISHED, MESSAGE, EVALUATION = range(3)
 """Why `Batch.go` stops. MESSAGE: the next message needs the ordinary way. EVALUATION: the last one was accepted; its
@@ -46,12 +51,26 @@ agent has to be evaluated in the ordinary way.
     AGENTS,  # places in what follows
     LANES,  # address: of each agent the words of its lane, 0: it has none
     UNTIL,  # address: seconds from which on it needs the ordinary way
+    TICKS,  # address: milliseconds of the next look for a silent agent
+    SWEPT,  # address: seconds of the last one that was done here, NaN: none was
+    PAUSE,  # address: seconds between two, and seconds without a message after which an agent is silent
     NOW,  # address: seconds of its last message
     TAKEN,  # address: seconds of the last step that was taken here, NaN: none was
     PASSED,  # address: messages accepted here
     COMBINATIONS,  # address: of each agent the address of its tests of the model, 0: nothing is tested
     SIZE,
-) = range(15)
+) = range(18)
+
+
+def next_tick(due: float, now: float) -> int:
+    """Return milliseconds after those of `now`, in seconds, and not before `due`: a tick then finds something to do."""
+    if due * 1000.0 >= LATEST_TICK:
+        return LATEST_TICK
+    found = max(math.ceil(max(due, now) * 1000.0), round(now * 1000.0) + 1)
+    return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
+
+
+_next_tick = helper(next_tick)
 
 
 @compiled
@@ -74,7 +93,9 @@ def pass_messages(batch: int) -> int:
             return MESSAGE
         time = max(received[at], now[agent])
         own = ints_at(lanes[agent], WORDS)
-        if time >= until[agent] or not accept_payload(own, words[PAYLOADS] + offsets[at], size, time, time):
+        if time >= until[agent] or not _looks(words, own, agent, time):
+            return MESSAGE
+        if not accept_payload(own, words[PAYLOADS] + offsets[at], size, time, time):
             return MESSAGE
         now[agent] = time
         passed[agent] += 1
@@ -88,8 +109,23 @@ def pass_messages(batch: int) -> int:
     return FINISHED
 
 
+@helper
+def _looks(words: Ints, own: Ints, agent: int, time: float) -> bool:
+    """Look for a silent agent as often as is due until `time`; False: the next look needs the ordinary way."""
+    places = words[AGENTS]
+    ticks, swept, now = ints_at(words[TICKS], places), reals_at(words[SWEPT], places), reals_at(words[NOW], places)
+    pause, heard = reals_at(words[PAUSE], 2), reals_at(own[REALS], LAST_HEARD + 1)[LAST_HEARD]
+    while ticks[agent] / 1000.0 <= time:
+        at = ticks[agent] / 1000.0
+        if at - heard > pause[1] or not combine(ints_at(words[COMBINATIONS], places)[agent], True):  # noqa: FBT003
+            return False
+        swept[agent] = at
+        ticks[agent] = _next_tick(at + pause[0], now[agent])
+    return True
+
+
 class Passed(msgspec.Struct, frozen=True):
-    """What was passed on of an agent since `Batch.refresh`. `messages`: how many; `now`: seconds of the last."""
+    """What was done of an agent since `Batch.refresh`. `messages`: passed on; `now`: seconds of the last."""
 
     messages: int
     now: float
@@ -118,9 +154,10 @@ class Batch:
         self.numbers: dict[str, int] = {}
         self._dropped: list[int] = []
         self._free: list[int] = []
-        self._open: dict[int, Lane] = {}
-        self._lanes, self._combinations, self._passed = array("q"), array("q"), array("q")
-        self._until, self._now, self._taken = array("d"), array("d"), array("d")
+        self._open: dict[int, tuple[Lane, Monitor]] = {}
+        self._lanes, self._combinations, self._passed, self._ticks = (array("q") for _ in range(4))
+        self._until, self._now, self._taken, self._swept = (array("d") for _ in range(4))
+        self._pause = array("d", (monitor.pause, monitor.patience))
 
     def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
         """Begin with messages.
@@ -152,26 +189,32 @@ class Batch:
         words[AGENTS] = len(self._lanes)
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
         words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
-        words[COMBINATIONS] = address(self._combinations)
+        words[COMBINATIONS], words[TICKS] = address(self._combinations), address(self._ticks)
+        words[SWEPT], words[PAUSE] = address(self._swept), address(self._pause)
         reason = pass_messages(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
         return reason, self._words[AT]
 
     def settle(self, agent: str) -> Passed | None:
-        """Bring an agent's monitor up to date; return what was passed on of it, None if nothing was."""
+        """Bring an agent's monitor up to date; return what was done of it, None if nothing was."""
         number = self.numbers.get(agent)
-        if number is None or not self._passed[number]:
+        if number is None or (not self._passed[number] and math.isnan(self._swept[number])):
             return None
         self._keep_answers(number, self._taken[number])
+        if not math.isnan(self._swept[number]):
+            _, monitor = self._open[number]
+            monitor.mark_swept(self._swept[number])
+            self._swept[number] = math.nan
         found = Passed(self._passed[number], self._now[number])
         self._passed[number] = 0
         return found
 
-    def refresh(self, agent: str, monitor: Monitor, now: float, until: float) -> None:
+    def refresh(self, agent: str, monitor: Monitor, now: float, due: float) -> None:
         """Let an agent take part from now on, if it can.
 
-        `now`: seconds of its last message. `until`: seconds from which on a message needs the ordinary way.
+        `now`: seconds of its last message. `due`: seconds at which it is due by time. If nothing but a look for a
+        silent agent is, that is done here, at the times of `next_tick`; else a message then needs the ordinary way.
         """
         self._renew()
         lane, number = monitor.lane(agent), self.numbers.get(agent)
@@ -180,9 +223,12 @@ class Batch:
         if lane is None:
             self._lanes[number] = 0
             return
-        self._open[number] = lane
+        self._open[number] = lane, monitor
         self._combinations[number] = monitor.combination()
-        self._now[number], self._until[number] = now, min(until, monitor.idle_until)
+        timer, sweep, _ = monitor.timing
+        self._ticks[number] = tick = next_tick(sweep, now)
+        self._now[number] = now
+        self._until[number] = min(timer, due) if due < tick / 1000.0 or monitor.pause < SHORTEST_PAUSE else timer
         self._lanes[number] = lane.at
 
     def drop(self, agent: str) -> None:
@@ -202,14 +248,15 @@ class Batch:
 
     def _keep_answers(self, number: int, ticks: float) -> None:
         if not math.isnan(ticks):
-            self._open[number].keep_answers(self._numbered, ticks)
+            lane, _ = self._open[number]
+            lane.keep_answers(self._numbered, ticks)
             self._taken[number] = math.nan
 
     def _new_number(self) -> int:
         if self._free:
             return self._free.pop()
-        for ints in (self._lanes, self._combinations, self._passed):
+        for ints in (self._lanes, self._combinations, self._passed, self._ticks):
             ints.append(0)
-        for reals in (self._until, self._now, self._taken):
+        for reals in (self._until, self._now, self._taken, self._swept):
             reals.append(math.nan)
         return len(self._lanes) - 1
