@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.runtime import shared
-from monitor.runtime.lanes.batch import EVALUATION, FINISHED, MESSAGE, Batch, Passed, next_tick
+from monitor.runtime.lanes.batch import EVALUATION, FINISHED, LATEST_TICK, MESSAGE, Batch, Passed, _next_tick, next_tick
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.stream.encoding import MAX_BYTES
@@ -82,7 +83,7 @@ class OneByOne:
         agent = self.agents[name]
         while (due := agent.due) is not None:
             assert due > self.now[name], "what was due is done"
-            self.now[name] = due
+            self.now[name] = next_tick(due, self.now[name]) / 1000.0
             self.say(agent.step(None, Instant(self.now[name], self.now[name])))
 
 
@@ -181,6 +182,39 @@ def test_most_messages_of_ordinary_agents_pass() -> None:
     assert many.checkpoints() == one.checkpoints()
     assert many.passed + many.ordinary >= one.ordinary == sum(map(len, lived(World(random.Random(7)), 0.0)))
     assert many.passed > 0.6 * one.ordinary
+
+
+def test_looks_for_a_silent_agent_are_done_while_its_messages_pass() -> None:
+    """A message in ten is after such a look, which finds the agent where it was just heard."""
+    world = World(random.Random(7))
+    monitor, agent = world.monitor(), Agent(world, "ada", names_policy=False, rewards=False)
+    seconds = [START + n / 10.0 for n in range(1000)]
+    messages = [Message(0, "ada", payload(each), Instant(at, at)) for at in seconds for each in agent.step(at, 0.0)]
+    plain = world.monitor()
+    plain._tables = None
+    one, many = OneByOne(plain), Together(monitor)
+    looks = round(100.0 / monitor.pause)
+    for each in (one, many):
+        each.process(messages[:100])
+        each.process(messages[100:])
+    assert many.checkpoints() == one.checkpoints()
+    assert looks >= 100
+    assert many.ordinary < 100 + looks, "most of them are among those that passed"
+    with_quiet_times = [Message(0, "ada", b"nonsense", Instant(START + at, START + at)) for at in (103.9, 120.0)]
+    for each in (one, many):
+        each.process(with_quiet_times)
+    assert many.notices == one.notices, "a look that finds the agent silent goes the ordinary way"
+    assert many.checkpoints() == one.checkpoints()
+
+
+@given(st.floats(0.0, 2.0e9), st.integers(0, 2 * 10**12), st.sampled_from([0.0, 1e-9, 1e-3, 0.9, 1.0, 1e300]))
+def test_a_tick_is_after_the_last_message_and_not_before_it_is_due(due: float, now: int, more: float) -> None:
+    for at in (due, now / 1000.0 + more, -math.inf, math.inf):
+        found = next_tick(at, now / 1000.0)
+        assert found == _next_tick(at, now / 1000.0), "compiled code has the same"
+        assert found > now
+        assert found / 1000.0 >= at or found == LATEST_TICK
+        assert (found - 2) / 1000.0 < at or found - 1 <= now, "not later than needed, but for rounding"
 
 
 def test_a_message_longer_than_is_read_does_not_pass() -> None:

@@ -51,7 +51,8 @@ agent has to be evaluated in the ordinary way.
     AGENTS,  # places in what follows
     LANES,  # address: of each agent the words of its lane, 0: it has none
     UNTIL,  # address: seconds from which on it needs the ordinary way
-    TICKS,  # address: milliseconds of the next look for a silent agent
+    SWEEPS,  # address: seconds from which on a look for a silent agent is due
+    TICKS,  # address: milliseconds at which it is done if no message comes
     SWEPT,  # address: seconds of the last one that was done here, NaN: none was
     PAUSE,  # address: seconds between two, and seconds without a message after which an agent is silent
     NOW,  # address: seconds of its last message
@@ -59,7 +60,7 @@ agent has to be evaluated in the ordinary way.
     PASSED,  # address: messages accepted here
     COMBINATIONS,  # address: of each agent the address of its tests of the model, 0: nothing is tested
     SIZE,
-) = range(18)
+) = range(19)
 
 
 def next_tick(due: float, now: float) -> int:
@@ -104,8 +105,11 @@ def pass_messages(batch: int) -> int:
         if result < 0 and result != EVENTS:
             return EVALUATION
         taken[agent] = time
-        if not combine(combinations[agent], False):  # noqa: FBT003 - compiled
+        sweeps = time >= reals_at(words[SWEEPS], places)[agent]
+        if not combine(combinations[agent], sweeps):
             return EVALUATION
+        if sweeps:
+            _sweep(words, agent, time)
     return FINISHED
 
 
@@ -113,15 +117,23 @@ def pass_messages(batch: int) -> int:
 def _looks(words: Ints, own: Ints, agent: int, time: float) -> bool:
     """Look for a silent agent as often as is due until `time`; False: the next look needs the ordinary way."""
     places = words[AGENTS]
-    ticks, swept, now = ints_at(words[TICKS], places), reals_at(words[SWEPT], places), reals_at(words[NOW], places)
-    pause, heard = reals_at(words[PAUSE], 2), reals_at(own[REALS], LAST_HEARD + 1)[LAST_HEARD]
+    ticks, patience = ints_at(words[TICKS], places), reals_at(words[PAUSE], 2)[1]
+    heard = reals_at(own[REALS], LAST_HEARD + 1)[LAST_HEARD]
     while ticks[agent] / 1000.0 <= time:
         at = ticks[agent] / 1000.0
-        if at - heard > pause[1] or not combine(ints_at(words[COMBINATIONS], places)[agent], True):  # noqa: FBT003
+        if at - heard > patience or not combine(ints_at(words[COMBINATIONS], places)[agent], True):  # noqa: FBT003
             return False
-        swept[agent] = at
-        ticks[agent] = _next_tick(at + pause[0], now[agent])
+        _sweep(words, agent, at)
     return True
+
+
+@helper
+def _sweep(words: Ints, agent: int, at: float) -> None:
+    """Note a look that found nothing."""
+    places = words[AGENTS]
+    due = at + reals_at(words[PAUSE], 2)[0]
+    reals_at(words[SWEPT], places)[agent], reals_at(words[SWEEPS], places)[agent] = at, due
+    ints_at(words[TICKS], places)[agent] = _next_tick(due, reals_at(words[NOW], places)[agent])
 
 
 class Passed(msgspec.Struct, frozen=True):
@@ -156,7 +168,7 @@ class Batch:
         self._free: list[int] = []
         self._open: dict[int, tuple[Lane, Monitor]] = {}
         self._lanes, self._combinations, self._passed, self._ticks = (array("q") for _ in range(4))
-        self._until, self._now, self._taken, self._swept = (array("d") for _ in range(4))
+        self._until, self._now, self._taken, self._swept, self._sweeps = (array("d") for _ in range(5))
         self._pause = array("d", (monitor.pause, monitor.patience))
 
     def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
@@ -190,7 +202,7 @@ class Batch:
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
         words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
         words[COMBINATIONS], words[TICKS] = address(self._combinations), address(self._ticks)
-        words[SWEPT], words[PAUSE] = address(self._swept), address(self._pause)
+        words[SWEPT], words[SWEEPS], words[PAUSE] = address(self._swept), address(self._sweeps), address(self._pause)
         reason = pass_messages(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
@@ -227,7 +239,7 @@ class Batch:
         self._combinations[number] = monitor.combination()
         timer, sweep, _ = monitor.timing
         self._ticks[number] = tick = next_tick(sweep, now)
-        self._now[number] = now
+        self._now[number], self._sweeps[number] = now, sweep
         self._until[number] = min(timer, due) if due < tick / 1000.0 or monitor.pause < SHORTEST_PAUSE else timer
         self._lanes[number] = lane.at
 
@@ -257,6 +269,6 @@ class Batch:
             return self._free.pop()
         for ints in (self._lanes, self._combinations, self._passed, self._ticks):
             ints.append(0)
-        for reals in (self._until, self._now, self._taken, self._swept):
+        for reals in (self._until, self._now, self._taken, self._swept, self._sweeps):
             reals.append(math.nan)
         return len(self._lanes) - 1
