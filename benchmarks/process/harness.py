@@ -130,11 +130,11 @@ def child(
     """Run one of our modules as a separate process. `told`: it reads from us."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     stdin = subprocess.PIPE if told else None
-    process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        yield process
-    finally:
-        end(process)
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+        try:
+            yield process
+        finally:
+            end(process)
 
 
 def publish(port: int, agents: int, rate: float, seconds: float, config: Path | None = None) -> None:

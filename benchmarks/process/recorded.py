@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import msgpack
 
 from benchmarks.process.harness import child, printed, write_world
 from benchmarks.process.publisher import grid_steps
+from benchmarks.process.spin import measure
 from monitor.sidecar.audit.partition import run_partition
 from monitor.sidecar.audit.plan import DONE, Partition, days_of, opened, partitions
 from monitor.sidecar.config.load import assemble
@@ -40,8 +40,6 @@ START = 1_790_000_000.0
 BUCKETS = 16
 REPLAYED = 20_000
 """Events of a replay: each costs several times a step of an audit."""
-
-SPINS = 200_000
 
 
 @dataclass(frozen=True)
@@ -102,11 +100,11 @@ def audits(steps: int = 800_000, rounds: int = 3) -> Audited:
         folder = Path(name)
         record(folder, steps)
         for _ in range(rounds):
-            [one] = _side_by_side(folder, ("audit", halves[0]))
-            two = _side_by_side(folder, *(("audit", half) for half in halves))
-            [replay] = _side_by_side(folder, ("replay", range(0)))
-            [spin] = _side_by_side(folder, ("spin", range(0)))
-            spins = _side_by_side(folder, *[("spin", range(0))] * 2)
+            [one] = _side_by_side(("recorded", "audit", folder, *halves[0]))
+            two = _side_by_side(*(("recorded", "audit", folder, *half) for half in halves))
+            [replay] = _side_by_side(("recorded", "replay", folder))
+            [spin] = _side_by_side(("spin",))
+            spins = _side_by_side(("spin",), ("spin",))
             found.alone.append(one["busy"] / one["steps"])
             found.replay.append(replay["busy"] / replay["steps"])
             found.rate.append(_rate(one))
@@ -119,12 +117,12 @@ def _rate(measured: dict[str, Any]) -> float:
     return float(measured["steps"] / measured["seconds"])
 
 
-def _side_by_side(folder: Path, *tasks: tuple[str, range]) -> list[dict[str, Any]]:
-    """Let each process prepare, then begin all at once; return what they measured."""
+def _side_by_side(*tasks: tuple[object, ...]) -> list[dict[str, Any]]:
+    """Let a process prepare for each task, a module and its arguments, then begin all at once; return the results."""
     with ExitStack() as running:
         processes = [
-            running.enter_context(child("benchmarks.process.recorded", task, folder, *buckets, told=True))
-            for task, buckets in tasks
+            running.enter_context(child(f"benchmarks.process.{module}", *arguments, told=True))
+            for module, *arguments in tasks
         ]
         for process in processes:
             assert printed(process) == {"ready": True}
@@ -161,7 +159,7 @@ def _evaluate(days: list[Partition]) -> int:
 
 
 def _replay(folder: Path, _buckets: list[int]) -> Callable[[], int]:
-    """Take up what a thousand steps of each agent taught, then evaluate event by event."""
+    """Evaluate the first events, so that what they teach is known, then the next ones."""
     pipeline = assemble(folder / "config.yaml", {}).pipeline("bench")
     events = iter(ParquetRecording(folder / "grid.parquet"))
     for event in islice(events, REPLAYED):
@@ -177,29 +175,13 @@ def _replay(folder: Path, _buckets: list[int]) -> Callable[[], int]:
     return work
 
 
-def _spin(_folder: Path, _buckets: list[int]) -> Callable[[], int]:
-    def work() -> int:
-        for _ in range(50):
-            sum(n * n for n in range(SPINS))
-        return SPINS
-
-    return work
-
-
 def main() -> None:
     """Do a task in a process of its own, or print all figures."""
     if len(sys.argv) < 3:
         sys.stdout.write(f"{audits(*map(int, sys.argv[1:]))}\n")
         return
     task, folder, *buckets = sys.argv[1:]
-    work = {"audit": _audit, "replay": _replay, "spin": _spin}[task](Path(folder), [int(each) for each in buckets])
-    sys.stdout.write('{"ready": true}\n')
-    sys.stdout.flush()
-    sys.stdin.readline()
-    began, busy = time.perf_counter(), time.process_time()
-    steps = work()
-    measured = {"steps": steps, "seconds": time.perf_counter() - began, "busy": time.process_time() - busy}
-    sys.stdout.write(json.dumps(measured) + "\n")
+    measure({"audit": _audit, "replay": _replay}[task](Path(folder), [int(each) for each in buckets]))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ OURS = {
     "rejection": ["rejection"],
     "icu": ["icu", "icu/top-down", "icu/best"],
     "robust": ["robust/grid", "robust/icu"],
+    "audit": ["audit/step", "audit/replay", "audit/cores"],
     "scaling": ["scaling"],
 }
 
