@@ -379,7 +379,7 @@ class Monitor:
     def take_ready(self) -> dict[str, int] | None:
         """Return the agents with steps that wait, in order, and how many, for the caller to serve.
 
-        None: one of them has something else to do.
+        None: one of them is ready without a step that waits, or holds steps back until a missing one comes.
         """
         found: dict[str, int] = {}
         for agent in self._ready:

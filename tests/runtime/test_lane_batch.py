@@ -154,6 +154,12 @@ def test_messages_in_batches_are_messages_one_by_one(seed: int, wild: float, ent
     """Also where agents are forgotten, and shared verdicts that are the last answers of agents."""
     rng = random.Random(seed)
     world = World(rng, wrong=rng.choice([0.0, 0.0, 0.0, 1.0]))
+    if wild:  # else hours may pass, with a look at each millisecond
+        world.stale_after = rng.choice([4.0, 4.0, 1.7])
+        world.forget_after = rng.choice([40.0, world.stale_after, 0.9 * world.stale_after])
+    else:
+        world.stale_after = rng.choice([4.0, 4.0, 4.0, 0.3, 0.3, 0.037, 0.008, 0.001, 1e-9, math.inf])
+        world.forget_after = rng.choice([40.0, 40.0, math.inf, world.stale_after, 0.9 * world.stale_after])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared, "WORTHWHILE", 0.0)
         one, many = both(world)

@@ -9,6 +9,7 @@ import pytest
 from monitor.model import MDP
 from monitor.runtime.lanes.lane import Lane
 from monitor.runtime.monitor import Monitor
+from monitor.statistics import betting_odds, model_test, row_tests
 from monitor.statistics.betting_odds import MEMORY
 from monitor.statistics.row_tests import ROW_MEMORY
 from monitor.types import Instant, Observation, StreamSettings
@@ -54,3 +55,25 @@ def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
             assert lanes.changed(everything=True) == plain.changed(everything=True)
             del closed[before:]
     assert len(closed) < 20, "hardly a step goes the ordinary way"
+
+
+def test_counts_that_are_halved_and_cleared_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More transitions than are counted: all counts are cleared, which is for the ordinary way."""
+    draw = random.Random(5)
+    for _ in range(8):
+        monkeypatch.setattr(betting_odds, "MEMORY", draw.choice([3, 6, 10]))
+        monkeypatch.setattr(row_tests, "ROW_MEMORY", draw.choice([4, 9]))
+        monkeypatch.setattr(row_tests, "MAX_TRANSITIONS", draw.choice([3, 5, 100]))
+        monkeypatch.setattr(model_test, "OWN_TRANSITIONS", draw.choice([2, 3, 5]))
+        chances = draw.choice([[0.7, 0.3], [0.5, 0.3, 0.2]])
+        lanes, plain = monitor_of(chances), monitor_of(chances)
+        plain._tables = None
+        for n in range(400):
+            now = Instant(1000.0 + n, float(n))
+            for agent in AGENTS:
+                [state] = draw.choices(range(len(chances)), chances)
+                step = Observation(agent=agent, episode=1, seq=n, state=state, action=0)
+                for each in (lanes, plain):
+                    each.step(step, now)
+            assert n % 7 or lanes.dump() == plain.dump()
+            assert n % 7 or lanes.changed(everything=True) == plain.changed(everything=True)

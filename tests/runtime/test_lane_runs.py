@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -184,6 +185,8 @@ def _run(found: Outcome, messages: list[Message], evaluations: list[Evaluation],
 def test_events_in_runs_are_events_one_by_one(seed: int, wild: float) -> None:
     rng = random.Random(seed)
     world = World(rng, wrong=rng.choice([0.0, 0.0, 0.0, 1.0]))
+    world.stale_after = rng.choice([4.0, 4.0, 4.0, 0.3, 0.037, 1e-9, math.inf])
+    world.forget_after = rng.choice([40.0, 40.0, math.inf, world.stale_after, 0.9 * world.stale_after])
     messages, evaluations = recorded(world, wild)
     plain = world.monitor()
     plain._tables = None

@@ -59,6 +59,8 @@ class World:
     formulas: list[FormulaSpec] = field(init=False)
     pending: int = field(init=False)
     copied: bool = field(init=False)
+    stale_after: float = 4.0
+    forget_after: float = 40.0
 
     def __post_init__(self) -> None:
         rng = self.rng
@@ -109,9 +111,9 @@ class World:
             window=6,
             reorder_steps=3,
             reorder_wait=0.5,
-            stale_after=4.0,
+            stale_after=self.stale_after,
             idle_after=6.0,
-            forget_after=40.0,
+            forget_after=self.forget_after,
             max_lag=2.0,
             pending=self.pending,
             policies={NOMINAL: "nominal", OTHER: "other"},

@@ -163,10 +163,11 @@ class Bucket:
 
     def ticks(self, until: int) -> str:
         """Return a batch of ticks: one for each agent that is due until so many milliseconds since the epoch."""
-        for agent in self.agents.values():  # what was due may have been done in the batch
-            if self._batch is not None and agent.due is not None and agent.due <= until:
-                agent.leave(self._batch)
-                agent.join(self._batch)
+        if self._batch is not None:  # what was due may have been done there
+            for agent in self.agents.values():
+                if agent.due is not None and agent.due <= until:
+                    agent.leave(self._batch)
+                    agent.join(self._batch)
         due = {name: agent.due for name, agent in self.agents.items() if agent.due is not None}
         self.due = min(due.values(), default=None)
         until = min(until, LATEST - 1)  # a later tick would be refused, and due again

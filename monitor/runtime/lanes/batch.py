@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["EVALUATION", "FINISHED", "LATEST_TICK", "MESSAGE", "Batch", "Passed", "next_tick"]
 
 LATEST_TICK: Final = round(1000 * LATEST)
-SHORTEST_PAUSE: Final = 0.002
-"""Seconds: looks that are due more often than there are milliseconds are left to the ordinary way."""
 
 FINISHED, MESSAGE, EVALUATION = range(3)
 """Why `Batch.go` stops. MESSAGE: the next message needs the ordinary way. EVALUATION: the last one was accepted; its
@@ -54,13 +52,16 @@ agent has to be evaluated in the ordinary way.
     SWEEPS,  # address: seconds from which on a look for a silent agent is due
     TICKS,  # address: milliseconds at which it is done if no message comes
     SWEPT,  # address: seconds of the last one that was done here, NaN: none was
-    PAUSE,  # address: seconds between two, and seconds without a message after which an agent is silent
+    LOOKS,  # address: PAUSE and PATIENCE
     NOW,  # address: seconds of its last message
     TAKEN,  # address: seconds of the last step that was taken here, NaN: none was
     PASSED,  # address: messages accepted here
     COMBINATIONS,  # address: of each agent the address of its tests of the model, 0: nothing is tested
     SIZE,
 ) = range(19)
+
+PAUSE, PATIENCE, LOOKS_SIZE = range(3)
+"""Places in LOOKS: seconds between two looks, and without a message after which an agent is silent (`Monitor`)."""
 
 
 def next_tick(due: float, now: float) -> int:
@@ -117,11 +118,14 @@ def pass_messages(batch: int) -> int:
 def _looks(words: Ints, own: Ints, agent: int, time: float) -> bool:
     """Look for a silent agent as often as is due until `time`; False: the next look needs the ordinary way."""
     places = words[AGENTS]
-    ticks, patience = ints_at(words[TICKS], places), reals_at(words[PAUSE], 2)[1]
+    ticks, looks = ints_at(words[TICKS], places), reals_at(words[LOOKS], LOOKS_SIZE)
+    now = reals_at(words[NOW], places)[agent]
     heard = reals_at(own[REALS], LAST_HEARD + 1)[LAST_HEARD]
     while ticks[agent] / 1000.0 <= time:
         at = ticks[agent] / 1000.0
-        if at - heard > patience or not combine(ints_at(words[COMBINATIONS], places)[agent], True):  # noqa: FBT003
+        if at - heard > looks[PATIENCE] or _next_tick(at + looks[PAUSE], now) <= ticks[agent]:
+            return False  # it is silent, or looks without end would be due
+        if not combine(ints_at(words[COMBINATIONS], places)[agent], True):  # noqa: FBT003 - compiled
             return False
         _sweep(words, agent, at)
     return True
@@ -131,13 +135,17 @@ def _looks(words: Ints, own: Ints, agent: int, time: float) -> bool:
 def _sweep(words: Ints, agent: int, at: float) -> None:
     """Note a look that found nothing."""
     places = words[AGENTS]
-    due = at + reals_at(words[PAUSE], 2)[0]
+    due = at + reals_at(words[LOOKS], LOOKS_SIZE)[PAUSE]
     reals_at(words[SWEPT], places)[agent], reals_at(words[SWEEPS], places)[agent] = at, due
     ints_at(words[TICKS], places)[agent] = _next_tick(due, reals_at(words[NOW], places)[agent])
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """What was done of an agent since `Batch.refresh`. `messages`: passed on; `now`: seconds of the last."""
+    """What was done of an agent since `Batch.refresh`.
+
+    `messages`: how many were passed on; it may be 0, if looks for a silent agent were done before a message that was
+    not. `now`: seconds of the last message.
+    """
 
     messages: int
     now: float
@@ -169,7 +177,7 @@ class Batch:
         self._open: dict[int, tuple[Lane, Monitor]] = {}
         self._lanes, self._combinations, self._passed, self._ticks = (array("q") for _ in range(4))
         self._until, self._now, self._taken, self._swept, self._sweeps = (array("d") for _ in range(5))
-        self._pause = array("d", (monitor.pause, monitor.patience))
+        self._looks = array("d", (monitor.pause, monitor.patience))
 
     def set_messages(self, agents: Ints, payloads: bytes, offsets: Ints, received: Floats) -> None:
         """Begin with messages.
@@ -202,7 +210,7 @@ class Batch:
         words[LANES], words[UNTIL], words[NOW] = address(self._lanes), address(self._until), address(self._now)
         words[TAKEN], words[PASSED] = address(self._taken), address(self._passed)
         words[COMBINATIONS], words[TICKS] = address(self._combinations), address(self._ticks)
-        words[SWEPT], words[SWEEPS], words[PAUSE] = address(self._swept), address(self._sweeps), address(self._pause)
+        words[SWEPT], words[SWEEPS], words[LOOKS] = address(self._swept), address(self._sweeps), address(self._looks)
         reason = pass_messages(self._at)
         if reason == MESSAGE:
             self._words[AT] += 1
@@ -240,7 +248,7 @@ class Batch:
         timer, sweep, _ = monitor.timing
         self._ticks[number] = tick = next_tick(sweep, now)
         self._now[number], self._sweeps[number] = now, sweep
-        self._until[number] = min(timer, due) if due < tick / 1000.0 or monitor.pause < SHORTEST_PAUSE else timer
+        self._until[number] = min(timer, due) if due < tick / 1000.0 else timer
         self._lanes[number] = lane.at
 
     def drop(self, agent: str) -> None:

@@ -160,7 +160,7 @@ def _turn(words: Ints, ready: Ints, first: int) -> int:
 
 @helper
 def _all_current(words: Ints, lanes: Ints, now: float) -> bool:
-    """Return whether every agent has a lane, and was heard lately (`Lane.is_current`); no step waits."""
+    """Return whether every agent has a lane and was heard lately (`Lane.is_current`), after all steps were taken."""
     patience = reals_at(words[REALS], REAL_COUNT)[PATIENCE]
     found = 0
     for agent in range(words[AGENT_COUNT]):
