@@ -52,9 +52,6 @@ from monitor.types import (
 
 __all__ = ["Monitor", "MonitorState", "Timing", "Waiting"]
 
-SLACK: Final = 1e-3
-"""Seconds by which `idle_until` is early, for rounding."""
-
 TURN: Final = 16
 """Steps of one agent evaluated before the next agent has its turn."""
 
@@ -179,13 +176,6 @@ class Monitor:
         other = copy.copy(self)
         other._start(self._new_trust())  # noqa: SLF001 - a copy of this object
         return other
-
-    @property
-    def idle_until(self) -> float:
-        """Ticks before which `evaluate` alone has no effect; -inf if it may have one at any time."""
-        if self._ready or self._trust.due(len(self._agents)):
-            return -math.inf
-        return min(self._timers.next, self._next_sweep) - SLACK
 
     @property
     def due(self) -> float | None:

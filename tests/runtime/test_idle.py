@@ -1,4 +1,4 @@
-"""Evaluations that `idle_until` lets one leave out have no effect; a monitor that begins anew is as a new one."""
+"""Evaluations at which nothing is due have no effect; a monitor that begins anew is as a new one."""
 
 from __future__ import annotations
 
@@ -48,14 +48,21 @@ def state(monitor: Monitor) -> bytes:
     return msgspec.msgpack.encode((monitor.dump(), [agents[name] for name in monitor.agents()]))
 
 
-def test_an_evaluation_before_that_time_changes_nothing_and_reports_nothing() -> None:
+def is_idle(monitor: Monitor, now: Instant) -> bool:
+    """Return whether no step waits, and nothing is due by time."""
+    timing = monitor.timing
+    waits = monitor._ready or monitor._trust.due(len(monitor.agents()))
+    return not waits and now.ticks < min(timing.timer, timing.sweep)
+
+
+def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothing() -> None:
     idle = busy = 0
     for seed in range(5):
         monitor = fresh()
         for observation, now in stream(seed):
             if observation is not None:
                 monitor.observe(observation, now)
-            elif now.ticks < monitor.idle_until:
+            elif is_idle(monitor, now):
                 before = state(monitor)
                 assert monitor.evaluate(now) == []
                 assert state(monitor) == before
@@ -66,11 +73,12 @@ def test_an_evaluation_before_that_time_changes_nothing_and_reports_nothing() ->
     assert busy > 200
 
 
-def test_the_time_is_soon_after_the_last_evaluation_and_unknown_before_the_first() -> None:
+def test_silent_agents_are_looked_for_four_times_before_one_is_silent() -> None:
     monitor = fresh()
-    assert monitor.idle_until == -math.inf
+    assert monitor.timing == (math.inf, -math.inf, -math.inf)
     monitor.evaluate(Instant(1000.0, 10.0))
-    assert 10.9 < monitor.idle_until < 11.0  # a quarter of `stale_after`
+    assert monitor.timing == (math.inf, 11.0, 10.0)
+    assert (monitor.pause, monitor.patience) == (1.0, 4.0)
 
 
 def test_a_monitor_that_begins_anew_reports_what_a_new_one_reports() -> None:

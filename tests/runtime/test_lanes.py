@@ -235,7 +235,7 @@ class Both:
         assert list(one) == list(two)
         assert self.lanes.spent == self.plain.spent
         assert self.lanes.waiting == self.plain.waiting
-        assert self.lanes.idle_until == self.plain.idle_until
+        assert self.lanes.timing == self.plain.timing
         assert self.lanes.due == self.plain.due
         self.taken["in lanes"] += len(self.lanes._lanes)
 
