@@ -25,6 +25,14 @@ def monitor_of(chances: list[float]) -> Monitor:
     return Monitor(model, {"nominal": [0] * 4}, ['P>=0.1 [ G<=2 !"bad" ]'], settings)
 
 
+def steps(draw: random.Random, chances: list[float], seq: int) -> list[tuple[Observation, Instant]]:
+    """Return a step of each agent, and when it comes."""
+    states = draw.choices(range(len(chances)), chances, k=len(AGENTS))
+    now = Instant(1000.0 + seq, float(seq))
+    each = zip(AGENTS, states, strict=True)
+    return [(Observation(agent=agent, episode=1, seq=seq, state=state, action=0), now) for agent, state in each]
+
+
 @pytest.mark.parametrize("chances", [[0.98, 0.02], [0.6, 0.39, 0.01]])  # the count of a rare step falls to zero again
 def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
     chances: list[float], monkeypatch: pytest.MonkeyPatch
@@ -43,12 +51,9 @@ def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
     count = 8 * ROW_MEMORY
     assert count > 4 * MEMORY * 3, "each row is halved several times, by the agents' own counts too"
     for n in range(count):
-        now = Instant(1000.0 + n, float(n))
-        for agent in AGENTS:
-            [state] = draw.choices(range(len(chances)), chances)
-            step = Observation(agent=agent, episode=1, seq=n, state=state, action=0)
-            for each in (lanes, plain):
-                each.step(step, now)
+        for step, now in steps(draw, chances, n):
+            lanes.step(step, now)
+            plain.step(step, now)
         if n % 257 == 0 or n == 2 * MEMORY:
             before = len(closed)
             assert lanes.dump() == plain.dump()
@@ -69,11 +74,8 @@ def test_counts_that_are_halved_and_cleared_often(monkeypatch: pytest.MonkeyPatc
         lanes, plain = monitor_of(chances), monitor_of(chances)
         plain._tables = None
         for n in range(400):
-            now = Instant(1000.0 + n, float(n))
-            for agent in AGENTS:
-                [state] = draw.choices(range(len(chances)), chances)
-                step = Observation(agent=agent, episode=1, seq=n, state=state, action=0)
-                for each in (lanes, plain):
-                    each.step(step, now)
+            for step, now in steps(draw, chances, n):
+                lanes.step(step, now)
+                plain.step(step, now)
             assert n % 7 or lanes.dump() == plain.dump()
             assert n % 7 or lanes.changed(everything=True) == plain.changed(everything=True)
