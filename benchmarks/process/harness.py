@@ -125,11 +125,11 @@ def write_world(folder: Path, url: str, *, agents: int = 1000, stored: bool = Tr
 
 @contextmanager
 def child(
-    module: str, *arguments: object, log: IO[bytes] | None = None, told: bool = False
+    module: str, *arguments: object, log: IO[bytes] | None = None, writable: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run one of our modules as a separate process. `told`: it reads from us."""
+    """Run one of our modules as a separate process. `writable`: its standard input is a pipe from this process."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    stdin = subprocess.PIPE if told else None
+    stdin = subprocess.PIPE if writable else None
     with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         try:
             yield process

@@ -1,7 +1,8 @@
 """A recording of the grid, audited by one process and by two, and replayed event by event.
 
-`python -m benchmarks.process.recorded [STEPS]` prints what `audits` returns. The work is done in processes of their own
-(`python -m benchmarks.process.recorded TASK FOLDER BUCKET...`), which prepare, say so, and begin when they are told to.
+`python -m benchmarks.process.recorded [STEPS]` prints what `audits` returns. Each task runs in a separate process
+(`python -m benchmarks.process.recorded TASK FOLDER BUCKET...`): it prepares, prints that it is ready, and waits for a
+line on standard input before it starts.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _side_by_side(*tasks: tuple[object, ...]) -> list[dict[str, Any]]:
     """Let a process prepare for each task, a module and its arguments, then begin all at once; return the results."""
     with ExitStack() as running:
         processes = [
-            running.enter_context(child(f"benchmarks.process.{module}", *arguments, told=True))
+            running.enter_context(child(f"benchmarks.process.{module}", *arguments, writable=True))
             for module, *arguments in tasks
         ]
         for process in processes:
