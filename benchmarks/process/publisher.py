@@ -1,8 +1,9 @@
 """Agents that publish every step over MQTT, QoS 1; a separate process, the same for all subscribers.
 
-`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [--config FILE]`: RATE is the total per second; 0
-sends SECONDS times 10,000 messages as fast as the broker takes them. The agents act in a 4x4 grid, or in the model of a
-configuration under its deployed policy. Packets are built beforehand; only the time is written when they are sent.
+`python -m benchmarks.process.publisher PORT AGENTS RATE SECONDS [--config FILE] [--rounds N]`: RATE is the total per
+second; 0 sends SECONDS times 10,000 messages as fast as the broker takes them. The agents act in a 4x4 grid, or in the
+model of a configuration under its deployed policy. Packets are built beforehand; only the time is written when they are
+sent. Each round but the first begins with a line on standard input.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import select
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,10 +103,22 @@ def stamped(packet: bytearray) -> bytearray:
     return packet
 
 
-def main(port: int, agents: int, rate: float, seconds: float, config: Path | None = None) -> None:
-    """Send all messages, and wait until the broker has acknowledged them."""
-    ready = list(packets(agents, round((rate or FLOOD) * seconds), config))
+def main(  # noqa: PLR0917 - its command line
+    port: int, agents: int, rate: float, seconds: float, config: Path | None = None, rounds: int = 1
+) -> None:
+    """Send all messages, and wait until the broker has acknowledged those of each round."""
+    count = round((rate or FLOOD) * seconds)
+    ready = list(packets(agents, rounds * count, config))
     broker = Broker(connect(port))
+    for n in range(rounds):
+        if n:
+            sys.stdin.readline()
+        send(broker, ready[n * count : (n + 1) * count], rate)
+        broker.wait((n + 1) * count)
+
+
+def send(broker: Broker, ready: list[bytearray], rate: float) -> None:
+    """Send these packets."""
     begun, sent = time.monotonic(), 0
     while sent < len(ready):
         due = sent + 64 if not rate else min(len(ready), 1 + int((time.monotonic() - begun) * rate))
@@ -113,7 +127,6 @@ def main(port: int, agents: int, rate: float, seconds: float, config: Path | Non
             sent = due
         else:
             time.sleep(TURN)
-    broker.wait(len(ready))
 
 
 if __name__ == "__main__":
@@ -123,5 +136,6 @@ if __name__ == "__main__":
     parser.add_argument("rate", type=float)
     parser.add_argument("seconds", type=float)
     parser.add_argument("--config", type=Path)
+    parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
-    main(given.port, given.agents, given.rate, given.seconds, given.config)
+    main(given.port, given.agents, given.rate, given.seconds, given.config, given.rounds)

@@ -287,17 +287,15 @@ class Monitor:
     @property
     def waiting(self) -> Waiting:
         """Steps received and not evaluated yet."""
-        steps, oldest = 0, math.inf
-        for agent in self._ready:
-            if (lane := self._lanes.get(agent)) is not None:
-                if lane.waiting:
-                    steps += lane.waiting
-                    oldest = min(oldest, lane.since)
-                continue
-            since = self._agents[agent].session.since  # as long as `pending`
-            if since:
-                steps += len(since)
-                oldest = min(oldest, since[0])
+        steps, oldest, agents, lane_of = 0, math.inf, self._agents, self._lanes.get
+        for agent in self._ready:  # in a backlog there are many, so this is one short loop
+            if (lane := lane_of(agent)) is not None:
+                count, since = lane.queued
+            else:
+                arrived = agents[agent].session.since  # as long as `pending`
+                count, since = len(arrived), arrived[0] if arrived else math.inf
+            steps += count
+            oldest = min(oldest, since)
         return Waiting(steps, oldest if steps else None)
 
     @property

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from monitor.errors import RecordingError
+from monitor.runtime.monitor import Waiting
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import BATCH
 from monitor.sidecar.config.settings import Config
@@ -98,10 +99,11 @@ class Worker:
         self._spared = 0.0
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
-        self._left = 0  # steps without an answer after the last evaluation
+        self._waiting = Waiting(0, None)  # after the last evaluation
         self._caught_up = False  # what waited at the broker has been accepted, as far as can be seen
         self._reached = 0.0
-        self._live = 0  # steps of this batch that arrived when they happened
+        self._accepted = 0  # steps of this batch
+        self._live = 0  # those of them that arrived when they happened
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
@@ -110,14 +112,14 @@ class Worker:
         """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us."""
         while True:
             # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.
-            await (asyncio.sleep(0) if len(self._inbox) or self._left else self._inbox.wait())
+            await (asyncio.sleep(0) if len(self._inbox) or self._waiting.steps else self._inbox.wait())
             self.turn()
 
     def turn(self) -> None:
         """Process one batch."""
         receipts: list[Receipt] = []
-        taken = others = self._live = 0
-        most = min(BATCH, self._config.limits.queue - self._left)
+        taken = others = self._accepted = self._live = 0
+        most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
             if (entry := self._inbox.take()) is None:
                 break
@@ -131,7 +133,7 @@ class Worker:
         self._caught_up = self._caught_up or (self._up and fetched)
         if others:
             self._sinks.metrics.others_seen(others)
-        if taken > others or not others or self._left or self._evaluation_due():
+        if taken > others or not others or self._waiting.steps or self._evaluation_due():
             self._evaluate(backlog=taken - others - self._live >= BACKLOG_MESSAGES)
         self._settle(receipts)
 
@@ -244,21 +246,22 @@ class Worker:
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
     def _count(self, effects: Effects) -> None:
-        """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
+        """Count an accepted step, and whether it arrived when it happened.
 
-        The steps of an agent that sends no time count as live once nothing waits at the broker.
+        A backlog comes all at once and says nothing about the agent. The steps of an agent that sends no time count as live once nothing waits at the broker.
         """
         for notice in effects.notices:
             if isinstance(notice, Received):
                 if notice.result == "accepted":
                     lag = notice.lag
+                    self._accepted += 1
                     self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
                 return
 
     def _evaluate(self, *, backlog: bool) -> None:
         """Answer what is due, as far as the deadline allows; in overload only the newest steps."""
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        waiting = self.pipeline.waiting
+        waiting = self._before_evaluation()
         waited = 0.0 if waiting.since is None else began.ticks - waiting.since
         late = self._pressure.overloaded(waited)
         # A missing step may be in our own inbox: no more time has passed for it than until it arrived.
@@ -268,16 +271,24 @@ class Worker:
         effects = self._step(Evaluate(now, latest_only=late, steps=steps))
         self.evaluated = read_clock()
         seconds = self.evaluated.ticks - before.ticks
-        self._left = self.pipeline.waiting.steps
+        self._waiting = self.pipeline.waiting
         # More may wait than before: once a missing step is given up, those behind it are released.
-        answered = max(0, waiting.steps - self._left)
+        answered = max(0, waiting.steps - self._waiting.steps)
         if answered and not late:
             self._pace += (1.0 if not self._pace else PACE_WEIGHT) * (seconds / answered - self._pace)
         fully = not (late or backlog)  # else the number answered says nothing about capacity
         self._pressure.record_batch(
-            self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._left > 0
+            self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._waiting.steps > 0
         )
         self._sinks.metrics.evaluated(seconds, effects.notices, self.evaluated)
+
+    def _before_evaluation(self) -> Waiting:
+        """Return what waits; if steps were left over, without a look at each agent: what came since is younger.
+
+        Accepted steps that are held back until a missing one comes are counted then, and not when that comes.
+        """
+        steps, since = self._waiting.steps, self._waiting.since
+        return Waiting(steps + self._accepted, since) if steps else self.pipeline.waiting
 
     def _step(self, event: Event) -> Effects:
         self._record(event)

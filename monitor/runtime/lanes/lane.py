@@ -186,9 +186,11 @@ class Lane:
         return self._words[WAITING]
 
     @property
-    def since(self) -> float:
-        """Ticks at which the oldest of them arrived, where there are some."""
-        return self._times[2 * self._words[OLDEST] + 1]
+    def queued(self) -> tuple[int, float]:
+        """The same number, and ticks at which the oldest of them arrived; inf if there are none."""
+        words = self._words
+        waiting = words[WAITING]
+        return waiting, self._times[2 * words[OLDEST] + 1] if waiting else math.inf
 
     @property
     def at(self) -> int:
@@ -197,9 +199,7 @@ class Lane:
 
     def is_current(self, now: Instant, patience: float) -> bool:
         """Return whether the last message is no older than so many seconds, and no step has waited for longer."""
-        return now.ticks - self._reals[LAST_HEARD] <= patience and (
-            not self.waiting or now.ticks - self.since <= patience
-        )
+        return now.ticks - self._reals[LAST_HEARD] <= patience and now.ticks - self.queued[1] <= patience
 
     # ---- steps ----
 
