@@ -218,6 +218,15 @@ class Monitor:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
 
+    def receive(self, agent: str, payload: bytes, now: Instant) -> list[Notice] | None:
+        """Do what decoding a payload and `observe` do, if it is an ordinary step; None: nothing was changed."""
+        lane = self._lanes.get(agent)
+        if lane is None or (accepted := lane.receive(payload, now)) is None:
+            return None
+        self._ready[agent] = None
+        self._changed.add(agent)
+        return accepted
+
     def step(self, observation: Observation, now: Instant) -> list[Notice]:
         """Do what `observe` and then `evaluate` do, and return the notices of both: faster where no step waits."""
         agent = observation.agent

@@ -300,8 +300,13 @@ class Pipeline:
             agent = self._agent_of(event.topic)
         except InputError as error:  # an invalid name is not shown, so no agent is named
             return [Received("", "rejected", error.reason, error.detail)]
+        payload = event.payload
+        if len(payload) <= self._message_bytes:
+            accepted = self._monitor.receive(agent, payload, event.now)
+            if accepted is not None:
+                return accepted
         try:
-            observation = decode(agent, event.payload, max_bytes=self._message_bytes)
+            observation = decode(agent, payload, max_bytes=self._message_bytes)
         except InputError as error:
             return self._monitor.reject(agent, error)
         return self._monitor.observe(observation, event.now)

@@ -248,7 +248,8 @@ class Worker:
     def _count(self, effects: Effects) -> None:
         """Count an accepted step, and whether it arrived when it happened.
 
-        A backlog comes all at once and says nothing about the agent. The steps of an agent that sends no time count as live once nothing waits at the broker.
+        A backlog comes all at once and says nothing about the agent. The steps of an agent that sends no time count as
+        live once nothing waits at the broker.
         """
         for notice in effects.notices:
             if isinstance(notice, Received):

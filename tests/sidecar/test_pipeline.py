@@ -52,6 +52,17 @@ def test_a_bad_message_is_counted_and_the_stream_goes_on(
     assert received(driver.effects[-2]) == [("ada", "accepted", "")]
 
 
+def test_a_message_that_is_too_long_is_rejected_also_of_an_agent_in_its_lane(driver: Driver) -> None:
+    seq = 0
+    while driver.pipeline.monitor.lane("ada") is None:
+        driver.send(seq, HOME)
+        seq += 1
+    step = json.dumps({"v": 1, "episode": 0, "seq": seq, "state": HOME, "action": 0}).encode()
+    for length, expected in [(1001, ("ada", "rejected", "too_large")), (1000, ("ada", "accepted", ""))]:
+        longer = step[:-1] + b" " * (length - len(step)) + step[-1:]
+        assert received(driver.feed(Message(driver.now, "agents/ada/steps", longer))) == [expected]
+
+
 def test_an_alarm_fires_once_and_resolves_with_the_same_evidence(driver: Driver) -> None:
     first = driver.send(0, 0)
     assert driver.pipeline.proofs() == {first.evidence[0].id}  # while it fires

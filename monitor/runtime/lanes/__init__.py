@@ -7,7 +7,8 @@ the ordinary way would do the same with it, to the bit, and leaves every other o
 the forward states of `monitor.exact.forward`.
 
 `layout.py`: what is where. `accept.py`, `take.py`: the two halves of a step, compiled; `bets.py`: its part in the tests
-of the model. `lane.py`: one agent's, and how it opens and closes. `tables.py`, `verdicts.py`, `obligations.py`: what
-lanes share. Where nobody reads notices: `run.py`, recorded events of many agents; `batch.py`, messages of agents with a
-monitor each; `payload.py`, `text.py`, `spelling.py`, which read messages; `combination.py`, the tests of the model.
+of the model. `payload.py`, `text.py`, `spelling.py`: messages, read as they are. `lane.py`: one agent's, and how it
+opens and closes. `tables.py`, `verdicts.py`, `obligations.py`: what lanes share. Where nobody reads notices: `run.py`,
+recorded events of many agents; `batch.py`, messages of agents with a monitor each; `combination.py`, the tests of the
+model.
 """

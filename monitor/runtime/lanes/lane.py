@@ -88,7 +88,7 @@ from monitor.runtime.lanes.layout import (
     WANTS,
     WORDS,
 )
-from monitor.runtime.lanes.payload import LATEST
+from monitor.runtime.lanes.payload import LATEST, LEFT, UNTIMED
 from monitor.runtime.lanes.tables import LaneTables, address
 from monitor.statistics.betting_odds import DenseLearner
 from monitor.statistics.model_test import ModelTest
@@ -208,6 +208,17 @@ class Lane:
         if not self._is_ordinary(o) or not self._tables.accept(self._at, *self._numbers(o), now.wall, now.ticks):
             return None
         return [self._accepted(o, now)]
+
+    def receive(self, payload: bytes, now: Instant) -> list[Notice] | None:
+        """Accept the step in a message, as `accept` does once it is decoded; None: nothing was changed."""
+        tables, size = self._tables, len(payload)
+        if size > len(tables.payload):
+            return None
+        tables.payload[:size] = payload
+        time = tables.accept_message(self._at, tables.payload_at, size, now.wall, now.ticks)
+        if time == LEFT:
+            return None
+        return [self._received if time == UNTIMED else Received(self._name, "accepted", "", "", now.wall - time)]
 
     def step(self, o: Observation, now: Instant) -> list[Notice] | None:
         """Accept a step, and take it if it can be taken in silence (`waiting`); None: nothing was changed."""

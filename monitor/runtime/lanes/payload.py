@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from monitor.arrays import Bytes, Ints
-from monitor.jit import bytes_at, helper
+from monitor.jit import bytes_at, compiled, helper, ints_at
 from monitor.runtime.lanes.accept import accept_step
-from monitor.runtime.lanes.layout import ACTIONS, EPISODE, EPISODE_BYTES, POLICY, POLICY_WORD, ROWS
+from monitor.runtime.lanes.layout import ACTIONS, EPISODE, EPISODE_BYTES, POLICY, POLICY_WORD, ROWS, WORDS
 from monitor.runtime.lanes.spelling import (
     ACTION,
     EPISODE_KEY,
@@ -27,33 +27,50 @@ from monitor.runtime.lanes.spelling import (
 )
 from monitor.runtime.lanes.text import read_text
 
-__all__ = ["LATEST", "accept_payload"]
+__all__ = ["LATEST", "LEFT", "UNTIMED", "accept_message", "accept_payload"]
 
 LATEST = 253402300800.0
 """As `monitor.stream.decode` has it: times beyond are probably milliseconds."""
 NIL, FALSE, FLOAT64, TEXT8 = 0xC0, 0xC2, 0xCB, 0xD9
 MAP, LAST_MAP, OBJECT = 0x80, 0x8F, 0x7B
+UNTIMED, LEFT = -1.0, -2.0
+"""What `accept_message` returns, if not a time. UNTIMED: the message has none. LEFT: it was not accepted."""
 REQUIRED = 1 << V | 1 << EPISODE_KEY | 1 << SEQ | 1 << STATE | 1 << ACTION
+
+
+@compiled
+def accept_message(lane: int, payload: int, size: int, wall: float, ticks: float) -> float:
+    """Do what `accept_payload` does; return the message's time, `UNTIMED` or `LEFT`. `lane`: address of its words."""
+    accepted, time = _accept(ints_at(lane, WORDS), payload, size, wall, ticks)
+    if not accepted:
+        return LEFT
+    return UNTIMED if math.isnan(time) else time
 
 
 @helper
 def accept_payload(words: Ints, payload: int, size: int, wall: float, ticks: float) -> bool:
     """Accept the step in a payload, at this address; False: nothing was changed, it needs the ordinary way."""
+    return _accept(words, payload, size, wall, ticks)[0]
+
+
+@helper
+def _accept(words: Ints, payload: int, size: int, wall: float, ticks: float) -> tuple[bool, float]:
+    """Accept the step in a payload; return whether that was done, and its time, NaN if it has none."""
     content = bytes_at(payload, size)
     if size < 2:
-        return False
+        return False, math.nan
     if content[0] == OBJECT:
         seen, seq, state, action, time, reward, policy = read_text(words, content, size)
     elif content[0] >= MAP and content[0] <= LAST_MAP:
         seen, seq, state, action, time, reward, policy = _read_map(words, content, size)
     else:
-        return False
+        return False, math.nan
     known = words[ROWS] // words[ACTIONS]
     if seen & REQUIRED != REQUIRED or state >= known or action >= words[ACTIONS]:
-        return False
+        return False, math.nan
     if not (math.isnan(time) or 0.0 <= time < LATEST) or math.isinf(reward):
-        return False
-    return accept_step(words, seq, state, action, time, reward, policy, wall, ticks)
+        return False, math.nan
+    return accept_step(words, seq, state, action, time, reward, policy, wall, ticks), time
 
 
 @helper
