@@ -78,19 +78,23 @@ class AgentMonitor:
         return self._formulas
 
     def is_quiet(self, now: Instant) -> bool:
-        """Return whether there is nothing about this agent but steps in order and verdicts; only then has it a lane."""
+        """Return whether there is nothing about this agent but steps in order and what is said of each.
+
+        Only then has it a lane.
+        """
         session, path, test, trust = self.session, self.session.path, self.test, self._model_trust
-        settings = session.settings
+        for formula in self._formulas:
+            if not formula.is_quiet(path, now, session.settings.stale_after):
+                return False
         return (
-            all(formula.is_quiet(path, now, settings.stale_after) for formula in self._formulas)
-            and self._open
+            self._open
             and path.last is not None
             and not (path.ended or path.acted or session.pending or session.holds or self._impossible)
             and not (session.mismatch or session.old is not None or session.previous is None)
             and session.acts_nominally
             and not (test is not None and test.doubted)
             and not (trust is not None and trust.contradicted)
-            and not any(takeovers.followed for takeovers in self._judging)
+            and not (self._judging and any(takeovers.followed for takeovers in self._judging))
         )
 
     def answer_newest(self, now: Instant, notices: list[Notice]) -> None:
@@ -152,6 +156,10 @@ class AgentMonitor:
                     notices += self.check_blindness(now, connected=connected)
         if self._by_time and self._open and path.last is not None and not session.pending:
             self._answer(path.last, now, notices, connected=connected, when="time")
+        self.revise(now, notices)
+
+    def revise(self, now: Instant, notices: list[Notice]) -> None:
+        """Publish the withheld revisions of firing alarms that are due."""
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)

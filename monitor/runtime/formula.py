@@ -141,11 +141,9 @@ class FormulaMonitor:
         return -math.inf if self.answered_at is None else self.answered_at + every
 
     def is_quiet(self, path: SlidingPath, now: Instant, stale_after: float) -> bool:
-        """Return whether the next verdict may be all there is to say: no alarm fires, and nothing else is under way."""
+        """Return whether the next step may bring nothing but a verdict, and what an alarm says of it."""
         return (
-            self.alarm.state != "firing"
-            and self.alarm.blind is None
-            and self.revises is None
+            self.alarm.blind is None
             and self.steps == 0
             and path.blind(self.query.lookback) is None
             and (self.skipped is None or now.ticks - self.skipped > stale_after)

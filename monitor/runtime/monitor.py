@@ -317,9 +317,12 @@ class Monitor:
         self._changed.add(agent)
         monitor, lane, full = self._agents[agent], self._lanes.get(agent), False
         if lane is not None:
-            before = lane.waiting
+            before, fired = lane.waiting, lane.fires
             stays = not (latest_only and before > 1) and lane.take(now, notices, most or before)
             if stays:
+                if fired or lane.fires:
+                    monitor.revise(now, notices)
+                    self._timers.put(agent, monitor.due)
                 self._ready.pop(agent, None)
                 if lane.waiting:
                     self._ready[agent] = None
@@ -330,7 +333,9 @@ class Monitor:
         session = monitor.session
         if session.holds:
             notices += session.tick(now)
-        if not full:
+        if full:
+            monitor.revise(now, notices)
+        else:
             monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)

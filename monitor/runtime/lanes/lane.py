@@ -31,6 +31,7 @@ from monitor.runtime.lanes.layout import (
     EPISODE_IN_TEXT,
     EVENTS,
     EXCESSES,
+    FIRING,
     FIRST_SEQ,
     FOLLOWED,
     HELD,
@@ -114,6 +115,7 @@ class Lane:
         agent: the agent's objects.
 
     Attributes:
+        fires: an alarm of the agent fires: the ordinary way answers each step, and `AgentMonitor.revise` is due.
         patience: chances to open that are left out, because the lane was of no use before.
         refused: chances left out so far.
     """
@@ -145,6 +147,7 @@ class Lane:
         "_word",
         "_words",
         "_written",
+        "fires",
         "patience",
         "refused",
     )
@@ -169,6 +172,7 @@ class Lane:
         self._episode: Episode = 0
         self._answered: float | None = None
         self._handed_back = True
+        self.fires = False
         self.patience = self.refused = 0
         self._fill()
 
@@ -342,10 +346,17 @@ class Lane:
         """Answer the formulas at the newest step in the ordinary way; return False if the lane has to be closed."""
         self._report_forecasts(notices)
         self._update_path()
-        self._update_formulas()
+        self._update_alarms()
         self._session.last_heard = self._session.last_message = self._reals[LAST_HEARD]
         self._agent.answer_newest(now, notices)
-        return self._agent.is_quiet(now) and self._load_formulas()
+        if not self._agent.is_quiet(now):
+            return False
+        self._load_alarms()
+        for place, (block, formula) in enumerate(zip(self._blocks, self._formulas, strict=True)):
+            begun = not self._words[block + FOLLOWED] and formula.forecasts is not None
+            if begun and not self._load_forecast(place):
+                return False
+        return True
 
     def _compute(self) -> bool:
         """Compute the obligations that `take` missed; return whether all can be."""
@@ -389,7 +400,8 @@ class Lane:
         reals[LAST_HEARD] = session.last_heard if session.last_heard is not None else -math.inf
         reals[NEWEST], reals[PROGRESS], reals[LAST_TIME] = order.newest, order.progress, last.time
         self._answered = None
-        return self._load_formulas()
+        self._load_alarms()
+        return all(map(self._load_forecast, range(len(self._formulas))))
 
     def close(self) -> None:
         """Hand back to the agent's objects."""
@@ -397,7 +409,8 @@ class Lane:
         order, following = session.order, words[NEXT]
         self.patience = 0 if following - self._first >= USEFUL else min(2 * self.patience + 1, MOST_PATIENCE)
         self._update_path()
-        self._update_formulas()
+        self._update_alarms()
+        self._update_forecasts()
         if following == self._first:
             return
         first = max(self._first, following - REMEMBERED)
@@ -422,15 +435,18 @@ class Lane:
         new = words[PUSHED] - self._synced
         if not new:
             return
-        first = words[PUSHED] - min(new, words[HELD])
-        rows = [pair_of[row] for row in _in_ring(self._pairs, first, words[PUSHED])]
+        if new == 1:
+            rows = [pair_of[words[LAST]]]
+        else:
+            first = words[PUSHED] - min(new, words[HELD])
+            rows = [pair_of[row] for row in _in_ring(self._pairs, first, words[PUSHED])]
         time, late = self._reals[LAST_TIME], words[LAST_LATE] == 1
         last = Step(self._episode, words[LAST_SEQ], *rows[-1], time, late)
         self._session.path.extend(rows, new, last)
         self._synced = words[PUSHED]
 
-    def _update_formulas(self) -> None:
-        """Bring alarms and forecasts up to date; from then on the formulas' own objects count."""
+    def _update_alarms(self) -> None:
+        """Bring the alarms up to date; from then on the formulas' own count."""
         if self._handed_back:
             return
         self._handed_back = True
@@ -449,27 +465,31 @@ class Lane:
                     first_seq=words[block + FIRST_SEQ] if pending else None,
                     since=since if pending else None,
                 )
+
+    def _update_forecasts(self) -> None:
+        """Bring the forecasts that are followed up to date."""
+        words = self._words
+        for place, (formula, block) in enumerate(zip(self._formulas, self._blocks, strict=True)):
             table = self._tables.obligations[place]
             if words[block + FOLLOWED] and formula.forecasts is not None and table is not None:
                 read = self._letters[place][: words[block + READ]].tolist()
                 formula.forecasts.resume(table.obligations[words[block + OBLIGATION]], read)
 
-    def _load_formulas(self) -> bool:
-        """Take over alarms and forecasts; return whether all of it has a place."""
-        for place in range(len(self._formulas)):
-            self._load_alarm(place)
-            if not self._load_forecast(place):
-                return False
+    def _load_alarms(self) -> None:
+        """Take over the alarms."""
+        words, self.fires = self._words, False
+        for place, (formula, block) in enumerate(zip(self._formulas, self._blocks, strict=True)):
+            alarm = formula.alarm
+            fires = alarm.state == "firing"
+            self.fires = self.fires or fires
+            words[block + PENDING], words[block + FIRING] = int(alarm.state == "pending"), int(fires)
+            words[block + RUN] = alarm.run
+            words[block + FIRST_SEQ] = alarm.first_seq if alarm.first_seq is not None else 0
+            self._reals[SINCES + place] = alarm.since if alarm.since is not None else 0.0
         self._handed_back = False
-        return True
-
-    def _load_alarm(self, place: int) -> None:
-        words, block, alarm = self._words, self._blocks[place], self._formulas[place].alarm
-        words[block + PENDING], words[block + RUN] = int(alarm.state == "pending"), alarm.run
-        words[block + FIRST_SEQ] = alarm.first_seq if alarm.first_seq is not None else 0
-        self._reals[SINCES + place] = alarm.since if alarm.since is not None else 0.0
 
     def _load_forecast(self, place: int) -> bool:
+        """Take over the forecast of a formula; return whether that has a place."""
         words, block, table = self._words, self._blocks[place], self._tables.obligations[place]
         forecasts = self._formulas[place].forecasts
         words[block + FOLLOWED] = 0

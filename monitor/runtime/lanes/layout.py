@@ -84,7 +84,8 @@ __all__: list[str] = []
 ) = range(63)
 
 (
-    PENDING,  # 1: the alarm is pending, 0: clear
+    PENDING,  # 1: the alarm is pending, 0: clear or firing
+    FIRING,  # 1: it fires, so there is more to say of each verdict than compiled code does
     RUN,
     FIRST_SEQ,
     FOR,
@@ -114,7 +115,7 @@ __all__: list[str] = []
     SINCE,  # place in the reals: since when the alarm is pending
     MISSING,  # out: column whose obligation AFTER lacks
     BLOCK,  # number of these
-) = range(30)
+) = range(31)
 
 LAST_HEARD, NEWEST, PROGRESS, LAST_TIME, MAX_LAG, STALE_AFTER, LARGEST, CALM_RARE, CALM_OFTEN, CALM_ROW, NEAR_ROW = (
     range(11)

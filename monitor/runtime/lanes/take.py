@@ -25,6 +25,7 @@ from monitor.runtime.lanes.layout import (
     EVENTS,
     EXAMINED,
     FAILED,
+    FIRING,
     FIRST_SEQ,
     FOLLOWED,
     FOR,
@@ -212,6 +213,8 @@ def _finds(words: Ints, blocks: Ints, count: int, held: int) -> bool:
     """Find the verdict of each formula; return whether all were kept, and none needs more than `_judge` does."""
     for n in range(count):
         block = blocks[n * BLOCK : (n + 1) * BLOCK]
+        if block[FIRING]:
+            return False
         verdict = _find(words, block, held)
         if verdict < 0:
             return False
