@@ -156,10 +156,9 @@ class AgentMonitor:
                     notices += self.check_blindness(now, connected=connected)
         if self._by_time and self._open and path.last is not None and not session.pending:
             self._answer(path.last, now, notices, connected=connected, when="time")
-        self.revise(now, notices)
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
-        """Publish the withheld revisions of firing alarms that are due."""
+        """Publish the withheld revisions of firing alarms that are due; so it is called after each evaluation."""
         for formula in self._formulas:
             if formula.revises is not None:
                 notices += formula.revise(now)

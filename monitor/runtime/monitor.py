@@ -333,10 +333,9 @@ class Monitor:
         session = monitor.session
         if session.holds:
             notices += session.tick(now)
-        if full:
-            monitor.revise(now, notices)
-        else:
+        if not full:
             monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
+        monitor.revise(now, notices)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)
         if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
