@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,9 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from monitor.jit import compiled, ints_at
 from monitor.model import MDP
 from monitor.runtime.lanes import obligations
-from monitor.runtime.lanes.verdicts import VerdictTable, _hash
+from monitor.runtime.lanes.layout import BLOCK, LENGTH, PAIRS, PUSHED, RING, WORDS
+from monitor.runtime.lanes.tables import address
+from monitor.runtime.lanes.verdicts import VerdictTable, find_verdict
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import (
@@ -388,12 +392,37 @@ def test_a_library_user_who_observes_bytes_gets_the_same() -> None:
     both.same_states()
 
 
+@compiled
+def find(words: int, block: int, held: int) -> int:
+    return find_verdict(ints_at(words, WORDS), ints_at(block, BLOCK), held)
+
+
 @pytest.mark.parametrize("most", [1, 5, 64])
 def test_the_table_finds_what_was_entered(most: int) -> None:
+    """Wherever in the ring the newest pair is, beside the same pairs in another order, and paths with fewer of them."""
     table = VerdictTable(3, most, 2)
-    for n in range(most):
-        table.enter([(n, 1), (n + 1, 0), (n, n % 2)], "good", examined=False)
+    held = [[2 * n + 4, 2 * n + 2, 2 * n + n % 2][-(1 + n % 3) :] for n in range(most)]
+    if most > 4:
+        held[3], held[4] = held[3][:1] + held[2][:2], held[2][:2] + held[3][:1]
+    for rows in held:
+        table.enter([(row // 2, row % 2) for row in rows], "good", examined=False)
     assert table.number == most
+    words, block = array("q", bytes(8 * WORDS)), array("q", bytes(8 * BLOCK))
+    for word, value in table.words().items():
+        block[word] = value
+    ring = array("q", bytes(8 * 5))
+    words[RING], words[PAIRS] = len(ring), address(ring)
+
+    def number(rows: list[int], newest: int) -> int:
+        for back, row in enumerate(reversed(rows)):
+            ring[(newest - back) % len(ring)] = row
+        words[PUSHED] = newest
+        return find(address(words), address(block), len(rows))
+
+    for newest in (2, 5, 11):
+        assert [number(rows, newest) for rows in held] == list(range(most))
+        assert number([7, 7], newest) == -1
+    block[LENGTH] = 0
+    assert number(held[0], 2) == -1, "nothing is shared"
     table.clear()
     assert table.number == 0
-    assert _hash([5, 3]) != _hash([3, 5])

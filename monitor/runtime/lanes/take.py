@@ -34,17 +34,13 @@ from monitor.runtime.lanes.layout import (
     HELD,
     HORIZON,
     JUDGED,
-    KEYS,
     LABEL_SETS,
     LAST,
     LAST_HEARD,
     LAST_LATE,
     LAST_SEQ,
     LAST_TIME,
-    LENGTH,
-    LENGTHS,
     LETTERS,
-    MASK,
     MISSING,
     MOVED,
     NEXT,
@@ -64,7 +60,6 @@ from monitor.runtime.lanes.layout import (
     RUN,
     SATISFIED,
     SINCES,
-    SLOTS,
     STALE_AFTER,
     STAYED,
     TARGET,
@@ -79,6 +74,7 @@ from monitor.runtime.lanes.layout import (
     WINDOW,
     WORDS,
 )
+from monitor.runtime.lanes.verdicts import find_verdict
 
 __all__ = ["step", "take", "take_step"]
 
@@ -215,7 +211,7 @@ def _finds(words: Ints, blocks: Ints, count: int, held: int) -> bool:
         block = blocks[n * BLOCK : (n + 1) * BLOCK]
         if block[FIRING]:
             return False
-        verdict = _find(words, block, held)
+        verdict = find_verdict(words, block, held)
         if verdict < 0:
             return False
         judged = ints_at(block[JUDGED], verdict + 1)[verdict]
@@ -226,38 +222,6 @@ def _finds(words: Ints, blocks: Ints, count: int, held: int) -> bool:
             return False
         block[VERDICT] = verdict
     return True
-
-
-@helper
-def _find(words: Ints, block: Ints, held: int) -> int:
-    """Return the number of the verdict on the path with the new pair, -1 if none was kept."""
-    if block[LENGTH] == 0:
-        return -1
-    length, ring, newest = min(block[LENGTH], held), words[RING], words[PUSHED]
-    pairs = ints_at(words[PAIRS], ring)
-    mask = block[MASK]
-    slots, place = ints_at(block[SLOTS], mask + 1), hash_of(pairs, newest, length) & mask
-    while slots[place] >= 0:
-        verdict = slots[place]
-        keys = ints_at(block[KEYS] + 8 * verdict * block[LENGTH], length)
-        if ints_at(block[LENGTHS], verdict + 1)[verdict] == length:
-            same = 0
-            while same < length and keys[same] == pairs[(newest - same) % ring]:
-                same += 1
-            if same == length:
-                return verdict
-        place = (place + 1) & mask
-    return -1
-
-
-@helper
-def hash_of(pairs: Ints, newest: int, length: int) -> int:
-    """Return a hash, at least 0, of the newest pairs in a ring, from `newest` backwards."""
-    mixed = int(length)
-    for back in range(length):
-        mixed = (mixed * 1_000_003 + pairs[(newest - back) % len(pairs)]) & 0xFF_FFFF_FFFF
-        mixed ^= mixed >> 17
-    return mixed
 
 
 @helper
