@@ -28,6 +28,7 @@ from monitor.runtime.admission import Admission
 from monitor.runtime.agent import AgentMonitor, AgentMonitorState
 from monitor.runtime.forecasts import dropped_forecast
 from monitor.runtime.lanes.lane import Lane
+from monitor.runtime.lanes.payload import PayloadBuffer
 from monitor.runtime.lanes.tables import LaneTables
 from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
@@ -150,6 +151,7 @@ class Monitor:
         self._lanes: dict[str, Lane] = {}  # open ones: where an agent has one, its own objects are out of date
         self._closed: dict[str, Lane] = {}
         self._on_lane: Callable[[str, int], None] | None = None
+        self._buffer: PayloadBuffer | None = None  # not shared: monitors may run in several threads
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
         self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone
@@ -221,10 +223,16 @@ class Monitor:
     def receive(self, agent: str, payload: bytes, now: Instant) -> list[Notice] | None:
         """Do what decoding a payload and `observe` do, if it is an ordinary step; None: nothing was changed."""
         lane = self._lanes.get(agent)
-        if lane is None or (accepted := lane.receive(payload, now)) is None:
+        if lane is None:
             return None
-        self._ready[agent] = None
-        self._changed.add(agent)
+        if self._buffer is None:
+            self._buffer = PayloadBuffer()
+        if not self._buffer.put(payload):
+            return None
+        accepted = lane.receive(self._buffer.at, len(payload), now)
+        if accepted is not None:
+            self._ready[agent] = None
+            self._changed.add(agent)
         return accepted
 
     def step(self, observation: Observation, now: Instant) -> list[Notice]:

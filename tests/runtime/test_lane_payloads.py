@@ -20,8 +20,8 @@ from monitor.arrays import Bytes
 from monitor.errors import InputError
 from monitor.jit import compiled
 from monitor.model import MDP
+from monitor.runtime.lanes.payload import BUFFER
 from monitor.runtime.lanes.run import Evaluations, Messages, Run
-from monitor.runtime.lanes.tables import PAYLOAD
 from monitor.runtime.lanes.text import _real
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
@@ -274,13 +274,14 @@ def test_a_payload_of_any_length_is_received_once_it_is_decoded() -> None:
         one.observe(decode("ada", written(step(rng, 7, seq, named=True))), now)
         one.evaluate(now)
     said = write_text({**step(rng, 7, BEGUN, named=True), "time": 1021.5})
-    longest = said[:-1] + b" " * (PAYLOAD - len(said)) + said[-1:]
+    longest = said[:-1] + b" " * (BUFFER - len(said)) + said[-1:]
     now = Instant(1022.0, 22.0)
     assert one.receive("ada", longest[:-1] + b" }", now) is None
     assert one.waiting.steps == 0
     assert one.receive("bob", longest, now) is None, "he has no lane"
     assert one.receive("ada", longest, now) == [Received("ada", "accepted", lag=0.5)]
     assert one.waiting.steps == 1
+    assert one.anew()._buffer is not one._buffer, "the other may run in another thread"
 
 
 @pytest.mark.parametrize(

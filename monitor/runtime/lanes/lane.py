@@ -213,13 +213,9 @@ class Lane:
             return None
         return [self._accepted(o, now)]
 
-    def receive(self, payload: bytes, now: Instant) -> list[Notice] | None:
-        """Accept the step in a message, as `accept` does once it is decoded; None: nothing was changed."""
-        tables, size = self._tables, len(payload)
-        if size > len(tables.payload):
-            return None
-        tables.payload[:size] = payload
-        time = tables.accept_message(self._at, tables.payload_at, size, now.wall, now.ticks)
+    def receive(self, payload: int, size: int, now: Instant) -> list[Notice] | None:
+        """Accept the step in a message at an address, as `accept` its observation; None: nothing was changed."""
+        time = self._tables.accept_message(self._at, payload, size, now.wall, now.ticks)
         if time == LEFT:
             return None
         return [self._received if time == UNTIMED else Received(self._name, "accepted", "", "", now.wall - time)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from monitor.runtime.lanes.spelling import (
 )
 from monitor.runtime.lanes.text import read_text
 
-__all__ = ["LATEST", "LEFT", "UNTIMED", "accept_message", "accept_payload"]
+__all__ = ["LATEST", "LEFT", "UNTIMED", "PayloadBuffer", "accept_message", "accept_payload"]
 
 LATEST = 253402300800.0
 """As `monitor.stream.decode` has it: times beyond are probably milliseconds."""
@@ -35,7 +36,29 @@ NIL, FALSE, FLOAT64, TEXT8 = 0xC0, 0xC2, 0xCB, 0xD9
 MAP, LAST_MAP, OBJECT = 0x80, 0x8F, 0x7B
 UNTIMED, LEFT = -1.0, -2.0
 """What `accept_message` returns, if not a time. UNTIMED: the message has none. LEFT: it was not accepted."""
+BUFFER = 4096
+"""Bytes of a `PayloadBuffer`: several times those of an ordinary message."""
 REQUIRED = 1 << V | 1 << EPISODE_KEY | 1 << SEQ | 1 << STATE | 1 << ACTION
+
+
+class PayloadBuffer:
+    """Where single payloads are copied to, one after the other, for compiled code to read. Not thread-safe.
+
+    Attributes:
+        at: its address.
+    """
+
+    def __init__(self) -> None:
+        content = array("B", bytes(BUFFER))
+        self._content, self.at = memoryview(content), content.buffer_info()[0]
+
+    def put(self, payload: bytes) -> bool:
+        """Copy a payload, if it fits; return whether it does."""
+        size = len(payload)
+        if size > BUFFER:
+            return False
+        self._content[:size] = payload
+        return True
 
 
 @compiled

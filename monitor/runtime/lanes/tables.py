@@ -48,13 +48,10 @@ from monitor.runtime.query import Query
 from monitor.statistics.betting_odds import DENSE
 from monitor.types import StreamSettings
 
-__all__ = ["PAYLOAD", "LaneTables"]
+__all__ = ["LaneTables"]
 
 _STEP: Final = (1, 1, 1, 1, 1.0, 1.0, 1, 1.0, 1.0)
 """Arguments of the types of a step: its lane, numbers and times."""
-
-PAYLOAD: Final = 4096
-"""Longest payload, in bytes, that is read in compiled code here."""
 
 LONGEST: Final = 1024
 """Largest window, in pairs, and largest horizon, in steps, for which there are lanes: each holds as many."""
@@ -68,7 +65,6 @@ class LaneTables:
             long as this object.
         obligations: of each formula; None where no forecast is followed.
         pairs: of each row, its state and action.
-        payload: where the one that `accept_message` is to read is copied to; `payload_at`: its address.
     """
 
     def __init__(self, model: MDP, nominal: PolicyTable, queries: Sequence[Query], settings: StreamSettings) -> None:
@@ -90,8 +86,6 @@ class LaneTables:
             **self._model_words(model),
             **self._nominal_words(nominal),
         }
-        self._payload = array("B", bytes(PAYLOAD))
-        self.payload, self.payload_at = memoryview(self._payload), self._payload.buffer_info()[0]
         self.accept = specialized(accept, *_STEP)
         self.accept_message = specialized(accept_message, 1, 1, 1, 1.0, 1.0)
         self.take = specialized(take, 1, 1.0)
