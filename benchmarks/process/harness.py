@@ -326,6 +326,7 @@ def shipped(config: str, seconds: float = 6.0, *, agents: int = 1000, each: floa
             ):
                 rounds = [printed(process)]
                 publisher.communicate("go on\n", timeout=PATIENCE)
+                assert publisher.returncode == 0, "the publisher failed"
                 rounds.append(printed(process))
     return Shipped(
         sent=count,

@@ -151,7 +151,7 @@ class Monitor:
         self._lanes: dict[str, Lane] = {}  # open ones: where an agent has one, its own objects are out of date
         self._closed: dict[str, Lane] = {}
         self._on_lane: Callable[[str, int], None] | None = None
-        self._buffer: PayloadBuffer | None = None  # not shared: monitors may run in several threads
+        self._buffer: PayloadBuffer | None = None  # made when a payload is first received
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
         self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone

@@ -102,8 +102,7 @@ class Worker:
         self._waiting = Waiting(0, None)  # after the last evaluation
         self._caught_up = False  # what waited at the broker has been accepted, as far as can be seen
         self._reached = 0.0
-        self._accepted = 0  # steps of this batch
-        self._live = 0  # those of them that arrived when they happened
+        self._live = 0  # steps of this batch that arrived when they happened
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
@@ -118,7 +117,7 @@ class Worker:
     def turn(self) -> None:
         """Process one batch."""
         receipts: list[Receipt] = []
-        taken = others = self._accepted = self._live = 0
+        taken = others = self._live = 0
         most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
             if (entry := self._inbox.take()) is None:
@@ -185,6 +184,7 @@ class Worker:
         `publications`: what follows from the change. All of it is in the store before any of it is sent.
         """
         self.pipeline, self._config = pipeline, config
+        self._waiting = pipeline.waiting
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._pace = 0.0
         self._outbox.put(self._outbox.number(publications))
@@ -246,24 +246,23 @@ class Worker:
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
     def _count(self, effects: Effects) -> None:
-        """Count an accepted step, and whether it arrived when it happened.
+        """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
 
-        A backlog comes all at once and says nothing about the agent. The steps of an agent that sends no time count as
-        live once nothing waits at the broker.
+        The steps of an agent that sends no time count as live once nothing waits at the broker.
         """
         for notice in effects.notices:
             if isinstance(notice, Received):
                 if notice.result == "accepted":
                     lag = notice.lag
-                    self._accepted += 1
                     self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
                 return
 
     def _evaluate(self, *, backlog: bool) -> None:
         """Answer what is due, as far as the deadline allows; in overload only the newest steps."""
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
-        waiting = self._before_evaluation()
-        waited = 0.0 if waiting.since is None else began.ticks - waiting.since
+        # What was left over is older than what came since, and to ask each agent takes long in a backlog.
+        oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
+        waited = 0.0 if oldest is None else began.ticks - oldest
         late = self._pressure.overloaded(waited)
         # A missing step may be in our own inbox: no more time has passed for it than until it arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
@@ -273,8 +272,7 @@ class Worker:
         self.evaluated = read_clock()
         seconds = self.evaluated.ticks - before.ticks
         self._waiting = self.pipeline.waiting
-        # More may wait than before: once a missing step is given up, those behind it are released.
-        answered = max(0, waiting.steps - self._waiting.steps)
+        answered = self.pipeline.monitor.spent
         if answered and not late:
             self._pace += (1.0 if not self._pace else PACE_WEIGHT) * (seconds / answered - self._pace)
         fully = not (late or backlog)  # else the number answered says nothing about capacity
@@ -282,14 +280,6 @@ class Worker:
             self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._waiting.steps > 0
         )
         self._sinks.metrics.evaluated(seconds, effects.notices, self.evaluated)
-
-    def _before_evaluation(self) -> Waiting:
-        """Return what waits; if steps were left over, without a look at each agent: what came since is younger.
-
-        Accepted steps that are held back until a missing one comes are counted then, and not when that comes.
-        """
-        steps, since = self._waiting.steps, self._waiting.since
-        return Waiting(steps + self._accepted, since) if steps else self.pipeline.waiting
 
     def _step(self, event: Event) -> Effects:
         self._record(event)

@@ -18,8 +18,8 @@ from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.stream.encoding import MAX_BYTES
 from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
-from tests.runtime.test_lane_runs import NAMES, START, Message, payload
-from tests.runtime.test_lanes import Agent, World
+from tests.runtime.test_lane_runs import NAMES, START, Message
+from tests.runtime.test_lanes import Agent, World, payload
 
 LAW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

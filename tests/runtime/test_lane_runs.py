@@ -18,8 +18,8 @@ from monitor.runtime.agent import AgentMonitorState
 from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
-from monitor.types import AlarmMoved, Instant, Judged, Notice, Observation, Received, Trust
-from tests.runtime.test_lanes import Agent, World
+from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
+from tests.runtime.test_lanes import Agent, World, payload
 
 LAW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = ("ada", "bob", "cid")
@@ -41,17 +41,6 @@ class Evaluation:
     now: Instant
     latest_only: bool
     steps: int
-
-
-def payload(o: Observation) -> bytes:
-    """Return what an agent sends, in msgpack; nonsense if it cannot be written."""
-    said = {"v": 1, "episode": o.episode, "seq": o.seq, "state": o.state}
-    said |= {key: getattr(o, key) for key in ("action", "time", "reward", "policy") if getattr(o, key) is not None}
-    said |= {key: True for key in ("terminated", "truncated") if getattr(o, key)}
-    try:
-        return msgspec.msgpack.encode(said)
-    except (OverflowError, TypeError):
-        return b"nonsense"
 
 
 def recorded(world: World, wild: float) -> tuple[list[Message], list[Evaluation]]:

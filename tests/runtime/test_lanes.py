@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from monitor.alarm.machine import Alarm
+from monitor.errors import InputError
 from monitor.jit import compiled, ints_at
 from monitor.model import MDP
 from monitor.runtime.lanes import obligations
@@ -204,6 +207,17 @@ class Agent:
         self.seq, self.state = 0, self.world.rng.randrange(self.world.states)
 
 
+def payload(o: Observation) -> bytes:
+    """Return what an agent sends, in msgpack; nonsense if it cannot be written."""
+    said = {"v": 1, "episode": o.episode, "seq": o.seq, "state": o.state}
+    said |= {key: getattr(o, key) for key in ("action", "time", "reward", "policy") if getattr(o, key) is not None}
+    said |= {key: True for key in ("terminated", "truncated") if getattr(o, key)}
+    try:
+        return msgspec.msgpack.encode(said)
+    except (OverflowError, TypeError):
+        return b"nonsense"
+
+
 @dataclass
 class Both:
     """A monitor with lanes and one without, fed alike."""
@@ -221,6 +235,19 @@ class Both:
 
     def step(self, observation: Observation, now: Instant) -> None:
         self._same(self.lanes.step(observation, now), self.plain.observe(observation, now) + self.plain.evaluate(now))
+
+    def receive(self, observation: Observation, now: Instant) -> None:
+        """Let both receive what the agent sends, as a sidecar does."""
+        agent, sent = observation.agent, payload(observation)
+        found = self.lanes.receive(agent, sent, now)
+        self.taken["received in lanes"] += found is not None
+        try:
+            said = decode(agent, sent)
+        except InputError as error:
+            assert found is None
+            self._same(self.lanes.reject(agent, error), self.plain.reject(agent, error))
+            return
+        self._same(self.lanes.observe(said, now) if found is None else found, self.plain.observe(said, now))
 
     def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> None:
         one, two = (each.evaluate(now, latest_only=latest_only, steps=steps) for each in (self.lanes, self.plain))
@@ -242,6 +269,11 @@ class Both:
         assert self.lanes.timing == self.plain.timing
         assert self.lanes.due == self.plain.due
         self.taken["in lanes"] += len(self.lanes._lanes)
+
+    def watched(self, agent: str) -> tuple[Alarm, float | None]:
+        """Return the alarm of the first formula where there are lanes, and when a withheld revision is due."""
+        formula = self.lanes._agents[agent].formulas[0]
+        return formula.alarm, formula.revises
 
     def same_states(self) -> None:
         assert self.lanes.changed() == self.plain.changed()
@@ -277,7 +309,8 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
         now = Instant(1000.0 + ticks, ticks)
         for agent in agents if rng.random() < 0.7 else agents[:1]:
             for observation in agent.step(now.wall, wild if n > 30 else 0.0):
-                (both.step if rng.random() < at_once else both.observe)(observation, now)
+                way = both.step if rng.random() < at_once else rng.choice([both.observe, both.receive])
+                way(observation, now)
         if rng.random() < wild / 4:
             kind = rng.randrange(3)
             if kind == 0:
@@ -317,6 +350,33 @@ def test_most_steps_of_an_ordinary_agent_go_through_its_lane() -> None:
     table = both.lanes.queries[0].shared.table
     assert table is not None
     assert table.asked[1] > 200, "of 300 verdicts, those that were there before"
+
+
+def test_an_agent_keeps_its_lane_while_its_alarm_fires() -> None:
+    """Also when a revision was withheld and is published by its timer, without a step."""
+    published = 0
+    for seed in range(20):
+        world = World(random.Random(seed))
+        world.formulas = [FormulaSpec("watch", TEXTS[3], alarm=AlarmSpec(for_=1, keep=4, step=0.01))]
+        both = Both(world)
+        agent = Agent(world, "ada", names_policy=True, rewards=False)
+        ticks = 0.0
+        for _ in range(60):
+            ticks += 0.1
+            walked = Instant(1000.0 + ticks, ticks)
+            for observation in agent.step(walked.wall, 0.0):
+                both.receive(observation, walked)
+            both.evaluate(walked)
+            firing, withheld = both.watched("ada")
+            if "ada" in both.lanes._lanes and firing.state == "firing" and withheld is not None:
+                ticks = withheld
+                assert both.lanes.timing.timer <= ticks
+                both.evaluate(Instant(1000.0 + ticks, ticks))
+                assert "ada" in both.lanes._lanes
+                published += both.watched("ada")[0].revision > firing.revision
+                assert both.watched("ada")[1] is None
+        both.same_states()
+    assert published > 20
 
 
 def test_more_obligations_than_a_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,5 +484,7 @@ def test_the_table_finds_what_was_entered(most: int) -> None:
         assert number([7, 7], newest) == -1
     block[LENGTH] = 0
     assert number(held[0], 2) == -1, "nothing is shared"
+    block[LENGTH] = 3
     table.clear()
     assert table.number == 0
+    assert {number(rows, 2) for rows in held} == {-1}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from monitor.model import MDP
+from monitor.runtime.monitor import Waiting
 from monitor.sidecar import worker as worker_module
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Publication
@@ -145,6 +146,31 @@ def heard(service: Service, loop: Loop, *payloads: str) -> None:
     for payload in payloads:
         service._inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
     service._worker.turn()
+
+
+def test_what_an_evaluation_leaves_is_evaluated_in_the_next_turns(
+    service: Service, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, told = service._worker, list[tuple[int | None, bool]]()
+
+    def record(_ticks: float, *, live: int, answered: int | None, left: bool) -> None:
+        assert live <= 5
+        told.append((answered, left))
+
+    monkeypatch.setattr(worker._pressure, "record_batch", record)
+    worker._pace = 1e9  # seconds a step: each evaluation takes one
+    heard(service, loop, *steps([(0, 1)] * 5))
+    while len(told) < 5:
+        loop.now += 0.1
+        worker.turn()
+    assert told == [(1, True)] * 4 + [(1, False)]
+
+
+def test_what_waits_in_a_new_pipeline_is_what_that_says(service: Service, loop: Loop) -> None:
+    worker = service._worker
+    worker._waiting = Waiting(5000, loop.now)
+    worker.adopt(worker.pipeline, service._loaded.config, [])
+    assert worker._waiting == Waiting(0, None)
 
 
 def test_the_log_names_what_was_refused_once_a_minute_of_each_kind(

@@ -1,4 +1,4 @@
-"""The short way of ordinary steps, in compiled code: in order, possible, and nothing to be said but the verdict.
+"""The short way of ordinary steps, in compiled code: in order, possible, of an agent about whom nothing else is open.
 
 A *lane* has what the objects of `monitor.stream.session`, `monitor.runtime.agent` and `monitor.runtime.formula` hold of
 one agent, as numbers. While it is open they are out of date; closing it brings them up to date. It takes a step only if
