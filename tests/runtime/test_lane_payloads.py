@@ -208,6 +208,16 @@ def received(one: Monitor, payload: bytes, now: Instant) -> bool:
     return run.accepted == 1
 
 
+def in_lane(rng: random.Random, episode: int | str, *, named: bool) -> Monitor:
+    """Return a monitor whose agent has its lane after `BEGUN` steps."""
+    one = monitor()
+    for seq in range(BEGUN):
+        now = Instant(1000.0 + seq, float(seq))
+        one.observe(decode("ada", written(step(rng, episode, seq, named=named))), now)
+        one.evaluate(now)
+    return one
+
+
 @LAW
 @given(st.integers(0, 2**32))
 def test_a_payload_is_read_as_the_decoder_reads_it(seed: int) -> None:
@@ -257,22 +267,14 @@ def test_what_an_agent_writes_is_read_in_compiled_code(
     episode: int | str, write: Callable[[object], bytes], *, named: bool
 ) -> None:
     rng = random.Random(1)
-    one = monitor()
-    for seq in range(BEGUN):
-        now = Instant(1000.0 + seq, float(seq))
-        one.observe(decode("ada", written(step(rng, episode, seq, named=named))), now)
-        one.evaluate(now)
+    one = in_lane(rng, episode, named=named)
     assert received(one, write(step(rng, episode, BEGUN, named=named)), Instant(1022.0, 22.0))
 
 
 def test_a_payload_of_any_length_is_received_once_it_is_decoded() -> None:
     """JSON may have spaces; what is longer than a lane has a place for takes the ordinary way, and changes nothing."""
     rng = random.Random(1)
-    one = monitor()
-    for seq in range(BEGUN):
-        now = Instant(1000.0 + seq, float(seq))
-        one.observe(decode("ada", written(step(rng, 7, seq, named=True))), now)
-        one.evaluate(now)
+    one = in_lane(rng, 7, named=True)
     said = write_text({**step(rng, 7, BEGUN, named=True), "time": 1021.5})
     longest = said[:-1] + b" " * (BUFFER - len(said)) + said[-1:]
     now = Instant(1022.0, 22.0)
@@ -315,11 +317,7 @@ def test_a_payload_of_any_length_is_received_once_it_is_decoded() -> None:
 )
 def test_json_that_compiled_code_reads_and_that_it_leaves(key: str, value: str, *, accepted: bool) -> None:
     rng = random.Random(1)
-    one = monitor()
-    for seq in range(BEGUN):
-        now = Instant(1000.0 + seq, float(seq))
-        one.observe(decode("ada", written(step(rng, 7, seq, named=True))), now)
-        one.evaluate(now)
+    one = in_lane(rng, 7, named=True)
     said = {
         "v": "1",
         "episode": "7",

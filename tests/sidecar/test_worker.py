@@ -151,19 +151,19 @@ def heard(service: Service, loop: Loop, *payloads: str) -> None:
 def test_what_an_evaluation_leaves_is_evaluated_in_the_next_turns(
     service: Service, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, told = service._worker, list[tuple[int | None, bool]]()
+    worker, batches = service._worker, list[tuple[int | None, bool]]()
 
     def record(_ticks: float, *, live: int, answered: int | None, left: bool) -> None:
         assert live <= 5
-        told.append((answered, left))
+        batches.append((answered, left))
 
     monkeypatch.setattr(worker._pressure, "record_batch", record)
     worker._pace = 1e9  # seconds a step: each evaluation takes one
     heard(service, loop, *steps([(0, 1)] * 5))
-    while len(told) < 5:
+    while len(batches) < 5:
         loop.now += 0.1
         worker.turn()
-    assert told == [(1, True)] * 4 + [(1, False)]
+    assert batches == [(1, True)] * 4 + [(1, False)]
 
 
 def test_what_waits_in_a_new_pipeline_is_what_that_says(service: Service, loop: Loop) -> None:
