@@ -9,17 +9,19 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
-# Test files run in parallel, one more than there are processors, because many mostly wait; the tests of one file run in
-# order. tests/conftest.py says which files come first.
-SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist loadfile --no-loadscope-reorder
+# Tests run in parallel, one process more than there are processors, because many mostly wait.
+SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist worksteal
 # Tests that need the machine code of learned models, and of bounds on large ones, which `cfmon warm` does not compile.
 COMPILING := tests/exact/test_guaranteed.py::test_bounds_are_those_of_linear_programs[5000] \
 	tests/exact/forward/test_bounds.py::test_forward_and_backward_are_the_two_halves_of_an_interval[0]
+# The tests that cover those packages: their own, doctests, and those of what no test of a package reaches.
+MEASURED := $(addprefix tests/,alarm causal engine exact learning logic model picture policy proposal runtime sampled statistics stream \
+	policy_export cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py) monitor
 # Packages without clock, I/O and randomness: everything in them can be tested.
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/runtime/lanes/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage compiled-route compiled-learned mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
+.PHONY: help demo test test-all coverage mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -28,23 +30,31 @@ demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, reso
 	@$(BIN)/cfmon demo $(ARGS)
 
 # The tests start some hundred processes; without bytecode each would compile the sources again.
-test coverage: export PYTHONDONTWRITEBYTECODE :=
-test: $(VENV)/.dev ## Run all checks: lint, types, import contracts, tests
-	@$(PYTHON) .ci/setup.py system
-	@$(MAKE) --no-print-directory -j2 ARGS= lint $(if $(ARGS),,compiled-route compiled-learned)
-	@$(if $(ARGS),CFMON_MEASURE_ALL=1) $(BIN)/pytest --cov --cov-report=$(if $(ARGS),term:skip-covered) $(or $(ARGS),$(SIDE_BY_SIDE))
-	@[ -n "$(ARGS)" ] || $(BIN)/coverage report --include='$(PURE)' --skip-covered --fail-under=99 \
+test test-all coverage: export PYTHONDONTWRITEBYTECODE :=
+test: export TIER := fast
+test: prepared ## Run lint, types, import contracts and the fast tests (ARGS=tests/logic: tests only, of one package)
+	@$(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
+
+test-all: test ## Run all checks: `make test`, then slow tests, more random examples, and coverage
+	@TIER=rest $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
+	@$(MAKE) --no-print-directory coverage
+
+coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by their fast tests; below 99 % is an error
+	@TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)
+	@$(BIN)/coverage report --include='$(PURE)' --skip-covered --fail-under=99 \
 		|| { echo "make: branch coverage of the pure packages is below 99 %" >&2; exit 1; }
 
-coverage: $(VENV)/.dev ## Measure the coverage of all packages by all tests (twice as long as `make test`, which measures the pure ones)
-	@CFMON_MEASURE_ALL=1 $(BIN)/pytest --cov --cov-report=term:skip-covered $(SIDE_BY_SIDE)
+# Done once, before the processes of the tests would each do it: lint and types, machine code, bytecode.
+.PHONY: prepared
+prepared: $(VENV)/.dev
+	@$(PYTHON) .ci/setup.py system
+	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j2 ARGS= lint compiled
 
-# Machine code that several processes of the tests need: each would compile it, side by side, if it were not there.
-compiled-route: $(VENV)/.dev
+.PHONY: compiled
+compiled: $(VENV)/.dev
 	@output=$$($(BIN)/cfmon warm 2>&1) || { echo "$$output"; exit 1; }
-
-compiled-learned: $(VENV)/.dev
-	@output=$$($(BIN)/pytest -q -n 0 -p no:cacheprovider $(COMPILING) 2>&1) || { echo "$$output"; exit 1; }
+	@output=$$(TIER= $(BIN)/pytest -q -n 0 -p no:cacheprovider $(COMPILING) 2>&1) || { echo "$$output"; exit 1; }
+	@output=$$($(BIN)/pytest -q -n 0 --collect-only 2>&1) || { echo "$$output" | tail -n 40; exit 1; }
 
 mutants: $(VENV)/.dev ## Mutation testing of the pure packages (an hour): ARGS="exact --jobs 4"
 	@$(BIN)/python -m tests.mutation $(ARGS)

@@ -34,6 +34,7 @@ from monitor.errors import EvidenceError, LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, Verdict
+from tests.tiers import examples
 
 Tables = dict[str, PolicyTable]
 Manifests = dict[str, dict[str, Any]]
@@ -309,7 +310,7 @@ def test_a_path_that_does_not_fit_its_seq_is_reported(content: bytes, road: MDP,
 
 
 @given(data=st.data())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25, 300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_one_flipped_bit_anywhere_is_found(content: bytes, data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, 8 * len(content) - 1))
     flipped = bytearray(content)
@@ -319,7 +320,7 @@ def test_one_flipped_bit_anywhere_is_found(content: bytes, data: st.DataObject) 
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(25, 500), deadline=None)
 def test_any_bytes_are_evidence_or_an_evidence_error(content: bytes) -> None:
     with pytest.raises(EvidenceError):
         read_evidence(content)
@@ -334,9 +335,8 @@ def fitting(size: int = 3) -> st.SearchStrategy[Any]:
 more_keys = st.text(max_size=3) | st.sampled_from(["digest", "verdict", "profile", "v", "path"])
 
 
-@pytest.mark.untraced
 @given(data=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25, 150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
     content: bytes, road: MDP, tables: Tables, data: st.DataObject
 ) -> None:
@@ -385,7 +385,6 @@ def test_what_is_no_evidence_is_reported_so(bad: bytes, message: str) -> None:
         read_evidence(bad)
 
 
-@pytest.mark.untraced
 def test_the_longest_path_there_can_be_is_read_back(regret: Alert, identity: Identity, tables: Tables) -> None:
     path = regret.path[:1] * 65_536
     assert read_evidence(make_evidence(replace(regret, path=path), identity, tables, {})).path == path

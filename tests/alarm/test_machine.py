@@ -50,7 +50,6 @@ def transcription(history: list[Judgement], for_: int, keep: int) -> list[tuple[
     return told
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("for_", "keep"), list(product((1, 2, 3), (1, 2, 3))))
 def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, keep: int) -> None:
     spec = AlarmSpec(for_=for_, keep=keep)

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from monitor.causal import Row
+from tests.tiers import examples
 
 __all__ = ["LAW", "as_row", "distributions", "hard_rows", "mass", "rows"]
 
-LAW = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 STATES = 6
 

@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 
 from monitor.causal import Row, counterfactual_row, extreme, row_bounds
 from tests.causal.rows import LAW, as_row, distributions, hard_rows
+from tests.tiers import examples
 
 Class = Literal["any", "stable"]
 CLASSES: tuple[Class, ...] = ("any", "stable")
@@ -46,7 +47,7 @@ def best_coupling(p: Rational, i: int, q: Rational, causal_model: Class, worth: 
 
 
 @pytest.mark.parametrize("causal_model", CLASSES)
-@settings(LAW, max_examples=60)
+@settings(LAW, max_examples=examples(25, 60))
 @given(distributions(4), distributions(4), st.data())
 def test_bounds_are_the_extremes_over_couplings(
     causal_model: Class, p: Rational, q: Rational, data: st.DataObject
@@ -60,7 +61,7 @@ def test_bounds_are_the_extremes_over_couplings(
 
 
 @pytest.mark.parametrize("causal_model", CLASSES)
-@settings(LAW, max_examples=60)
+@settings(LAW, max_examples=examples(25, 60))
 @given(distributions(4), distributions(4), st.data())
 def test_the_best_row_is_the_best_coupling(causal_model: Class, p: Rational, q: Rational, data: st.DataObject) -> None:
     """Box and simplex lose nothing: the mean of any values is extreme over rows as it is over couplings."""

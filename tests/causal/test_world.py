@@ -68,7 +68,6 @@ def drawn(chance: Random, *, stochastic: bool) -> tuple[Small, Law]:
     return small, Law.stationary(tables(small.policies, small.model)["nominal"], small.model)
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_no_change_replays_the_path_with_deviations_from_the_nominal_policy(chance: Random) -> None:
@@ -76,7 +75,6 @@ def test_no_change_replays_the_path_with_deviations_from_the_nominal_policy(chan
     assert replays(World.at(small.setting.path, 0, law, Intervention()))
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
@@ -96,7 +94,6 @@ def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
             assert (states.tolist(), weights.tolist()) == ([small.setting.path[offset + 1][0]], [1.0])
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_a_stochastic_policy_put_in_its_own_place_replays_the_path(chance: Random) -> None:
@@ -105,7 +102,6 @@ def test_a_stochastic_policy_put_in_its_own_place_replays_the_path(chance: Rando
     assert replays(World.at(small.setting.path, 0, law, Intervention(same)))
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_choices_and_rows_are_distributions(chance: Random) -> None:

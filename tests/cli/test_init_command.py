@@ -47,7 +47,6 @@ def alarms(cfmon: Run, folder: str) -> list[str]:
     return [each["payload"]["state"] for each in found if each["topic"].startswith("cfmon/alerts/") and each["payload"]]
 
 
-@pytest.mark.untraced
 def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv")
     code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "600")
@@ -76,7 +75,6 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     assert cfmon("model", "learn", str(more), "--append", "tank/model.npz")[0] == 0
 
 
-@pytest.mark.untraced
 def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=40)
     code, out, _ = cfmon(
@@ -92,7 +90,6 @@ def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> 
     assert set(fallback.tolist()) == {2}
 
 
-@pytest.mark.untraced
 def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=30)
     code, out, _ = cfmon(
@@ -104,7 +101,6 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
-@pytest.mark.untraced
 def test_a_simulator_with_its_policy(cfmon: Run, tmp_path: Path) -> None:
     (tmp_path / "rush.py").write_text("def act(state):\n    return 2 if state % 4 < 3 else 1\n")
     (tmp_path / "rush.json").write_text(json.dumps([2 if s % 4 < 3 else 1 for s in range(16)]))
@@ -149,7 +145,6 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
     assert (code, "is a file" in err) == (2, True)
 
 
-@pytest.mark.untraced
 def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=20)
     (tmp_path / "t").mkdir()
@@ -162,7 +157,6 @@ def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> No
     assert "regret(" in (tmp_path / "t/config.yaml").read_text()
 
 
-@pytest.mark.untraced
 def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run, tmp_path: Path) -> None:
     given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "200")
     patient, usual = (
@@ -178,7 +172,6 @@ def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run
     assert many > few
 
 
-@pytest.mark.untraced
 def test_an_error_after_files_were_replaced_puts_them_back(
     cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,7 +191,6 @@ def test_an_error_after_files_were_replaced_puts_them_back(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["steps.csv", "t"]
 
 
-@pytest.mark.untraced
 def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tank(tmp_path / "steps.csv", runs=20)
     answers = iter([str(steps), "overflow: level >= 9", "estimate", "do(2)", "6q"])
@@ -244,7 +236,6 @@ def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
-@pytest.mark.untraced
 def test_bounds_that_are_too_large_are_left_out_with_the_reason(
     cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

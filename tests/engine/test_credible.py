@@ -75,7 +75,6 @@ def _row(model: MDP, state: int, action: int) -> dict[int, Fraction]:
     return {t: p / sum(exact) for t, p in zip(successors.tolist(), exact, strict=True) if p}
 
 
-@pytest.mark.untraced
 @settings(LAW, max_examples=25)
 @given(chances)
 def test_values_on_drawn_models_are_those_of_the_oracle(chance: Random) -> None:
@@ -92,7 +91,6 @@ def test_values_on_drawn_models_are_those_of_the_oracle(chance: Random) -> None:
     assert verdict.bands == Bands(39, 7, 0.95)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text",
     [
@@ -117,7 +115,6 @@ def test_nested_quantities_and_effects_have_both_sides_too(text: str) -> None:
         assert (found.low[number], found.high[number]) == pytest.approx(ends, abs=1e-8)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(6))
 def test_the_band_of_an_effect_is_that_of_its_differences(seed: int) -> None:
     learned = learned_world(Random(seed))
@@ -384,7 +381,6 @@ def test_at_most_three_are_named_and_those_without_data_count_with_the_widest_va
     assert bands_module.SUGGESTIONS == 3
 
 
-@pytest.mark.untraced
 def test_visiting_what_is_suggested_narrows_the_band_more_than_visiting_something_else() -> None:
     """On a chain of two risky steps of which one is known well."""
     draws = [(0, 0, 1)] * 190 + [(0, 0, 2)] * 10 + [(1, 0, 1)] * 9 + [(1, 0, 2)] * 1

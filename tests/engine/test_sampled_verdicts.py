@@ -86,7 +86,6 @@ def test_the_papers_test_can_be_chosen_by_name(text: str) -> None:
     assert betting.quantities[0].samples != paper.quantities[0].samples
 
 
-@pytest.mark.untraced
 def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
     asked = list(bounded("R delta"))
@@ -97,7 +96,6 @@ def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     assert wrong <= 0.02 * len(asked)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("test", [0, 1])
 def test_every_reference_value_lies_in_the_interval_reported(test: int) -> None:
     asked = list(reference("P R delta"))

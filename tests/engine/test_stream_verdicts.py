@@ -114,7 +114,6 @@ def test_an_alarm_on_holds_has_the_rate_on_holds(corridor: MDP) -> None:
     assert told.drawn.beta == pytest.approx(0.05 * fraction(1) * 0.98)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text", [PLAIN, BREACH, REGRET, FIGURE, "careful@1.R>=0 [ C[0,2] ]", f"({PLAIN}) & ({BREACH})"]
 )
@@ -145,7 +144,6 @@ def test_the_papers_tests_decide_a_stream_where_they_are_chosen(corridor: MDP, t
     assert "R>=" in text or [v.quantities for v in paper] != [v.quantities for v in bets]
 
 
-@pytest.mark.untraced
 def test_false_alarms_of_many_streams_stay_within_alpha(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
     """The true value is the bound itself. Of 100 streams at alpha .1, more than 21 alarm with a probability < .001."""
     assert check('P=? [ X !"lost" ]', model=corridor, path=[(0, RASH)], policies=POLICIES).value == 0.5

@@ -19,11 +19,16 @@ from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.types import Verdict
 from tests.old_oracle import Dist, Setting, Trail, goal_value
+from tests.tiers import examples
 
 __all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world", "telling_world"]
 
 # a machine under load draws slowly; that is no fault of the test
-LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+LAW = settings(
+    max_examples=examples(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 chances = st.randoms(use_true_random=False)
 """A source of choices hypothesis can shrink; each test builds its world from one."""

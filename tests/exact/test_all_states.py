@@ -33,7 +33,6 @@ def line(states: int) -> MDP:
     return MDP.from_transitions(states=states, actions=1, transitions=up + down, labels={"end": [states - 1]})
 
 
-@pytest.mark.untraced
 @settings(LAW)
 @given(chances)
 def test_every_state_has_the_value_of_a_path_that_begins_there(chance: Random) -> None:
@@ -61,7 +60,6 @@ def test_every_state_has_the_best_value_of_a_path_that_begins_there(chance: Rand
         assert found[state] == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.untraced
 @settings(LAW)
 @given(chances)
 def test_values_around_queried_states_equal_those_of_a_table(chance: Random) -> None:
@@ -161,7 +159,6 @@ def test_values_are_the_callers_own() -> None:
     assert found.tolist() == [2.0, 0.75, 0.75]
 
 
-@pytest.mark.untraced
 @settings(LAW)
 @given(chances)
 def test_values_taken_once_are_those_of_the_table(chance: Random) -> None:
@@ -177,7 +174,6 @@ def test_values_taken_once_are_those_of_the_table(chance: Random) -> None:
     assert once.tobytes() == value_table.compute_once(value_table.automaton.start).tobytes()  # the table is there now
 
 
-@pytest.mark.untraced
 def test_a_long_horizon_needs_no_more_memory_than_a_short_one() -> None:
     model = line(200_000)
     asked: dict[str, Any] = {"model": model, "policies": {"nominal": np.zeros(model.states, dtype=int)}}

@@ -17,6 +17,7 @@ from monitor.model import MDP
 from monitor.types import Verdict
 from tests.exact.small import LAW, Small, chances, path_formula, question, small_world
 from tests.old_oracle import Dist, World, race, resolve
+from tests.tiers import examples
 
 CLASSES = ["any", "stable"]
 TOLERANCE = 1e-10
@@ -79,7 +80,7 @@ def corner(p: Dist, i: int, q: Dist, chance: Random) -> Dist:
 
 
 @pytest.mark.parametrize("causal_model", CLASSES)
-@settings(LAW, max_examples=100)
+@settings(LAW, max_examples=examples(25, 100))
 @given(chances)
 def test_every_causal_model_of_the_class_lies_within(causal_model: str, chance: Random) -> None:
     small = small_world(
@@ -98,7 +99,7 @@ def test_every_causal_model_of_the_class_lies_within(causal_model: str, chance: 
         assert low - TOLERANCE <= mechanism.value(goal.measure) <= high + TOLERANCE
 
 
-@settings(LAW, max_examples=150)
+@settings(LAW, max_examples=examples(25, 150))
 @given(chances)
 def test_exact_within_stable_within_any(chance: Random) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.3, terminated=chance.random() < 0.3)
@@ -242,7 +243,7 @@ def test_nominal_has_an_interval_if_it_looks_back(causal_model: str) -> None:
     assert seen > 5
 
 
-@settings(LAW, max_examples=40)
+@settings(LAW, max_examples=examples(25, 40))
 @given(chances)
 def test_bounds_with_nested_quantities_contain_the_value(chance: Random) -> None:
     small = small_world(chance, length=3, support=2)

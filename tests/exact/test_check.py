@@ -19,6 +19,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal, Label, Probability, WorldRef, eventually
 from monitor.model import MDP
 from tests.exact.small import LAW, chances, question, small_world
+from tests.tiers import examples
 
 MODEL = MDP.from_transitions(
     states=3,
@@ -136,8 +137,7 @@ def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         checker.prepare(parse('"a" | !(alt@2.P>0.5 [ F<=40 "a" ]) & true'))
 
 
-@pytest.mark.untraced
-@settings(LAW, max_examples=40)
+@settings(LAW, max_examples=examples(25, 40))
 @given(chances)
 def test_sharing_between_queries_changes_nothing(chance: Random) -> None:
     """One checker for many formulas, paths and ends answers as a new one for each."""
@@ -156,7 +156,6 @@ def test_sharing_between_queries_changes_nothing(chance: Random) -> None:
         assert verdict == small.ask(text, path=path, terminated=ended, causal_model="any", recourse=False)
 
 
-@pytest.mark.untraced
 @settings(LAW, max_examples=20)
 @given(chances)
 def test_cache_eviction_changes_nothing(chance: Random) -> None:

@@ -48,7 +48,6 @@ def goal(text: str) -> Goal:
     return formula
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("size", ["small", "large", "large without room"])
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_a_recording_in_one_call_equals_pair_by_pair_and_fresh_checks(

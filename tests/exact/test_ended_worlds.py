@@ -18,6 +18,7 @@ from monitor.exact.evaluators import MAX_ENDED
 from monitor.logic import parse
 from monitor.model import MDP
 from tests.exact.small import LAW, chances, exact, question, small_world
+from tests.tiers import examples
 
 SIZE = 3 * MAX_ENDED
 
@@ -102,7 +103,7 @@ INNER = [
 ]
 
 
-@settings(LAW, max_examples=150)
+@settings(LAW, max_examples=examples(25, 150))
 @given(chances)
 def test_a_look_back_sees_an_end_at_its_time(chance: Random) -> None:
     """A nested quantity may look back from before the end, from the end, or from beyond it: the clock stays one."""

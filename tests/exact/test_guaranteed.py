@@ -45,7 +45,6 @@ def bounds_of(case: Case, text: str, delta: float = 0.05) -> tuple[float, float]
     return one[0] - other[1], one[1] - other[0]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_bounds_are_those_of_linear_programs(seed: int) -> None:
     case, delta = random_case(seed), (0.05, 0.5, 0.001)[seed % 3]

@@ -78,7 +78,6 @@ def influenced(model: MDP, pairs: list[tuple[int, int]]) -> int:
     return len(found)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("causal_model", ["gumbel", "any", "stable"])
 @pytest.mark.parametrize("text", FORMULAS)
 def test_every_answer_on_a_stream_equals_a_fresh_start_bit_for_bit(text: str, causal_model: CausalModel) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.exact.small import LAW, Small, chances, exact, path_formula, question, small_world
+from tests.tiers import examples
 
 WORLDS = [
     *["nominal@0", "nominal@2", "@-1", "alt@0", "alt@1", "alt@3", "alt@-1", "alt@-2"],
@@ -53,7 +54,7 @@ def any_world(chance: Random, *, length: int | None = None, support: int = 3) ->
     )
 
 
-@settings(LAW, max_examples=200)
+@settings(LAW, max_examples=examples(25, 200))
 @given(chances)
 def test_answers_are_what_enumeration_gives(chance: Random) -> None:
     small = any_world(chance)
@@ -62,7 +63,7 @@ def test_answers_are_what_enumeration_gives(chance: Random) -> None:
 
 
 @pytest.mark.parametrize("nested", [*NESTED, *LOOKING_BACK])
-@settings(LAW, max_examples=30)
+@settings(LAW, max_examples=examples(25, 30))
 @given(chances)
 def test_nested_quantities_are_what_enumeration_gives(nested: str, chance: Random) -> None:
     """With every bound drawn anew: a truth shows a wrong number only if the bound lies between it and the right one."""

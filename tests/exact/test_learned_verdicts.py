@@ -46,7 +46,6 @@ def test_a_guaranteed_band_holds_the_bounds_and_their_value(chance: Random) -> N
     assert verdict.bands == Bands(delta=DELTA)
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_robust_is_what_no_model_in_the_guaranteed_band_changes(chance: Random) -> None:

@@ -43,7 +43,6 @@ def wander(model: MDP, length: int) -> list[tuple[int, int]]:
     return path
 
 
-@pytest.mark.untraced
 def test_bounds_over_a_thousand_steps_need_memory_for_one_start_point() -> None:
     """They asked for 31 GiB, with room for a thousand start points, and ended in a MemoryError."""
     model = dense(STATES)

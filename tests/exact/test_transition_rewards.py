@@ -119,7 +119,6 @@ def random_rewards(chance: Random, model: MDP) -> MDP:
 WORLDS = ["alt", "nominal", "alt[1]", "do(1)", "model:icy", "delta(alt,nominal)", "third[2]"]
 
 
-@pytest.mark.untraced
 @settings(LAW)
 @given(chances)
 def test_a_stream_equals_a_rebuild_bit_for_bit(chance: Random) -> None:
@@ -138,7 +137,6 @@ def test_a_stream_equals_a_rebuild_bit_for_bit(chance: Random) -> None:
         assert streamed.bounds[0] - 1e-9 <= streamed.value <= streamed.bounds[1] + 1e-9
 
 
-@pytest.mark.untraced
 @settings(LAW)
 @given(chances)
 def test_values_around_reached_states_equal_those_of_a_table(chance: Random) -> None:

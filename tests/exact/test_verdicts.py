@@ -13,6 +13,7 @@ from monitor.logic.syntax import Test
 from monitor.model import MDP
 from monitor.types import Verdict
 from tests.exact.small import LAW, Small, chances, question, small_world
+from tests.tiers import examples
 
 # a corridor: from each state on to the next; label sN marks state N, so that a label tells where one looks from
 CORRIDOR = MDP.from_transitions(
@@ -178,7 +179,7 @@ def named(nominal: bool | None, alternative: bool | None) -> str:  # noqa: FBT00
     return "regret" if alternative else "unavoidable"
 
 
-@settings(LAW, max_examples=150)
+@settings(LAW, max_examples=examples(25, 150))
 @given(chances)
 def test_regret_is_what_its_parts_say(chance: Random) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.3, terminated=chance.random() < 0.2)

@@ -68,7 +68,6 @@ def test_world_value_equals_the_checkers_value(text: str, change: str) -> None:
                 assert worlds.interval(world, measure(text), kind) == pytest.approx(bounds, abs=1e-12)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("size", ["small", "large"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_episode_may_end_before_or_after_the_path_does(

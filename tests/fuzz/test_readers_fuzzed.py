@@ -16,9 +16,12 @@ from hypothesis.extra.lark import from_lark
 
 from monitor.logic.grammar import grammar
 from tests.fuzz.targets import TARGETS, Target, found
+from tests.tiers import examples
 
 FEW = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(25, 100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 MIB = 1 << 20
 LARGEST: list[tuple[str, bytes]] = [
@@ -85,7 +88,7 @@ def test_any_bytes_bring_nothing_but_the_declared_errors(target: Target) -> None
     holds()
 
 
-@settings(FEW, max_examples=30)
+@settings(FEW, max_examples=examples(25, 30))
 @given(from_lark(grammar(), start="start"))
 def test_formulas_of_the_grammar(written: str) -> None:
     TARGETS["formula"].read(written.encode())

@@ -56,7 +56,6 @@ def field_of(found: dict[str, Numbering], rows: list[Row], columns: Roles, *, si
     return field
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("timing", "after"), [("step", False), ("step", True), ("state", False)])
 def test_events_are_those_of_a_slow_reading(timing: Timing, seed: int, *, after: bool) -> None:

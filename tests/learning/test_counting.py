@@ -55,7 +55,6 @@ def agree(model: MDP, slow: Slow, where: States) -> None:
                 assert model.reward(state, action, target) == pytest.approx(np.mean(earned), abs=1e-12)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("timing", "after"), CASES)
 def test_counts_are_those_of_a_slow_count(timing: Timing, seed: int, *, after: bool) -> None:
@@ -82,7 +81,6 @@ def test_counts_are_those_of_a_slow_count(timing: Timing, seed: int, *, after: b
     assert model.labels["terminal"].sum() == len(where.ends)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("timing", "after"), CASES)
 def test_batches_do_not_matter(timing: Timing, *, after: bool) -> None:
     rows = random_rows(np.random.default_rng(99), episodes=60)

@@ -148,7 +148,6 @@ def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
         open_rows(Path("a.parquet"))
 
 
-@pytest.mark.untraced
 def test_a_long_file_is_read_in_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     with path.open("w") as file:

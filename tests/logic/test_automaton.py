@@ -126,7 +126,6 @@ def test_depth_one_with_every_interval() -> None:
     assert disagreements(specs) == []
 
 
-@pytest.mark.untraced
 def test_depth_two() -> None:
     inner: list[Spec] = [*ATOMS, *formulas(ATOMS, FEW, ("&", "|"))]
     specs = list(formulas(inner, FEW, ("&", "|")))
@@ -136,7 +135,6 @@ def test_depth_two() -> None:
     assert disagreements(named_in_order) == []
 
 
-@pytest.mark.untraced
 def test_depth_two_with_everything_sampled() -> None:
     chance, inner = random.Random(20), shallow()
     specs: list[Spec] = []

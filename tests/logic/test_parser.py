@@ -32,8 +32,9 @@ from monitor.logic.syntax import (
     release,
     weak_until,
 )
+from tests.tiers import examples
 
-LAW = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 A, B, C = Label("a"), Label("b"), Label("c")
 
@@ -272,14 +273,12 @@ REGRETS = st.builds(
 )
 
 
-@pytest.mark.untraced
 @LAW
 @given(st.one_of(TRUTHS, QUESTIONS, REGRETS))
 def test_the_printer_writes_what_the_parser_reads(formula: Formula) -> None:
     assert parse(print_formula(formula)) == formula
 
 
-@pytest.mark.untraced
 @LAW
 @given(TRUTHS)
 def test_formulas_are_values(formula: Formula) -> None:

@@ -11,8 +11,9 @@ from monitor.logic import parse
 from monitor.logic import parser as parser_module
 from monitor.logic.grammar import MAX_HORIZON
 from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES
+from tests.tiers import examples
 
-LAW = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def refused(text: str) -> FormulaError:

@@ -84,7 +84,6 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_an_archive_bomb_is_refused_with_little_memory_taken(bomb: str) -> None:
     make, says = BOMBS[bomb]
@@ -148,7 +147,6 @@ LARGE: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("shape", LARGE)
 def test_reading_takes_no_more_memory_than_its_headers_say(shape: str) -> None:
     members = {"format": 1, "states": STATES, "actions": 1, **HALVES, **LARGE[shape]}

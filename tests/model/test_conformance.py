@@ -39,7 +39,6 @@ class Environment:
         return self._state, reward, terminated, False, {}
 
 
-@pytest.mark.untraced
 def test_an_environment_that_follows_its_table_has_no_problem() -> None:
     """False alarms: with probability 1e-6 at most for each seed, and the seeds are fixed."""
     for seed in range(5):
@@ -91,7 +90,6 @@ def test_the_fickle_passenger_is_reported() -> None:
         load_model("gymnasium:Taxi-v4?fickle_passenger=true")
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "source", ["Taxi-v4", "Taxi-v4?is_rainy=true", "FrozenLake-v1", "CliffWalking-v1", "CliffWalkingSlippery-v1"]
 )

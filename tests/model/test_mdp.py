@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import ModelError
 from monitor.model import MDP, canonical_bytes
+from tests.tiers import examples
 
 COIN: dict[str, Any] = {"states": 2, "actions": 1, "transitions": [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)]}
 
@@ -209,7 +210,7 @@ def weighted_rows(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int, float
     return states, transitions
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(weighted_rows(), st.randoms(use_true_random=False))
 def test_every_row_is_a_distribution_and_checking_it_again_changes_nothing(
     drawn: tuple[int, list[tuple[int, int, int, float]]], chance: random.Random

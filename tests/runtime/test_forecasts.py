@@ -201,7 +201,6 @@ def followed_by_hand(life: Life, words: dict[tuple[object, int], Word], path: Pa
     return found
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.text)
 @pytest.mark.parametrize("form", ["P>=0.5 [ {} ]", "regret(careful@2, P>=0.5 [ {} ])", "nominal@1.P=? [ {} ]"])
 @pytest.mark.parametrize("every", [1, 3])
@@ -233,7 +232,6 @@ def test_every_pair_is_that_of_a_naive_reading(path: Path, form: str, every: int
     assert life.totals() == {"watch": counts.dump()}
 
 
-@pytest.mark.untraced
 def test_a_true_model_is_calibrated_and_a_wrong_one_is_not() -> None:
     world, wrong = random_model(7), random_model(7, bad=0.3)
     formulas = ['P>=0.5 [ G<=2 !"bad" ]', 'P>=0.5 [ F[1,2] "good" ]']
@@ -347,7 +345,6 @@ def test_a_step_off_policy_is_counted() -> None:
     assert life.outcomes() == [True]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_restart_changes_nothing(cut: int) -> None:
     formulas = ['regret(careful@2, P>=0.5 [ G<=5 !"bad" ])', 'P=? [ F<=3 "good" ]']

@@ -20,8 +20,9 @@ from monitor.stream.encoding import MAX_BYTES
 from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
 from tests.runtime.test_lane_runs import NAMES, START, Message
 from tests.runtime.test_lanes import Agent, World, payload
+from tests.tiers import examples
 
-LAW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def lived(world: World, wild: float) -> list[list[Message]]:

@@ -26,8 +26,9 @@ from monitor.runtime.lanes.text import _real
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import FormulaSpec, Instant, Received, StreamSettings
+from tests.tiers import examples
 
-LAW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 POLICY = "ab" * 32
 BEGUN = 22
 """Steps after which the agent has a lane."""

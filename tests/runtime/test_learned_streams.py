@@ -183,7 +183,6 @@ def evidence_of(model: MDP, *, delta: float = 0.05, **more: Any) -> Any:  # noqa
     return read_evidence(make_evidence(alert, identity_of(model, policies, {}), policies, {}))
 
 
-@pytest.mark.untraced
 def test_evidence_has_the_bands_and_they_are_derived_again() -> None:
     model = road()
     evidence = evidence_of(model, causal_model="any")
@@ -247,7 +246,6 @@ def test_a_credible_band_alone_needs_the_engine() -> None:
     assert derived == ([], "referee", (HELP,))
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("bands", ["auto", "off"])
 def test_evidence_has_the_error_rate_of_its_guaranteed_band(bands: BandsWhen) -> None:
     model = road()

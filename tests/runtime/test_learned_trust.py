@@ -93,7 +93,6 @@ def blind(told: Iterable[Notice]) -> list[tuple[str, str]]:
     return [(each.reason, each.detail) for each in of(Blind, told) if each.reason is not None]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("steps", [200, 2_000, 20_000])
 def test_a_stream_like_the_recordings_does_not_contradict_the_model(steps: int) -> None:
     stream = Stream(learned(steps))
@@ -102,7 +101,6 @@ def test_a_stream_like_the_recordings_does_not_contradict_the_model(steps: int) 
     assert stream.tested > {200: 800, 2_000: 1_900, 20_000: 1_990}[steps]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("steps", [200, 2_000])
 def test_with_the_same_rows_taken_as_exact_it_would(steps: int) -> None:
     exact = with_fields(learned(steps), counts=None)

@@ -109,7 +109,6 @@ def test_each_verdict_is_the_answer_check_gives_on_the_held_path(corridor: MDP) 
     assert [v.clipped for v in verdicts] == [True, True, False, False, False]
 
 
-@pytest.mark.untraced
 def test_decisions_made_for_the_goal_are_answered_on_a_stream_as_alone(corridor: MDP) -> None:
     text = 'regret(best[<=1]@2, P>=0.8 [ G<=3 !"lost" ])'
     path = [(0, RASH), (1, RASH), (2, CAREFUL), (2, RASH), (3, None)]

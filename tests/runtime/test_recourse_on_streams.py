@@ -102,7 +102,6 @@ def test_what_is_no_missed_goal_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
 ACTING = ("nominal", "careful", "careful", "nominal", "nominal")
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "text", [HOME_AT_LAST, FATED, "regret(careful@-1, R>=30 [ C<=12 ])", "regret(careful@9, R>20 [ C<=10 ])"]
 )

@@ -15,6 +15,7 @@ from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
 from monitor.types import FormulaSpec, Instant, Judged, Observation, StreamSettings, Verdict
 from tests.exact.calls import note_calls
+from tests.tiers import first
 
 SHA = {"nominal": "a" * 64, "careful": "b" * 64}
 POLICIES: dict[str, list[Any]] = {"nominal": [0, 0, 0, 0], "careful": [1, 1, 1, 1]}
@@ -97,7 +98,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("takeovers", [False, True])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.untraced) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
     seed: int, monkeypatch: pytest.MonkeyPatch, *, takeovers: bool
 ) -> None:
@@ -120,7 +121,6 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-@pytest.mark.untraced
 def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = evaluated(monkeypatch)
     fleet = Fleet(Random(1), 20)

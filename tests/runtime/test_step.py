@@ -127,7 +127,6 @@ def live(monitor: Monitor, event: Event) -> list[Notice]:
     return [*notices, *monitor.evaluate(event.now)]
 
 
-@pytest.mark.untraced
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 @example(648)  # a withheld revision is published with the blindness that a silent agent's check finds
@@ -144,7 +143,6 @@ def test_from_bytes_in_memory_and_live_the_notices_are_the_same_to_the_bit(seed:
     assert hydrated.checkpoint() == state
 
 
-@pytest.mark.untraced
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_an_agent_among_others_is_told_what_its_own_steps_say(seed: int) -> None:

@@ -443,7 +443,6 @@ def table_of(policy: tuple[Dist, ...], model: MDP) -> PolicyTable:
     return as_table([[float(of.get(action, 0)) for action in range(2)] for of in policy], model)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(40))
 def test_judgements_on_a_stream_are_those_of_the_oracle(seed: int) -> None:
     setting = random_takeover(seed)
@@ -475,7 +474,6 @@ EPISODES = 100_000
 STEPS = 3
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_outcomes_are_as_frequent_as_where_both_policies_run_on_one_noise(seed: int) -> None:
     """In each simulated episode the noise of every step and action is drawn once, and both policies run on it.

@@ -36,7 +36,6 @@ def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int 
     )
 
 
-@pytest.mark.untraced
 def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
     """The paper's proposition: prior noise through the mechanism against the enumerated probabilities of all paths."""
     count, length, worlds, tested = 40_000, 4, 25, 0
@@ -106,7 +105,6 @@ def random_question(chance: Random) -> str:
     return question(chance, f"{change}@{chance.choice([0, 1, 2, -1, -2])}")
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances, st.lists(st.integers(0, 60), max_size=4).map(sorted), st.integers(0, 2**32 - 61))
 def test_any_cut_into_ranges_gives_the_same_outcomes(chance: Random, cuts: list[int], base: int) -> None:
@@ -138,7 +136,6 @@ def test_walks_of_one_noise_are_not_those_of_another() -> None:
     assert np.array_equal(walked, sampler(other, 4).outcomes(asked, other.setting.path, range(60)))
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances, st.integers(1, 6), st.integers(0, 1000))
 def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:

@@ -22,6 +22,7 @@ from monitor.sidecar.recordings import is_recording, new_recorder, open_recordin
 from monitor.stream.shard import shard_of
 from monitor.types import Instant
 from tests.sidecar.test_recording import HEADER, events
+from tests.tiers import examples
 
 TOPIC = "agents/+/steps"
 DAY = 86_400.0
@@ -49,7 +50,7 @@ def write(path: Path, many: list[Event], *, live: bool = True) -> ParquetRecorde
     return recorder
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 50), deadline=None)
 @given(many=st.lists(events, max_size=20), live=st.booleans())
 def test_what_was_written_is_what_is_read(tmp_path: Path, *, many: list[Event], live: bool) -> None:
     path = tmp_path / "r.parquet"

@@ -23,10 +23,13 @@ from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Snapshot, Topics
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, Judged, Sampling, StreamSettings, TakenOver
 from tests.sidecar.chaos import DEEDS, Life
+from tests.tiers import examples
 
 POLICIES = Path(__file__).parents[2] / "policies"
 LAW = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(25, 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 SETTINGS = StreamSettings(window=8, reorder_steps=3, forget_after=60.0, max_lag=2.0)
 

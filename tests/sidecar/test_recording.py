@@ -14,6 +14,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.recording import MAX_EVENT_BYTES, VERSION, Header, Recorder, Recording, pack_event
 from monitor.types import Instant
+from tests.tiers import examples
 
 HEADER = Header("client", "c" * 64, "m" * 64, "0.1.0")
 NOW = Instant(1000.25, 7.5)
@@ -52,7 +53,7 @@ events = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 50))
 @given(many=st.lists(events, max_size=20))
 def test_what_was_written_is_what_is_read(tmp_path: Path, many: list[Event]) -> None:
     path = tmp_path / "recording"
@@ -84,7 +85,7 @@ def test_a_recording_cut_off_anywhere_gives_what_came_before_and_says_so(tmp_pat
         assert got == before
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 300))
 @given(place=st.integers(min_value=0), value=st.integers(min_value=0, max_value=255))
 def test_a_damaged_recording_raises_nothing_but_its_error(tmp_path: Path, place: int, value: int) -> None:
     path = tmp_path / "recording"

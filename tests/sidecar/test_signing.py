@@ -31,6 +31,7 @@ from monitor.sidecar.reload import check_fixed
 from monitor.sidecar.service import Service
 from tests.sidecar.keys import make_keys
 from tests.sidecar.project import CONFIG, write_project
+from tests.tiers import examples
 
 RFC_8032 = (
     "833fe62409237b9d62ec77587520911e9a759cec1d19755b7da901b96dca3d42",
@@ -133,7 +134,7 @@ def test_what_is_no_public_key_is_refused_in_words(tmp_path: Path, file: str, sa
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_are_a_key_or_a_configuration_error(tmp_path: Path, data: st.DataObject) -> None:
     private, public = make_keys(tmp_path)
     for true, read in ((private, read_signer), (public, read_verifier)):

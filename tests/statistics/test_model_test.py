@@ -109,7 +109,6 @@ def test_impossible_steps_pay_only_where_there_are_too_many(rate: float, fair: b
     assert math.isclose(found, 1.0, abs_tol=1e-12) if fair else found < 1.0 - 1e-3
 
 
-@pytest.mark.untraced
 def test_a_true_model_is_doubted_as_seldom_as_promised() -> None:
     """Of 1,000 streams alpha may be doubted; more than this of a test that keeps its word has probability 1e-6."""
     alpha, streams, doubted = 0.05, 1000, 0

@@ -115,7 +115,6 @@ def fixed_size(p: float, q: float, level: float, power: float) -> int:
     return next(n for n in itertools.count(1) if binom.sf(binom.isf(level, n, p), n, q) >= power)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("model", "true", "median", "least"),
     [
@@ -229,7 +228,6 @@ def test_rows_without_data_are_not_tested_and_do_not_count() -> None:
     assert wrong.visits <= row_tests.ROW_MEMORY <= MAX_TRANSITIONS
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(("recorded", "slip", "named"), [(200, 0.1, False), (2_000, 0.1, False), (100_000, 0.4, True)])
 def test_rows_of_a_learned_model_are_named_for_what_the_data_rule_out_alone(
     recorded: int,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from monitor.errors import ConfigError, InputError
 from monitor.statistics import Sprt, SprtState, Strength, acceptance, expected_samples
 from tests.statistics.random_walk import fate
+from tests.tiers import examples
 
 CASES = [  # theta, delta, alpha, beta: even and uneven regions and strengths, one region that is clamped
     (0.5, 0.1, 0.05, 0.05),
@@ -47,7 +48,6 @@ def test_walds_lines_may_exceed_one_rate_by_no_more_than_their_factor() -> None:
     assert wrong_true + wrong_false <= test.strength.alpha + test.strength.beta
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("outside", [0.3, 0.7])
 def test_beyond_the_edges_errors_are_rarer(case: tuple[float, float, float, float], outside: float) -> None:
@@ -75,7 +75,6 @@ def test_expected_samples_are_walds_but_for_the_last_step(case: tuple[float, flo
         assert formula <= exact.mean <= 1.3 * formula + 2
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("case", CASES)
 def test_acceptance_is_the_strength_at_the_edges_and_falls_between(case: tuple[float, float, float, float]) -> None:
     test = make(*case)
@@ -128,7 +127,6 @@ def test_a_side_that_would_leave_the_unit_interval_goes_half_the_way() -> None:
     assert make(0.9, 0.08, 0.05, 0.05).sides == pytest.approx((0.82, 0.98))  # inside: as asked
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("strength", [Strength(0.05, 0.05), Strength(0.01, 0.3), Strength(0.3, 0.01)])
 @pytest.mark.parametrize(("theta", "delta"), [(0.5, 0.1), (0.9, 0.05), (0.99, 0.01), (0.05, 0.04)])
 def test_a_guarded_test_keeps_both_rates_exactly(theta: float, delta: float, strength: Strength) -> None:
@@ -139,7 +137,7 @@ def test_a_guarded_test_keeps_both_rates_exactly(theta: float, delta: float, str
     assert fate(test, below).true <= strength.beta
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(25, 200))
 @given(
     outcomes=st.lists(st.booleans(), max_size=120),
     cuts=st.lists(st.integers(0, 120), max_size=6),

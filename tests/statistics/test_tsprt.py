@@ -14,6 +14,7 @@ from monitor.statistics import EqualOutcome, Sprt, SprtState, Strength, TSprt, T
 from monitor.statistics.equal import meets
 from monitor.statistics.strength import first_crossing
 from monitor.statistics.tsprt import log_bound, log_moment
+from tests.tiers import examples
 
 EVEN = Strength(0.05, 0.05)
 
@@ -80,7 +81,7 @@ def test_it_stays_finite_where_scipy_overflows() -> None:
     assert float(ratio) == pytest.approx(integral(m, -a) - integral(m, a), rel=1e-10)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(25, 100))
 @given(
     values=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=5),

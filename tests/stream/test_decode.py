@@ -15,6 +15,7 @@ from monitor.errors import ConfigError, InputError
 from monitor.stream import encoding
 from monitor.stream.decode import MAX_DIMENSIONS, MAX_TEXT, REASONS, agent_of, decode, validate
 from monitor.types import Observation
+from tests.tiers import examples
 
 MESSAGE: dict[str, Any] = {
     "v": 1,
@@ -43,7 +44,7 @@ EXPECTED = Observation(
 
 
 # a machine under load draws slowly; that is no fault of the test
-FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=examples(25, 500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def packed(**changes: object) -> bytes:
@@ -214,7 +215,6 @@ def test_fuzz_random_bytes(payload: bytes) -> None:
     decodes_or_says_why(payload)
 
 
-@pytest.mark.untraced
 @FUZZ
 @given(st.data())
 def test_fuzz_mutated_messages(data: st.DataObject) -> None:

@@ -34,6 +34,7 @@ from monitor.types import (
     Step,
     StreamSettings,
 )
+from tests.tiers import examples
 
 # every action leads everywhere, but action 1 is unavailable in state 3 and state 0 is never returned to
 MODEL = MDP.from_transitions(
@@ -47,7 +48,7 @@ PATIENT = StreamSettings(window=5, reorder_steps=64)
 NOON = Instant(wall=1000.0, ticks=50.0)
 
 # a machine under load draws slowly; that is no fault of the test
-LAW = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def episodes(lengths: Sequence[int]) -> list[Observation]:

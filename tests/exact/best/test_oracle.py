@@ -44,7 +44,6 @@ def test_values_are_those_of_the_oracle(number: int) -> None:
     assert differing >= 100
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
     for asked, word, case, engine in asked_of(number, "gumbel"):
@@ -52,7 +51,6 @@ def test_the_referee_finds_the_values_of_the_oracle(number: int) -> None:
         assert value == pytest.approx(float(asked.recourse.value(word)), abs=EXACT), case
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["any", "stable"])
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_bounds_are_those_of_the_oracle(number: int, kind: Kind) -> None:

@@ -57,7 +57,6 @@ def agrees(report: RecourseReport, oracle: Recourse) -> bool:
     return True
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_a_report_agrees_with_brute_force(number: int) -> None:
     missed, changed = 0, 0
@@ -80,7 +79,6 @@ def test_a_report_agrees_with_brute_force(number: int) -> None:
     assert changed >= 5
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("number", range(GROUPS))
 def test_a_report_agrees_if_unchanged_is_the_observed_action(number: int) -> None:
     differing = 0

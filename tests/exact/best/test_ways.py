@@ -54,7 +54,6 @@ def outlook(
     return checker.evaluators.best.of(goal.measure, None).outlook(Observed(states, actions), most)
 
 
-@pytest.mark.untraced
 def test_one_other_decision_would_have_led_home() -> None:
     found = outlook(REACH, FELL, 3)
     ledge = 0.13235294117647056 + 0.6176470588235294 * 0.8  # home at once, or still there and home by the next step
@@ -87,7 +86,6 @@ def test_the_outlook_is_what_the_formulas_answer() -> None:
         assert found.optimal == pytest.approx(world.ask(f"optimal@3.P>=0 [ {body} ]").quantities[0].value, abs=1e-12)
 
 
-@pytest.mark.untraced
 def test_no_policy_is_better_than_best_and_more_changes_are_never_worse() -> None:
     strict = 0
     for seed in range(60):

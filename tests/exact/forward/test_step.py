@@ -152,7 +152,6 @@ def test_a_node_keeps_the_older_starts_when_a_later_edge_brings_newer_ones() -> 
     assert held == [[([3], [1.0])], [([1], [1.0])], [([1], [1.0])]]
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("nested", [False, True])
 @LAW
 @given(chance=chances)
@@ -172,7 +171,6 @@ def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested
             assert accumulated(buffers, start) == pytest.approx(float(level.accumulated), abs=CLOSE)
 
 
-@pytest.mark.untraced
 @LAW
 @given(chances)
 def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random) -> None:
