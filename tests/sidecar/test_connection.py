@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from monitor.sidecar.mqtt import codec, dial
+from monitor.sidecar.mqtt import codec, connection, dial, link
 from monitor.sidecar.mqtt.codec import Codec, Packet
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, mosquitto
-from tests.sidecar.side import Side
+from tests.sidecar.side import Side, connection_to, let_pass, playing, run
 from tests.sidecar.test_mqtt import numbered, publish
 
 CONNECT, PUBLISH, SUBSCRIBE, PINGREQ = 0x10, 0x30, 0x80, 0xC0
@@ -48,29 +46,29 @@ class Broker:
         self.answers: dict[int, Answer] = {SUBSCRIBE: granted, PUBLISH: taken, **answers}
         self.heard: list[Packet] = []
         self.url = ""
-        self.lingers = 0.0
-        """seconds to listen on after DISCONNECT"""
-        self.after = b""
+        self.after: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """what followed DISCONNECT"""
         self._writer: asyncio.StreamWriter | None = None
+
+    def send(self, content: bytes) -> None:
+        assert self._writer is not None
+        self._writer.write(content)
 
     def hang_up(self) -> None:
         assert self._writer is not None
         self._writer.transport.abort()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kind, self._writer = 0, writer
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while kind != codec.GOODBYE:
-                kind, size = await reader.readexactly(2)
-                if size > 0x7F:
-                    size += ((await reader.readexactly(1))[0] - 1) * 0x80
-                content = await reader.readexactly(size)
-                self.heard.append((kind, content))
-                writer.write(self.answers.get(kind & 0xF0, always(b""))(content))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.lingers):
-                    self.after = await reader.read(100)
-        writer.close()
+        while kind != codec.GOODBYE:
+            kind, size = await reader.readexactly(2)
+            if size > 0x7F:
+                size += ((await reader.readexactly(1))[0] - 1) * 0x80
+            content = await reader.readexactly(size)
+            self.heard.append((kind, content))
+            writer.write(self.answers.get(kind & 0xF0, always(b""))(content))
+        writer.write_eof()
+        self.after.set_result(await reader.read())
 
     def of(self, kind: int) -> list[Packet]:
         return [packet for packet in self.heard if packet[0] & 0xF0 == kind]
@@ -80,8 +78,7 @@ class Broker:
 async def broker(**answers: Answer) -> AsyncIterator[Broker]:
     kinds = {"connect": CONNECT, "publish": PUBLISH, "subscribe": SUBSCRIBE, "ping": PINGREQ}
     played = Broker({kinds[name]: answer for name, answer in answers.items()})
-    async with await asyncio.start_server(played.serve, "127.0.0.1", 0) as server:
-        played.url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with playing(played.play) as played.url:
         yield played
 
 
@@ -96,14 +93,14 @@ def step(number: int) -> bytes:
 
 async def lose(side: Side, played: Broker) -> None:
     """The broker hangs up, which is seen by writing only if reading is paused; then the side is connected again."""
-    line = side.link._connection
-    assert line is not None
     played.hang_up()
-    while not line.lost.done():
-        line._write(codec.PING)
-        await asyncio.sleep(0.005)
+
+    def noticed() -> bool:
+        to_send(side, b"is anybody there?")
+        return side.changes[1:2] == [False]
+
+    await side.until(noticed)
     await side.until(lambda: side.changes == [True, False, True])
-    await asyncio.sleep(0.1)
 
 
 def to_send(side: Side, *payloads: bytes) -> None:
@@ -113,7 +110,7 @@ def to_send(side: Side, *payloads: bytes) -> None:
 def test_connect_asks_for_a_session_that_stays_and_for_no_more_than_fits() -> None:
     async def scenario() -> None:
         async with broker(connect=always(greeting())) as played:
-            side = Side(played.url, limit=1000)
+            side = Side(played.url, limit=1000, keepalive=5.0)
             await side.until(lambda: side.changes == [True])
             await side.stop()
         properties = b"\x11\xff\xff\xff\xff" + b"\x21\x01\xf4" + b"\x27\x02\x00\x00\x00"
@@ -125,9 +122,17 @@ def test_connect_asks_for_a_session_that_stays_and_for_no_more_than_fits() -> No
 
 
 @pytest.mark.skipif(dial.QUICKACK is None, reason="this system has no TCP_QUICKACK")
-def test_what_the_broker_says_to_an_alert_is_acknowledged_at_once() -> None:
+def test_what_the_broker_says_to_an_alert_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the steps after it wait at the broker, which sends small packets one acknowledgement at a time."""
-    quick = []
+    quick: list[int] = []
+    sockets: list[socket.socket] = []
+    create = socket.create_connection
+
+    def noted(address: tuple[str, int], timeout: float) -> socket.socket:
+        sockets.append(create(address, timeout))
+        return sockets[-1]
+
+    monkeypatch.setattr(socket, "create_connection", noted)
 
     async def scenario() -> None:
         async with broker(connect=always(greeting())) as played:
@@ -136,11 +141,8 @@ def test_what_the_broker_says_to_an_alert_is_acknowledged_at_once() -> None:
             for number in range(10):  # after some exchanges the system delays acknowledgements
                 to_send(side, b"%d" % number)
                 await side.until(lambda: not side.outbox.waiting())
-                line, option = side.link._connection, dial.QUICKACK
-                assert line is not None
-                assert option is not None
-                assert line._dial.socket is not None
-                quick.append(line._dial.socket.getsockopt(socket.IPPROTO_TCP, option))
+                assert dial.QUICKACK is not None
+                quick.append(sockets[-1].getsockopt(socket.IPPROTO_TCP, dial.QUICKACK))
             await side.stop()
         assert len(played.of(PUBLISH)) >= 10
 
@@ -209,22 +211,20 @@ def test_a_refused_subscription_is_told_with_its_reason(caplog: pytest.LogCaptur
     asyncio.run(scenario())
 
 
-def test_no_more_messages_are_under_way_than_the_broker_takes() -> None:
-    """The fourth is sent when the first is acknowledged."""
+def test_no_more_messages_are_under_way_than_the_broker_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fourth is sent when one of the first three is acknowledged, and no other before the farewell."""
+    monkeypatch.setattr(link, "GOODBYE", 0.1)
 
     async def scenario() -> None:
         async with broker(connect=always(greeting(b"\x21\x00\x03")), publish=always(b"")) as played:
             side = Side(played.url)
             to_send(side, *numbered(0, 10))
             await side.until(lambda: len(played.of(PUBLISH)) == 3)
-            await asyncio.sleep(0.1)
-            assert len(played.of(PUBLISH)) == 3
-            assert side.link._connection is not None
-            side.link._connection._settle(codec.Answer(3, None))  # as a PUBACK does
+            played.send(b"\x40\x02\x00\x03")
             await side.until(lambda: len(played.of(PUBLISH)) == 4)
-            await asyncio.sleep(0.1)
-            assert len(played.of(PUBLISH)) == 4
             await side.stop()
+            await side.until(lambda: played.of(codec.GOODBYE) != [])
+            assert len(played.of(PUBLISH)) == 4
 
     asyncio.run(scenario())
 
@@ -261,24 +261,31 @@ def test_a_silent_broker_is_pinged_and_then_given_up(caplog: pytest.LogCaptureFi
     """After one and a half of the keepalive that it demands."""
 
     async def scenario() -> None:
-        async with broker(connect=always(greeting(b"\x13\x00\x01"))) as played:
-            side = Side(played.url, keepalive=1000.0)
-            await side.until(lambda: "the broker says nothing for" in caplog.text)
-            assert (PINGREQ, b"") in played.heard
+        async with broker(connect=always(greeting(b"\x13\x00\x64"))) as played:
+            side = Side(played.url)
+            await side.until(lambda: side.changes == [True])
+            let_pass(50.0)
+            await side.until(lambda: (PINGREQ, b"") in played.heard)
+            assert "says nothing" not in caplog.text
+            let_pass(100.0)
+            await side.until(lambda: "the broker says nothing for 15" in caplog.text)
             await side.stop()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_broker_that_answers_pings_is_kept() -> None:
     async def scenario() -> None:
         async with broker(connect=always(greeting()), ping=always(b"\xd0\x00")) as played:
-            side = Side(played.url, keepalive=1.0)
-            await side.until(lambda: len(played.of(PINGREQ)) > 5)
+            side = Side(played.url, keepalive=100.0)
+            await side.until(lambda: side.changes == [True])
+            for count in range(1, 7):
+                let_pass(50.0)
+                await side.until(lambda count=count: len(played.of(PINGREQ)) >= count)  # type: ignore[misc]
             assert side.changes == [True]
             await side.stop()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_messages_of_qos_0_and_of_a_topic_that_is_not_utf8_arrive() -> None:
@@ -302,18 +309,19 @@ def test_with_mqtt_5_the_broker_waits_for_acknowledgements_and_nothing_is_droppe
     """However long that takes; 3.1.1 has no such limit, so steps are dropped after half a keepalive."""
 
     async def scenario(real: Mosquitto) -> None:
-        side = Side(real.url, limit=10, keepalive=1.0)
+        side = Side(real.url, limit=10, keepalive=60.0)
         await side.until(lambda: side.changes == [True])
         await publish(real.url, *numbered(0, 30))
         await side.until(lambda: len(side.door) == 5)
-        await asyncio.sleep(2.0)
-        assert len(side.door) == 5
-        assert side.changes == [True]
+        assert real.log.count("Sending PUBLISH to test") == 5
+        let_pass(31.0)
+        await side.until(lambda: "Received PINGREQ from test" in real.log)
+        assert (len(side.door), side.door.full, side.changes) == (5, False, [True])
         assert await side.take(30, acknowledge=True) == numbered(0, 30)
         await side.stop()
 
     with mosquitto(tmp_path / "m", "max_inflight_messages 100") as real:
-        asyncio.run(scenario(real))
+        run(scenario(real))
 
 
 def test_a_broker_that_exceeds_what_we_receive_is_held_back(tmp_path: Path) -> None:
@@ -324,7 +332,7 @@ def test_a_broker_that_exceeds_what_we_receive_is_held_back(tmp_path: Path) -> N
         await away.until(lambda: away.changes == [True])
         await away.stop()
         await publish(real.url, *numbered(0, 400))
-        side = Side(real.url, limit=20, keepalive=4 * PATIENCE)
+        side = Side(real.url, limit=20)
         assert await side.take(400, acknowledge=True) == numbered(0, 400)
         await side.stop()
 
@@ -336,22 +344,21 @@ def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(dial, "HANDSHAKE", 0.2)
-
     gone = asyncio.Event()
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            writer.write(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, which never comes
+        writer.write(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, which never comes
+        try:
             while not reader.at_eof():
                 writer.write(b"\x02")
                 await writer.drain()
                 await asyncio.sleep(0.02)
-        writer.close()
-        gone.set()
+        finally:
+            gone.set()
 
     async def scenario() -> None:
-        async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
-            side = Side(f"mqtts://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with playing(drip) as url:
+            side = Side(url.replace("mqtt:", "mqtts:"))
             await side.until(lambda: "SSL handshake is taking longer than 0.2 seconds" in caplog.text)
             await side.stop()
             await asyncio.wait_for(gone.wait(), PATIENCE)
@@ -359,11 +366,17 @@ def test_a_handshake_drawn_out_byte_by_byte_is_given_up(
     asyncio.run(scenario())
 
 
-def test_a_stop_reads_no_backlog_but_waits_for_the_farewell(tmp_path: Path) -> None:
+def test_a_stop_reads_no_backlog_but_waits_for_the_farewell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it reads nothing, it would not see the broker close the connection."""
+    close = connection.Connection.close
+
+    async def patiently(line: connection.Connection, _patience: float) -> None:
+        await close(line, PATIENCE)
+
+    monkeypatch.setattr(connection.Connection, "close", patiently)
 
     async def scenario(real: Mosquitto) -> None:
-        side = Side(real.url, limit=5, keepalive=4 * PATIENCE, version="3.1.1")
+        side = Side(real.url, limit=5, version="3.1.1")
         await side.until(lambda: side.changes == [True])
         await publish(real.url, *numbered(0, 3000))
         await side.until(lambda: side.door.full)
@@ -381,7 +394,7 @@ def test_what_comes_again_while_the_inbox_is_full_waits_and_is_not_dropped() -> 
     async def scenario() -> None:
         greet, steps = greeting(kept=True), b"".join(step(number) for number in range(1, 21))
         async with broker(connect=lambda _content: greet + steps) as played:
-            side = Side(played.url, limit=5, keepalive=4 * PATIENCE)
+            side = Side(played.url, limit=5)
             await side.until(lambda: side.door.full)
             await lose(side, played)
             assert await side.take(25, acknowledge=False) == [*numbered(1, 6), *numbered(1, 21)]
@@ -396,15 +409,16 @@ def test_what_comes_again_while_steps_are_dropped_waits() -> None:
     async def scenario() -> None:
         greet, steps = greeting(kept=True), b"".join(step(number) for number in range(1, 21))
         async with broker(connect=lambda _content: greet + steps, ping=always(b"\xd0\x00")) as played:
-            side = Side(played.url, limit=6, keepalive=1.0)
-            await side.until(lambda: len(side.door._entries) == 7)
+            side = Side(played.url, limit=6, keepalive=60.0)
+            await side.until(lambda: side.door.full)
+            let_pass(31.0)
+            await side.until(lambda: side.door.dropped == 14)
             assert await side.take(1, acknowledge=False) == [b"1"]
-            side.link._session = replace(side.link._session, keepalive=4 * PATIENCE)
             await lose(side, played)
             assert await side.take(25, acknowledge=False) == [*numbered(2, 7), *numbered(1, 21)]
             await side.stop()
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_stall_of_ours_is_no_silence_of_the_broker(caplog: pytest.LogCaptureFixture) -> None:
@@ -412,18 +426,16 @@ def test_a_stall_of_ours_is_no_silence_of_the_broker(caplog: pytest.LogCaptureFi
 
     async def scenario() -> None:
         async with broker(connect=always(greeting()), ping=always(b"\xd0\x00")) as played:
-            side = Side(played.url, keepalive=2.0)
+            side = Side(played.url, keepalive=100.0)
             await side.until(lambda: side.changes == [True])
-            line = side.link._connection
-            assert line is not None
-            line.keepalive._heard = line.keepalive._said = asyncio.get_running_loop().time() - 10.0  # passed at once
-            line.keepalive.stop()
-            line.keepalive.start()
-            await side.until(lambda: len(played.of(PINGREQ)) > 2)
+            let_pass(1000.0)
+            await side.until(lambda: played.of(PINGREQ) != [])
+            let_pass(50.0)
+            await side.until(lambda: len(played.of(PINGREQ)) > 1)
             assert side.changes == [True]
             await side.stop()
 
-    asyncio.run(scenario())
+    run(scenario())
     assert "says nothing" not in caplog.text
 
 
@@ -441,21 +453,22 @@ def test_nothing_is_sent_after_the_farewell() -> None:
     """Acknowledgements of steps that were stored meanwhile come too late; the steps come again."""
 
     async def scenario() -> None:
+        arrived: asyncio.Future[Arrived] = asyncio.get_running_loop().create_future()
+
+        def take(messages: Sequence[Arrived]) -> int:
+            arrived.set_result(messages[0])
+            return len(messages)
+
         async with broker(connect=always(greeting() + step(1))) as played:
-            played.lingers = 0.1
-            side = Side(played.url)
-            await side.until(lambda: len(side.door) == 1)
-            entry, line = side.door.take(), side.link._connection
-            assert isinstance(entry, Arrived)
-            assert entry.receipt is not None
-            assert line is not None
+            line = connection_to(played.url, take)
+            await line.open()
+            receipt = (await asyncio.wait_for(arrived, PATIENCE)).receipt
+            assert receipt is not None
             closing = asyncio.create_task(line.close(PATIENCE))
-            await asyncio.sleep(0)
-            line.acknowledge([entry.receipt])
+            await asyncio.sleep(0)  # it begins
+            line.acknowledge([receipt])
             await closing
-            await side.stop()
-        assert played.of(codec.GOODBYE)
-        assert played.after == b""
+            assert await asyncio.wait_for(played.after, PATIENCE) == b""
 
     asyncio.run(scenario())
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
@@ -16,20 +13,27 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from monitor.sidecar.mqtt import connection, dial, link
+from monitor.sidecar.mqtt import connection, link
 from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.sidecar.mqtt.codec import Codec
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped
 from monitor.sidecar.pipeline import OFFLINE, Publication
-from tests.servers import PATIENCE, Mosquitto, end, mosquitto, wait_until
+from tests.servers import PATIENCE, Mosquitto, mosquitto, need
 from tests.sidecar.running import subscriber
-from tests.sidecar.side import STATUS, Side
+from tests.sidecar.side import STATUS, Side, connection_to, let_pass, playing, run
 
 
 async def publish(url: str, *payloads: bytes) -> None:
-    broker = parse_broker(url)
-    async with aiomqtt.Client(broker.host, broker.port) as client:
-        for payload in payloads:
-            await client.publish("agents/ada/steps", payload, qos=1)
+    """Publish steps; returns when the broker has acknowledged them."""
+    command = [need("mosquitto_pub", "mosquitto-clients"), "-h", "127.0.0.1", "-p", str(parse_broker(url).port)]
+    command += ["-t", "agents/ada/steps", "-q", "1", "-l"]
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
+    try:
+        await process.communicate(b"\n".join([*payloads, b""]))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    assert await process.wait() == 0
 
 
 @contextlib.asynccontextmanager
@@ -56,12 +60,6 @@ def numbered(start: int, end: int) -> list[bytes]:
     return [b"%d" % n for n in range(start, end)]
 
 
-def taker(url: str, acknowledged: int, further: int) -> subprocess.Popen[str]:
-    """Another process with our link (see `tests.sidecar.taker`)."""
-    command = [sys.executable, "-m", "tests.sidecar.taker", url, str(acknowledged), str(further)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 @pytest.mark.usefixtures("each_version")
 def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
     async def scenario() -> None:
@@ -69,8 +67,11 @@ def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
         await first.until(lambda: first.changes == [True])
         await first.stop()
         await publish(broker.url, *numbered(0, 50))
-
-    async def aftermath() -> None:
+        killed = Side(broker.url)
+        assert await killed.take(20, acknowledge=True) == numbered(0, 20)
+        assert await killed.take(5, acknowledge=False) == numbered(20, 25)
+        await killed.until(lambda: broker.log.count("Received PUBACK from test") == 20)
+        await killed.die()
         second = Side(broker.url)
         assert await second.take(30, acknowledge=True) == numbered(20, 50)
         await second.stop()
@@ -81,14 +82,6 @@ def test_what_was_not_taken_over_comes_again(broker: Mosquitto) -> None:
         await third.stop()
 
     asyncio.run(scenario())
-    with taker(broker.url, 20, 5) as process:
-        assert process.stdout is not None
-        assert [line.strip() for line in iter(process.stdout.readline, "waiting\n")] == [str(n) for n in range(25)]
-        wait_until(
-            lambda: broker.log.count("Received PUBACK from test") == 20, "the broker reads what was acknowledged"
-        )
-        end(process, with_signal=signal.SIGKILL)
-    asyncio.run(aftermath())
 
 
 def test_a_receipt_of_an_older_connection_acknowledges_nothing(broker: Mosquitto) -> None:
@@ -165,12 +158,9 @@ def test_both_ends_are_told_on_the_status_topic(broker: Mosquitto) -> None:
             await side.stop()
             assert await following() == b"almost"
             assert await following() == OFFLINE  # said goodbye
-            with taker(broker.url, 0, 0) as process:
-                assert process.stdout is not None
-                line = await asyncio.to_thread(process.stdout.readline)
-                assert line == "waiting\n"
-                await asyncio.to_thread(wait_until, lambda: broker.log.count("as test ") == 2, "connected")
-                end(process, with_signal=signal.SIGKILL)
+            killed = Side(broker.url)
+            await killed.until(lambda: killed.changes == [True])
+            await killed.die()
             assert await following() == OFFLINE  # the last will
 
     asyncio.run(scenario())
@@ -194,7 +184,7 @@ def test_alerts_go_out_while_steps_are_held_back(broker: Mosquitto) -> None:
     """The broker's acknowledgements stand behind steps that are not read; after an outage that can last for minutes."""
 
     async def scenario() -> None:
-        side = Side(broker.url, limit=5, keepalive=4 * PATIENCE, version="3.1.1")
+        side = Side(broker.url, limit=5, version="3.1.1")
         await side.until(lambda: side.changes == [True])
         await publish(broker.url, *numbered(0, 30))
         await side.until(lambda: len(side.door) == 5)
@@ -214,10 +204,13 @@ def test_what_cannot_be_held_back_any_longer_is_dropped_and_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(broker: Mosquitto) -> None:
-        side = Side(broker.url, limit=5, keepalive=1.0, version="3.1.1")
+        side = Side(broker.url, limit=5, keepalive=60.0, version="3.1.1")
         await side.until(lambda: side.changes == [True])
         await publish(broker.url, *numbered(0, 30))
-        await side.until(lambda: sum(map(weight, side.door._entries)) == 30)
+        await side.until(lambda: side.door.full)
+        assert "steps are dropped" not in caplog.text
+        let_pass(31.0)
+        await side.until(lambda: side.door.dropped == 25)
         assert "steps are dropped" in caplog.text
         entries = [side.door.take() for _ in range(6)]
         payloads = [entry.payload for entry in entries if isinstance(entry, Arrived)]
@@ -230,49 +223,44 @@ def test_what_cannot_be_held_back_any_longer_is_dropped_and_reported(
         await side.stop()
 
     with mosquitto(tmp_path / "m", "max_inflight_messages 100") as broker:
-        asyncio.run(scenario(broker))
+        run(scenario(broker))
 
 
 def test_a_slow_taker_makes_the_broker_wait_and_drops_nothing(broker: Mosquitto) -> None:
     """The door is not half empty by the time that no more can be held back; but neither is it full."""
 
     async def scenario() -> None:
-        side = Side(broker.url, limit=5, keepalive=1.0, version="3.1.1")
+        side = Side(broker.url, limit=5, keepalive=60.0, version="3.1.1")
         await side.until(lambda: side.changes == [True])
         await publish(broker.url, *numbered(0, 30))
         await side.until(lambda: len(side.door) == 5)
         first = await side.take(1, acknowledge=True)
+        let_pass(31.0)
         await side.until(lambda: len(side.door) == 5)
         assert first + await side.take(29, acknowledge=True) == numbered(0, 30)
+        assert side.door.dropped == 0
         await side.stop()
 
-    asyncio.run(scenario())
-
-
-def weight(entry: Arrived | Dropped) -> int:
-    return entry.count if isinstance(entry, Dropped) else 1
+    run(scenario())
 
 
 async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A broker that greets everyone and lets no one subscribe, in as much MQTT 3.1.1 as that takes."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            kind, size = await reader.readexactly(2)
-            body = await reader.readexactly(size)
-            if kind == 0x10:
-                writer.write(b"\x20\x02\x00\x00")
-            elif kind == 0x82:
-                writer.write(b"\x90\x03" + body[:2] + b"\x80")
-            else:
-                break
-    writer.close()
+    while True:
+        kind, size = await reader.readexactly(2)
+        body = await reader.readexactly(size)
+        if kind == 0x10:
+            writer.write(b"\x20\x02\x00\x00")
+        elif kind == 0x82:
+            writer.write(b"\x90\x03" + body[:2] + b"\x80")
+        else:
+            break
 
 
 def test_a_refused_subscription_is_an_error_not_silence(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-        async with server:
-            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with playing(refuse) as url:
+            side = Side(url)
             await side.until(lambda: "refuses the subscription" in caplog.text)
             assert side.changes == []
             await side.stop()
@@ -288,9 +276,7 @@ async def busy(answer: asyncio.Event, reader: asyncio.StreamReader, writer: asyn
     writer.write(b"\x32\x15\x00\x10agents/ada/steps\x00\x01x")
     await answer.wait()
     writer.write(b"\x90\x03\x00\x01\x80")
-    with contextlib.suppress(ConnectionError):
-        await reader.read()
-    writer.close()
+    await reader.read()
 
 
 def test_a_kept_session_is_a_connection_before_its_subscription_is_answered(
@@ -300,8 +286,8 @@ def test_a_kept_session_is_a_connection_before_its_subscription_is_answered(
 
     async def scenario() -> None:
         answer = asyncio.Event()
-        async with await asyncio.start_server(partial(busy, answer), "127.0.0.1", 0) as server:
-            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with playing(partial(busy, answer)) as url:
+            side = Side(url)
             await side.until(lambda: side.changes == [True])
             assert await side.take(1, acknowledge=True) == [b"x"]
             answer.set()
@@ -342,10 +328,12 @@ def test_a_resolver_that_hangs_holds_up_neither_the_end_nor_the_next_try(
             await asyncio.to_thread(asked.acquire)
         await side.stop()
 
-    asyncio.run(scenario())
-    assert not answered.is_set()
-    assert "no connection within" in caplog.text
-    answered.set()
+    try:
+        asyncio.run(scenario())
+        assert not answered.is_set()
+        assert "no connection within" in caplog.text
+    finally:
+        answered.set()
 
 
 def test_of_a_connection_that_stands_too_late_no_word_goes_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,17 +370,14 @@ async def end_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     await reader.readuntil(b"agents/+/steps\x01")
     writer.write(b"\x90\x03\x00\x01\x01")
     await writer.drain()
-    writer.close()
 
 
 def test_room_at_the_door_opens_no_connection_that_is_over() -> None:
     """Which is known here a turn of the loop before the link hears of it; meanwhile steps are taken."""
 
     async def scenario() -> None:
-        async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
-            broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = dial.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
-            over = connection.Connection(session, 1, len, lambda _: None)
+        async with playing(end_at_once) as url:
+            over = connection_to(url, len, "3.1.1")
             await over.open()
             await asyncio.wait_for(asyncio.shield(over.lost), PATIENCE)
             over.resume()
@@ -408,27 +393,21 @@ async def flood(gone: asyncio.Event, reader: asyncio.StreamReader, writer: async
     await reader.readuntil(b"agents/+/steps\x01")
     writer.write(b"\x90\x03\x00\x01\x01")
     await reader.readuntil(b"the last")
-    topic = b"agents/ada/steps"
-    for number in range(1, 301):
-        body = len(topic).to_bytes(2) + topic + number.to_bytes(2) + b"%d" % (number - 1)
-        writer.write(bytes([0x32, len(body)]) + body)
-    with contextlib.suppress(ConnectionError):
-        await reader.read()
-    writer.close()
+    steps = enumerate(numbered(0, 300), 1)
+    writer.write(b"".join(Codec("3.1.1").publish("agents/ada/steps", s, number=n, retain=False) for n, s in steps))
+    await reader.read()
     gone.set()
 
 
 def test_between_two_messages_it_can_be_stopped_however_many_came_at_once() -> None:
     async def scenario() -> None:
         gone = asyncio.Event()
-        async with await asyncio.start_server(partial(flood, gone), "127.0.0.1", 0) as server:
-            broker = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            session = dial.SessionConfig(broker, "test", "agents/+/steps", STATUS, 5.0, version="3.1.1")
+        async with playing(partial(flood, gone)) as url:
             heard: list[bytes] = []
             full, all_heard = asyncio.Event(), asyncio.Event()
 
             def arrived(messages: Sequence[Arrived]) -> int:
-                taken = 5 if not heard else len(messages)
+                taken = len(messages) if full.is_set() else min(5 - len(heard), len(messages))
                 heard.extend(message.payload for message in messages[:taken])
                 if len(heard) == 5:
                     line.pause()
@@ -437,7 +416,7 @@ def test_between_two_messages_it_can_be_stopped_however_many_came_at_once() -> N
                     all_heard.set()
                 return taken
 
-            line = connection.Connection(session, 1, arrived, lambda _: None)
+            line = connection_to(url, arrived, "3.1.1")
             await line.open()
             for said in [*numbered(0, 100), b"the last"]:
                 line.publish(Publication("cfmon/alerts/a", said, qos=1))
@@ -462,10 +441,11 @@ def test_a_connection_lost_at_once_is_no_success_and_is_tried_ever_later(monkeyp
             stop.set()
 
     monkeypatch.setattr(link, "_pause", pause)
+    monkeypatch.setattr(link, "STEADY", PATIENCE)
 
     async def scenario() -> None:
-        async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
-            side = Side(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with playing(end_at_once) as url:
+            side = Side(url)
             await asyncio.wait_for(side.task, PATIENCE)
             assert side.changes == [True, False] * 3
 
