@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ from monitor.model import MDP
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config
 from monitor.sidecar.mqtt.broker import parse_broker
-from tests.servers import PATIENCE, Mosquitto, Sidecar, mosquitto, need, sidecar, wait_until
+from tests.processes import fork_monitor
+from tests.servers import PATIENCE, Mosquitto, Sidecar, end, mosquitto, need, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 
 CANARY = "hunter2-canary"
@@ -104,13 +104,12 @@ def test_a_broker_that_refuses_us_is_reported_without_the_secret(
     config, _ = configured("url", tmp_path, corridor, guarded, password=f"{CANARY}-wrong")
     config.write_text(config.read_text().replace("format: json", f"format: {form}"))
     log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "monitor", "run", str(config)], stderr=output, stdout=output)
+    log.touch()
+    process = fork_monitor("run", str(config), log=log)
     try:
         wait_until(lambda: log.read_text().count("Not authorized") >= 2, "refused twice")
     finally:
-        process.terminate()
-        process.wait(PATIENCE)
+        end(process)
     assert CANARY not in log.read_text()
 
 
@@ -121,12 +120,12 @@ def test_config_check_and_every_repr_are_without_secrets(
     where: str, flags: list[str], tmp_path: Path, corridor: MDP, guarded: Mosquitto
 ) -> None:
     config, environment = configured(where, tmp_path, corridor, guarded)
-    command = [sys.executable, "-m", "monitor", "config", "check", str(config), *flags]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    log = tmp_path / "log"
+    assert fork_monitor("config", "check", str(config), *flags, log=log, env=environment).wait(PATIENCE) == 0
     loaded = load_config(config, environment)
     assert loaded.mqtt.broker.credentials() == ("cfmon", CANARY), "it is there"
     shown = [repr(loaded), str(loaded), repr(loaded.mqtt), repr(loaded.mqtt.broker), loaded.mqtt.broker.address]
-    shown += [repr(loaded.http), loaded.digest, done.stdout, done.stderr]
+    shown += [repr(loaded.http), loaded.digest, log.read_text()]
     assert not [text for text in shown if CANARY in text]
 
 

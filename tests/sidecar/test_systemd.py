@@ -110,8 +110,6 @@ def test_where_nobody_listens_nothing_happens(environment: dict[str, str]) -> No
 
 def test_a_manager_that_reads_nothing_does_not_hold_us_up(manager: Manager) -> None:
     told = ServiceManager({"NOTIFY_SOCKET": manager.name})
-    before = time.monotonic()
-    for _ in range(2000):  # far more than a socket of datagrams holds
+    for _ in range(2000):  # far more than a socket of datagrams holds: it would wait for ever
         told.ready()
-    assert time.monotonic() - before < PATIENCE / 4  # not for ever; a machine can be slow
     assert manager.hear() == ["READY=1"]
