@@ -29,7 +29,7 @@ class Probe:
 
     def __init__(self, service: sidecar.Service, count: int) -> None:
         self._count = count
-        self._worker = service._worker
+        self._worker = service.worker
         service.sinks.add(self)
         self._begin()
 

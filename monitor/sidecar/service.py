@@ -78,6 +78,9 @@ def make_client_id(loaded: Loaded) -> str:
 class Service:
     """One sidecar. `start` opens what can fail at start (recording, port); `run` works until `stop` is set.
 
+    Without a network it is driven by hand: `begin`, then messages into `inbox`, a batch with each `worker.turn`, what
+    that publishes from `outbox`, and `close`.
+
     `tell` gets a line for each thing a person waits for at start; by default it is logged. `again` reads the
     configuration again, for `reload`; `manager` is notified of it. Raises ConfigError if the store cannot be opened: it
     holds the client id under which the broker keeps messages for us.
@@ -99,31 +102,31 @@ class Service:
         self._tell = tell or LOG.info
         key = self.config.store.signing_key
         self._signer = None if key is None else read_signer(key)
-        self._store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
-        if self._store is not None:
-            self._check_shard(self._store)
+        self.store = None if self.config.store.path is None else Store(self.config.store.path, self._signer)
+        if self.store is not None:
+            self._check_shard(self.store)
         self.client_id = self._choose_client_id()
-        self._clock = Clock()
-        self._inbox = Inbox(self.config.limits.queue)
-        self.sinks = Sinks(loaded.watched, queue_length=lambda: float(len(self._inbox)))
+        self.clock = Clock()
+        self.inbox = Inbox(self.config.limits.queue)
+        self.sinks = Sinks(loaded.watched, queue_length=lambda: float(len(self.inbox)))
         numbers = Numbers()
-        self._outbox = Outbox(numbers=numbers)
+        self.outbox = Outbox(numbers=numbers)
         self._webhooks = self._make_webhooks(numbers)
-        self._outgoing = Outgoing(self._outbox, self._webhooks)
-        if self._store is not None:
-            self.sinks.view.history.load(self._store.kept.alarms)
-        self._worker = Worker(
+        self._outgoing = Outgoing(self.outbox, self._webhooks)
+        if self.store is not None:
+            self.sinks.view.history.load(self.store.kept.alarms)
+        self.worker = Worker(
             loaded.pipeline(self.client_id),
             config=self.config,
-            clock=self._clock,
-            inbox=self._inbox,
+            clock=self.clock,
+            inbox=self.inbox,
             outbox=self._outgoing,
             sinks=self.sinks,
-            store=self._store,
+            store=self.store,
             setting=self._setting,
         )
         self._link = self._make_link()
-        self._worker.acknowledge = self._link.acknowledge
+        self.worker.acknowledge = self._link.acknowledge
         self.health = self._make_health()
         self._reloader = None if again is None else self._make_reloader(again, manager or ServiceManager({}))
         self.sources = self._make_sources()
@@ -135,14 +138,14 @@ class Service:
         `before`: the server that has answered on the port until now.
         """
         try:
-            if self._store is not None:
-                self._store.keep_objects(self._loaded.objects)
+            if self.store is not None:
+                self.store.keep_objects(self._loaded.objects)
             self._http = HttpServer(make_app(self.sources), self.config.http, before)
             if self._record is not None:
-                self._worker.recorder = new_recorder(self._record, self._header(), self.config.mqtt.steps)
+                self.worker.recorder = new_recorder(self._record, self._header(), self.config.mqtt.steps)
             self._http.start()
         except BaseException:
-            self._close()
+            self.close()
             raise
         log_banner(self._loaded, self.client_id)
         self._tell(f"metrics, health and status page at {self._http.url}")
@@ -152,7 +155,7 @@ class Service:
                 "to the names it is requested under, which keeps other web pages out",
                 self._http.url,
             )
-        if self._store is None:
+        if self.store is None:
             LOG.warning(
                 "store.path is null: a restart loses paths, alarms and unsent alerts; set store.path to keep them"
             )
@@ -166,17 +169,17 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then end cleanly: status `offline`, every file closed."""
         try:
-            if await unless(stop, self._begin()):
+            if await unless(stop, self.begin()):
                 await self._work(stop)
-                await self._worker.end()
+                await self.worker.end()
         finally:
-            self._close()
+            self.close()
 
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self._worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self._webhooks.senders)]
-        others += [] if self._store is None else [self._tidy(self._store), self._write_files()]
+        others = [self.worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self._webhooks.senders)]
+        others += [] if self.store is None else [self._tidy(self.store), self._write_files()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
         try:
@@ -194,22 +197,22 @@ class Service:
         """Let time pass also while nothing arrives."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
-            self._inbox.wake()
+            self.inbox.wake()
 
     async def _write_files(self) -> None:
         """Write new evidence to files; a slow disk does not delay the worker."""
         while True:
             await asyncio.sleep(tick_of(self._loaded))
-            await self._worker.tidy()
+            await self.worker.tidy()
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.config.heartbeat)
-            self._worker.beat()
+            self.worker.beat()
 
     async def _tidy(self, store: Store) -> None:
         while True:
-            kept, needed = self.config.store, self._worker.pipeline.proofs()
+            kept, needed = self.config.store, self.worker.pipeline.proofs()
             await store.prune(keep=kept.keep, size=kept.size, needed=needed)
             for _ in range(CHECKS):
                 await asyncio.sleep(CHECK)
@@ -219,7 +222,7 @@ class Service:
     def live_while_compiling(self) -> contextlib.AbstractContextManager[object]:
         """Count each function that numba compiles as a sign of life."""
         compiled: contextlib.AbstractContextManager[object] = event.install_listener(
-            "numba:compile", _Compiled(self._worker)
+            "numba:compile", _Compiled(self.worker)
         )
         return compiled
 
@@ -235,19 +238,19 @@ class Service:
     def _adopt(self, loaded: Loaded) -> None:
         """Go on under another configuration; if this raises, nothing has changed."""
         pipeline = loaded.pipeline(self.client_id)
-        state = self._worker.pipeline.snapshot(everything=True)
+        state = self.worker.pipeline.snapshot(everything=True)
         try:
             effects = pipeline.restore(state.common, state.agents, state.pages)
         except Exception:
-            self._worker.keep_everything()  # the snapshot above cleared what had changed
+            self.worker.keep_everything()  # the snapshot above cleared what had changed
             raise
         if loaded.config.logging != self.config.logging:
             set_up_logging(loaded.config.logging)
         self._loaded, self.config = loaded, loaded.config
         log_watched(loaded)
-        self._worker.adopt(pipeline, loaded.config, effects.publications)
+        self.worker.adopt(pipeline, loaded.config, effects.publications)
         self.health.adopt(loaded)
-        now = self._clock()
+        now = self.clock()
         self.sinks.take(effects, now)
         self.sinks.adopt(loaded.watched, now)
         self.sinks.recall(pipeline.standing(), now)
@@ -256,55 +259,55 @@ class Service:
         def read() -> Loaded:
             loaded = again()
             check_fixed(self.config, loaded.config)
-            if self._store is not None:
-                self._store.keep_objects(loaded.objects)
+            if self.store is not None:
+                self.store.keep_objects(loaded.objects)
             return loaded
 
         return Reloader(read, adopt=self._adopt, report=lambda ok: self.sinks.metrics.reloaded(ok=ok), manager=manager)
 
     # ---- recovery ----
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         """Restore the state of an earlier process; if that fails, set it aside and begin anew."""
-        if self._store is not None:
-            kept = self._store.kept
+        if self.store is not None:
+            kept = self.store.kept
             self._outgoing.put(kept.publications)
             if kept.setting is not None and kept.setting.common is not None:
                 try:
                     recovered = await take_up(
                         *(kept, kept.setting, self._loaded, self.client_id, self._progress),
-                        incomplete=self._store.incomplete,
+                        incomplete=self.store.incomplete,
                     )
                 except Exception as error:
                     LOG.exception("the state in the store cannot be restored; the monitor begins anew")
-                    self._store.start_over(str(error))
-                    self._worker.pipeline = self._loaded.with_formulas(self._loaded.formulas).pipeline(self.client_id)
+                    self.store.start_over(str(error))
+                    self.worker.pipeline = self._loaded.with_formulas(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
-            self._worker.settle()
-            if self._store.incomplete:
-                self._worker.missed(f"the store was damaged: {self._store.incomplete}")
+            self.worker.settle()
+            if self.store.incomplete:
+                self.worker.missed(f"the store was damaged: {self.store.incomplete}")
             else:
-                self._worker.keep_everything()
+                self.worker.keep_everything()
         self.health.starting = ""
-        self._worker.connected(False)  # noqa: FBT003 - the broker is not reached yet
+        self.worker.connected(False)  # noqa: FBT003 - the broker is not reached yet
 
     def _progress(self, count: int) -> None:
-        self._worker.evaluated = now = read_clock()
+        self.worker.evaluated = now = read_clock()
         self.sinks.metrics.evaluated(0.0, (), now)
         self.health.starting = f"restoring stored state: {count} events so far"
 
     def _continue(self, recovered: Recovered) -> None:
-        self._clock.resume(recovered.ticks)
-        self._worker.evaluated = read_clock()
-        self._worker.pipeline = recovered.pipeline
-        now, standing = self._clock(), recovered.pipeline.standing()
+        self.clock.resume(recovered.ticks)
+        self.worker.evaluated = read_clock()
+        self.worker.pipeline = recovered.pipeline
+        now, standing = self.clock(), recovered.pipeline.standing()
         known = frozenset(standing.publications)  # published before, on a former topic
         self._outgoing.put(self._outgoing.number(recovered.publications, known=known))
         self.sinks.view.history.note(recovered.publications)
         self.sinks.take(Effects(recovered.publications), now)
         self.sinks.recall(standing, now)
-        if self._worker.recorder is not None:
+        if self.worker.recorder is not None:
             LOG.warning("the recording begins in the middle: a replay of it starts without the restored state")
         firing = sum(isinstance(notice, Alert) for notice in standing.notices)
         LOG.info(
@@ -324,7 +327,7 @@ class Service:
 
     def _choose_client_id(self) -> str:
         """Return the configured id, or that of the store: the broker keeps unseen messages under it."""
-        setting = None if self._store is None else self._store.kept.setting
+        setting = None if self.store is None else self.store.kept.setting
         if self.config.mqtt.client_id is not None or setting is None:
             return make_client_id(self._loaded)
         return setting.client_id
@@ -338,17 +341,17 @@ class Service:
             broker=mqtt.broker,
             client_id=self.client_id,
             steps=mqtt.steps,
-            status_topic=self._worker.pipeline.status_topic,
+            status_topic=self.worker.pipeline.status_topic,
             keepalive=mqtt.keepalive,
-            left=None if self._store is None else steps_left(self._store.kept.setting, mqtt.steps),
+            left=None if self.store is None else steps_left(self.store.kept.setting, mqtt.steps),
             version=mqtt.version,
         )
-        return Link(session, self._inbox, self._outbox, self._worker.connected, self._clock)
+        return Link(session, self.inbox, self.outbox, self.worker.connected, self.clock)
 
     def _make_webhooks(self, numbers: Numbers) -> Webhooks:
         metrics = self.sinks.metrics
         webhooks = Webhooks(
-            self.config.webhooks, self.client_id, numbers, settled=self._inbox.wake, report=metrics.count_posts
+            self.config.webhooks, self.client_id, numbers, settled=self.inbox.wake, report=metrics.count_posts
         )
         for name, outbox in webhooks.outboxes.items():
             metrics.watch_posts(name, partial(len, outbox))
@@ -359,24 +362,24 @@ class Service:
             self._loaded,
             self.client_id,
             clock=read_clock,
-            evaluated=lambda: self._worker.evaluated,
-            inbox=self._inbox,
-            outbox=self._outbox,
+            evaluated=lambda: self.worker.evaluated,
+            inbox=self.inbox,
+            outbox=self.outbox,
             link=self._link,
             webhooks=self._webhooks,
             view=self.sinks.view,
-            store=self._store,
+            store=self.store,
         )
 
     def _make_sources(self) -> Sources:
         place = self.config.store.path
-        evidence: Callable[[str], bytes | None] = _nothing if self._store is None else self._store.read_evidence
+        evidence: Callable[[str], bytes | None] = _nothing if self.store is None else self.store.read_evidence
         return Sources(
             view=self.sinks.view,
             exposition=self.sinks.metrics.exposition,
             evidence=evidence,
-            signature=_nothing if self._store is None else self._store.read_signature,
-            objects=nothing_kept if self._store is None else self._store.read_object,
+            signature=_nothing if self.store is None else self.store.read_signature,
+            objects=nothing_kept if self.store is None else self.store.read_object,
             health=self.health.health,
             readiness=self.health.readiness,
             status=self.health.status,
@@ -391,10 +394,11 @@ class Service:
     def _header(self) -> Header:
         return Header(self.client_id, self.config.digest, self._loaded.identity.model_sha256, __version__)
 
-    def _close(self) -> None:
-        self._worker.end_recording()
-        if self._store is not None:
-            self._store.close()
+    def close(self) -> None:
+        """End the recording, and close the store and the port."""
+        self.worker.end_recording()
+        if self.store is not None:
+            self.store.close()
         if self._http is not None:
             self._http.stop()
 

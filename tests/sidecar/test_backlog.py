@@ -44,8 +44,8 @@ class Played:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(time, "time", lambda: WALL + self.now)
         self.taken = 0.0
-        self._step = service._worker.pipeline.step
-        monkeypatch.setattr(service._worker.pipeline, "step", self.step)
+        self._step = service.worker.pipeline.step
+        monkeypatch.setattr(service.worker.pipeline, "step", self.step)
 
     def step(self, event: Event) -> Effects:
         effects = self._step(event)
@@ -71,19 +71,19 @@ class Played:
         self.queue.append((agent, json.dumps(step).encode()))
 
     def turn(self) -> None:
-        door = self.service._inbox
+        door = self.service.inbox
         while self.queue and len(door) < WINDOW:
             agent, payload = self.queue.popleft()
             door.put(Arrived(Instant(WALL + self.now, self.now), f"agents/{agent}/steps", payload, None))
         before = self.now
-        self.service._worker.turn()
+        self.service.worker.turn()
         if self.now == before:
             self.now += 0.001
 
     def live(self, seconds: float, rate: float, agents: int, *, timed: bool = True) -> None:
         """So many steps a second of so many agents, as they happen; then until nothing waits."""
         began, published = self.now, 0
-        while self.now < began + seconds or self.queue or self.service._worker.pipeline.waiting.steps:
+        while self.now < began + seconds or self.queue or self.service.worker.pipeline.waiting.steps:
             while published < rate * (min(self.now, began + seconds) - began):
                 self.publish(f"live-{published % agents}", at=began + published / rate, timed=timed)
                 published += 1
@@ -98,11 +98,11 @@ def played(tmp_path: Path, corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> It
     loop = asyncio.new_event_loop()
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     played = Played(service, monkeypatch)
-    service._worker.connected(True)  # noqa: FBT003 - the one thing there is to say
-    service._clock.go()
+    service.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
+    service.clock.go()
     yield played
     loop.close()
-    service._close()
+    service.close()
 
 
 @pytest.mark.parametrize("timed", [True, False])
@@ -166,13 +166,13 @@ def test_what_is_passed_over_is_logged_with_formula_agent_and_topic(
 
 def test_no_more_is_taken_over_than_may_wait(played: Played) -> None:
     limits = played.service.config.limits.model_copy(update={"queue": 50})
-    played.service._worker._config = played.service.config.model_copy(update={"limits": limits})
+    played.service.worker._config = played.service.config.model_copy(update={"limits": limits})
     for n in range(1_000):
         played.publish(f"late-{n % 2}", at=played.now - 60.0)
     most = 0
-    while played.queue or len(played.service._inbox) or played.service._worker.pipeline.waiting.steps:
+    while played.queue or len(played.service.inbox) or played.service.worker.pipeline.waiting.steps:
         played.turn()
-        most = max(most, played.service._worker.pipeline.waiting.steps)
+        most = max(most, played.service.worker.pipeline.waiting.steps)
     assert most <= 50
     assert sum(len(delays) for delays in played.delays.values()) == 1_000
 

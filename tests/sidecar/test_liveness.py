@@ -56,14 +56,14 @@ def test_without_a_broker_it_is_alive_and_not_ready(tmp_path: Path, corridor: MD
 
 def test_making_machine_code_is_a_sign_of_life(tmp_path: Path, corridor: MDP) -> None:
     running = service.Service(assemble(write_project(tmp_path, corridor)))
-    worker = running._worker
+    worker = running.worker
     with running.live_while_compiling():
         worker.evaluated = Instant(0.0, worker.evaluated.ticks - 1000.0)
         assert "no evaluation for 1000" in running.health.health()
         with event.trigger_event("numba:compile"):
             pass
         assert running.health.health() == ""
-    running._close()
+    running.close()
 
 
 def test_when_the_broker_goes_and_comes_back_readiness_follows_and_life_does_not(

@@ -49,14 +49,14 @@ def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
     """A sidecar whose worker is driven by hand."""
     service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
     yield service
-    service._close()
+    service.close()
 
 
 def lived(service: Service, *steps: dict[str, Any], agent: str = "ada") -> None:
     for seq, step in enumerate(steps):
         fields = {"v": 1, "episode": "one", "seq": seq, **step}
-        service._inbox.put(Arrived(service._clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
-        service._worker.turn()
+        service.inbox.put(Arrived(service.clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
+        service.worker.turn()
 
 
 def entries(log: pytest.LogCaptureFixture, name: str = "monitor.alarms") -> list[tuple[str, str]]:

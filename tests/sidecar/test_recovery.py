@@ -72,14 +72,14 @@ class Life:
     def __init__(self, config: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world
         self.service = Service(assemble(config))
-        self.worker = self.service._worker
+        self.worker = self.service.worker
         self.worker.acknowledge = world.acknowledge
         for name in ("commit", "checkpoint"):
             self._crash_around(name, monkeypatch)
 
     def _crash_around(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert self.service._store is not None
-        journal: Any = self.service._store._journal
+        assert self.service.store is not None
+        journal: Any = self.service.store._journal
         real: Callable[..., None] = getattr(Journal, name)
 
         def crashing(*arguments: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
@@ -91,7 +91,7 @@ class Life:
 
     async def live(self) -> None:
         """Everything there is to do, then a clean end."""
-        await self.service._begin()
+        await self.service.begin()
         self.worker.connected(True)  # noqa: FBT003 - as the link calls it
         waiting = list(self.world.steps.items())
         for start in range(0, len(waiting), 3):
@@ -102,19 +102,19 @@ class Life:
             if start % 9 == 0:
                 self.worker.keep_changes()
         self.worker.turn()  # what the broker has by now is noted
-        while self.service._worker.pipeline.waiting.steps:  # on a slow machine one turn does not answer all
+        while self.service.worker.pipeline.waiting.steps:  # on a slow machine one turn does not answer all
             self.worker.turn()
             await self._send()
         await self.worker.end()
 
     def enter(self, n: int, payload: bytes) -> None:
         """A step comes to the door."""
-        arrived = Instant(1000.0 + n, self.service._clock().ticks)
+        arrived = Instant(1000.0 + n, self.service.clock().ticks)
         topic = self.world.topic.format("ada" if n % 2 else "bob")
-        self.service._inbox.put(Arrived(arrived, topic, payload, Receipt(1, n)))
+        self.service.inbox.put(Arrived(arrived, topic, payload, Receipt(1, n)))
 
     async def _send(self) -> None:
-        outbox = self.service._outbox
+        outbox = self.service.outbox
         while outbox._unsent:
             number, message = await outbox.take()
             self.world.point()
@@ -140,9 +140,9 @@ def lived(config: Path, folder: Path, crash_at: list[int]) -> World:
             try:
                 asyncio.run(life.live())
             except CrashError:
-                assert life.service._store is not None
+                assert life.service.store is not None
             finally:
-                life.service._close()
+                life.service.close()
     kept = Store(folder / "cfmon.sqlite")
     kept.close()
     world.listed = sorted((alarm.id, alarm.state, alarm.over is None) for _, alarm in kept.kept.alarms)
@@ -207,10 +207,10 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
 
     async def first() -> None:
         life = Life(config, world, monkeypatch)
-        await life.service._begin()
+        await life.service.begin()
         life.worker.connected(True)  # noqa: FBT003 - as the link calls it
         world.steps = {n: waiting[n] for n in range(20)}
-        store = life.service._store
+        store = life.service.store
         assert store is not None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store._journal, "commit", lambda batch: full(store._journal, batch))  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
         life.worker.beat()
         assert life.service.health.status()["store"] == "ok"
         assert b"cfmon_store_ok 1.0" in life.service.sinks.metrics.exposition()
-        life.service._close()  # nothing that a killed process would not do as well
+        life.service.close()  # nothing that a killed process would not do as well
 
     async def second() -> None:
         world.steps = {n: waiting[n] for n in range(20, 36)}
@@ -253,11 +253,11 @@ def test_a_changed_configuration_takes_along_what_did_not_change(
 
     async def first() -> None:
         life = Life(config, world, monkeypatch)
-        await life.service._begin()
+        await life.service.begin()
         life.worker.connected(True)  # noqa: FBT003 - as the link calls it
         world.steps = {n: waiting[n] for n in range(2)}
         await _turns(life)
-        life.service._close()
+        life.service.close()
 
     asyncio.run(first())
     fired = {alert["formula"]["name"]: alert["id"] for alert in alerts(world) if alert["state"] == "firing"}
@@ -269,7 +269,7 @@ def test_a_changed_configuration_takes_along_what_did_not_change(
         life = Life(config, world, patch)
         client_id = life.service.client_id
         asyncio.run(life.live())
-        life.service._close()
+        life.service.close()
     listed = life.service.sinks.view.history.find(AlarmFilter(formula="gone"))
     assert [alarm.state for alarm in listed] == ["removed", "removed"]
     told = {(alert["formula"]["name"], alert["state"]) for alert in alerts(world)}
@@ -283,7 +283,7 @@ def test_a_changed_configuration_takes_along_what_did_not_change(
 def client_id_in(folder: Path, config: Path) -> str:
     """The client id in the store: still that of the first configuration."""
     again = Service(assemble(config))
-    again._close()
+    again.close()
     assert (folder / "cfmon.sqlite").exists()
     return again.client_id
 
@@ -328,12 +328,12 @@ class Restart:
     async def _live(self, numbers: range) -> tuple[str, ...]:
         with pytest.MonkeyPatch.context() as patch:
             life = Life(self._config, self.world, patch)
-            await life.service._begin()
+            await life.service.begin()
             life.worker.connected(True)  # noqa: FBT003 - as the link calls it
             self.world.steps = {n: self.waiting[n] for n in numbers}
             await _turns(life)
             agents = life.worker.pipeline._monitor.agents()
-            life.service._close()  # without the worker's end: as if killed
+            life.service.close()  # without the worker's end: as if killed
             return agents
 
 

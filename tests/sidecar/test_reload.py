@@ -297,7 +297,7 @@ def test_a_recording_ends_with_a_line_that_says_so(tmp_path: Path, config: Path,
     with inside(config, again=partial(assemble, config), record=recording) as there:
         reloaded(there, log)
         assert said(log, "the recording ends here, because another configuration is in force") == 1
-        assert there.service._worker.recorder is None
+        assert there.service.worker.recorder is None
 
 
 def test_asked_again_while_it_reads_it_reads_once_more(config: Path, log: pytest.LogCaptureFixture) -> None:

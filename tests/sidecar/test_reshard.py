@@ -44,11 +44,11 @@ def begun(folder: Path, model: MDP, shard: str | None, store: Path, config: str 
     environment = {"CFMON_STORE__PATH": str(store)} | ({} if shard is None else {"CFMON_MQTT__SHARD": shard})
     service = Service(assemble(load_config(write_project(folder, model, config), environment)))
     try:
-        asyncio.run(service._begin())
+        asyncio.run(service.begin())
         yield service
-        service._worker.keep_changes()
+        service.worker.keep_changes()
     finally:
-        service._close()
+        service.close()
 
 
 def life(model: MDP, seed: int, count: int) -> list[Message]:
@@ -60,15 +60,15 @@ def life(model: MDP, seed: int, count: int) -> list[Message]:
 def feed(services: Sequence[Service], messages: Iterable[Message]) -> None:
     for message in messages:
         for service in services:
-            service._inbox.put(Arrived(service._clock(), message.topic, message.payload, None))
-            service._worker.turn()
+            service.inbox.put(Arrived(service.clock(), message.topic, message.payload, None))
+            service.worker.turn()
 
 
 def said(services: Iterable[Service]) -> Said:
     """Return topic -> what waits for the broker there, in order: id, revision and state of each alert."""
     found: Said = {}
     for service in services:
-        for _, message in service._outbox.waiting():
+        for _, message in service.outbox.waiting():
             if message.topic.startswith("cfmon/alerts/"):
                 alert = json.loads(message.payload) if message.payload else {}
                 found.setdefault(message.topic, []).append(
@@ -126,7 +126,7 @@ def test_joined_stores_are_one_monitors(tmp_path: Path, corridor: MDP) -> None:
     assert (made.path, made.shard, set(made.agents)) == (tmp_path / "new" / DATABASE, None, set(AGENTS))
     with begun(tmp_path / "one", corridor, None, made.path) as service:
         assert (said([service]), alarms([service])) == (found, listed)
-        statuses = {m.topic for _, m in service._outbox.waiting() if m.topic.startswith("cfmon/status/")}
+        statuses = {m.topic for _, m in service.outbox.waiting() if m.topic.startswith("cfmon/status/")}
         assert statuses == {"cfmon/status/fleet-0-2", "cfmon/status/fleet-1-2"}, "nobody else clears them"
 
 

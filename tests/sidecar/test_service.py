@@ -154,7 +154,7 @@ def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, bro
 
 def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(config: Path, broker: Mosquitto) -> None:
     with inside(config, record=config.parent / "recording") as running:
-        worker = running.service._worker
+        worker = running.service.worker
         assert isinstance(worker.recorder, Recorder)
         worker.recorder._file.close()
         worker.recorder._file = Path("/dev/full").open("wb")  # noqa: SIM115 - the recorder closes it
@@ -178,7 +178,7 @@ def test_it_ends_in_time_whatever_the_broker_does(config: Path, broker: Mosquitt
 
 def test_a_stuck_evaluation_shows_in_healthz(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with inside(config) as running:
-        monkeypatch.setattr(running.service._worker, "_evaluate", lambda **_: None)
+        monkeypatch.setattr(running.service.worker, "_evaluate", lambda **_: None)
         wait_until(lambda: httpx.get(f"{running.url}/healthz").status_code == 503, "healthz fails")
         assert "no evaluation for" in httpx.get(f"{running.url}/healthz").text
 
@@ -190,16 +190,16 @@ def test_a_step_that_waits_at_our_own_door_is_no_gap(config: Path, monkeypatch: 
     try:
         for seq, came in ((0, 0.0), (2, 0.1), (1, 0.2)):
             content = {"v": 1, "episode": 0, "seq": seq, "state": 0, "action": 1}
-            service._inbox.put(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
-        monkeypatch.setattr(service._worker, "_clock", lambda: Instant(0.7, 0.7))
+            service.inbox.put(Arrived(Instant(came, came), "agents/ada/steps", json.dumps(content).encode(), None))
+        monkeypatch.setattr(service.worker, "_clock", lambda: Instant(0.7, 0.7))
         for batch in (2, 1):
             monkeypatch.setattr("monitor.sidecar.worker.BATCH", batch)
-            service._worker.turn()
+            service.worker.turn()
         shown = service.sinks.metrics.exposition().decode()
         assert 'cfmon_messages_total{result="accepted"} 3.0' in shown
         assert 'cfmon_messages_total{result="gap"} 0.0' in shown
     finally:
-        service._close()
+        service.close()
 
 
 def test_what_cannot_be_opened_at_start_leaves_nothing_open(config: Path, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_where_everyone_is_answered_under_any_name_that_is_reported_at_the_start
         config.write_text(re.sub(r"http: .*", f'http: {{listen: "{listen}"{more}}}', config.read_text()))
         service = Service(assemble(config))
         service.start()
-        service._close()
+        service.close()
         assert ("http.listen: everyone who can reach" in caplog.text) == told
 
 

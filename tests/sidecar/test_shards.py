@@ -44,7 +44,7 @@ def monitor_of(folder: Path, model: MDP, shard: str | None) -> Iterator[Service]
     try:
         yield service
     finally:
-        service._close()
+        service.close()
 
 
 def arrived(agent: str, seq: int = 0, *, number: int = 1) -> Arrived:
@@ -66,9 +66,9 @@ def test_every_agent_is_monitored_by_one_of_three_shards(tmp_path: Path, corrido
         ]
         for shard in shards:
             for agent in AGENTS:
-                shard._inbox.put(arrived(agent))
-            shard._worker.turn()
-        found = [shard._worker.pipeline.agents() for shard in shards]
+                shard.inbox.put(arrived(agent))
+            shard.worker.turn()
+        found = [shard.worker.pipeline.agents() for shard in shards]
         assert found == [tuple(name for name in AGENTS if shard_of(name, 3) == number) for number in range(3)]
         assert all(found)
         taken = sum(count(shard, 'cfmon_messages_total{result="accepted"}') for shard in shards)
@@ -81,14 +81,14 @@ def test_a_message_of_another_shard_is_acknowledged_in_its_turn_and_leaves_no_tr
 ) -> None:
     with monitor_of(tmp_path, corridor, "0/2") as service:
         acknowledged: list[int] = []
-        service._worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
+        service.worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
         mine = [name for name in AGENTS if shard_of(name, 2) == 0]
         for number, agent in enumerate(AGENTS):
-            service._inbox.put(arrived(agent, number=number))
-        service._worker.turn()
+            service.inbox.put(arrived(agent, number=number))
+        service.worker.turn()
         assert acknowledged == list(range(len(AGENTS)))
-        assert service._worker.pipeline.agents() == tuple(mine)
-        assert service._store is not None
+        assert service.worker.pipeline.agents() == tuple(mine)
+        assert service.store is not None
         stored = (tmp_path / "var" / "cfmon.sqlite-wal").read_bytes()
         assert not any(f"agents/{name}/steps".encode() in stored for name in set(AGENTS) - set(mine))
         assert all(f"agents/{name}/steps".encode() in stored for name in mine)
@@ -99,28 +99,28 @@ def test_messages_of_other_shards_cost_no_write_to_the_store_and_few_evaluations
 ) -> None:
     monkeypatch.setattr(worker_module, "EVALUATION_PAUSE", 3600.0)
     with monitor_of(tmp_path, corridor, "0/2") as service:
-        assert service._store is not None
-        assert service._store._journal is not None
+        assert service.store is not None
+        assert service.store._journal is not None
         other = next(name for name in AGENTS if shard_of(name, 2) == 1)
-        before = service._store._journal.number, service._worker.evaluated
+        before = service.store._journal.number, service.worker.evaluated
         for _ in range(100):
-            service._inbox.put(arrived(other))
-            service._worker.turn()
-        assert (service._store._journal.number, service._worker.evaluated) == before
+            service.inbox.put(arrived(other))
+            service.worker.turn()
+        assert (service.store._journal.number, service.worker.evaluated) == before
         monkeypatch.setattr(worker_module, "EVALUATION_PAUSE", 0.0)
-        service._inbox.put(arrived(other))
-        service._worker.turn()
-        assert service._worker.evaluated != before[1], "time passes nevertheless"
+        service.inbox.put(arrived(other))
+        service.worker.turn()
+        assert service.worker.evaluated != before[1], "time passes nevertheless"
 
 
 def test_what_is_lost_of_another_shards_agent_is_nobodys_gap_here(tmp_path: Path, corridor: MDP) -> None:
     with monitor_of(tmp_path, corridor, "0/2") as service:
         other = next(name for name in AGENTS if shard_of(name, 2) == 1)
-        service._inbox._dropping = service._inbox._was_full = True
-        service._inbox.put(arrived(other, number=7))
+        service.inbox._dropping = service.inbox._was_full = True
+        service.inbox.put(arrived(other, number=7))
         acknowledged: list[int] = []
-        service._worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
-        service._worker.turn()
+        service.worker.acknowledge = lambda receipts: acknowledged.extend(r.message_id for r in receipts)
+        service.worker.turn()
         assert acknowledged == [7]
         assert count(service, 'cfmon_messages_total{result="dropped"}') == 0.0
 
@@ -130,8 +130,8 @@ def test_one_shard_reports_the_topics_that_name_no_agent(
     tmp_path: Path, corridor: MDP, shard: str, reports: float
 ) -> None:
     with monitor_of(tmp_path, corridor, shard) as service:
-        service._inbox.put(Arrived(Instant(1000.0, time.monotonic()), "agents/no name/steps", b"{}", None))
-        service._worker.turn()
+        service.inbox.put(Arrived(Instant(1000.0, time.monotonic()), "agents/no name/steps", b"{}", None))
+        service.worker.turn()
         assert count(service, 'cfmon_rejected_total{reason="bad_agent"}') == reports
 
 
@@ -140,7 +140,7 @@ def test_shards_have_names_of_their_own_and_say_which_they_are(tmp_path: Path, c
         assert service.client_id == "fleet-2-3"
         assert service._link._session.status_topic == "cfmon/status/fleet-2-3"
         assert service.health.status()["shard"] == "2/3"
-        status = service._worker.pipeline._status(Instant(0.0, 0.0))
+        status = service.worker.pipeline._status(Instant(0.0, 0.0))
         assert json.loads(status.payload)["shard"] == "2/3"
         assert count(service, 'cfmon_shards{fleet="fleet",shard="2/3"}') == 3.0
 
@@ -149,7 +149,7 @@ def test_without_a_shard_nothing_says_that_there_is_one(tmp_path: Path, corridor
     with monitor_of(tmp_path, corridor, None) as service:
         assert service.client_id == "fleet"
         assert "cfmon_shards{" not in service.sinks.metrics.exposition().decode()
-        assert json.loads(service._worker.pipeline._status(Instant(0.0, 0.0)).payload)["shard"] is None
+        assert json.loads(service.worker.pipeline._status(Instant(0.0, 0.0)).payload)["shard"] is None
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_the_environment_says_which_shard_it_is(tmp_path: Path, corridor: MDP) -
 def lived(service: Service) -> None:
     """Let it take a step of every agent, and keep the state."""
     for agent in AGENTS:
-        service._inbox.put(arrived(agent))
-    service._worker.turn()
-    service._worker.keep_everything()
+        service.inbox.put(arrived(agent))
+    service.worker.turn()
+    service.worker.keep_everything()
 
 
 @pytest.mark.parametrize(
@@ -194,17 +194,17 @@ def test_the_store_of_other_agents_is_refused_and_left_as_it_is(
 ) -> None:
     with monitor_of(tmp_path, corridor, before) as service:
         lived(service)
-        agents = service._worker.pipeline.agents()
+        agents = service.worker.pipeline.agents()
     for _ in range(2):  # the first refusal does not keep it locked
         with pytest.raises(ConfigError, match=f"mqtt.shard: the store is {words}; move the agents with `cfmon store"):
             monitor_of(tmp_path, corridor, after).__enter__()
     with monitor_of(tmp_path, corridor, before) as service:
-        assert service._store is not None
-        assert set(service._store.kept.agents) == set(agents)
+        assert service.store is not None
+        assert set(service.store.kept.agents) == set(agents)
 
 
 def test_an_empty_store_takes_any_shard(tmp_path: Path, corridor: MDP) -> None:
     with monitor_of(tmp_path, corridor, "0/2") as service:
-        service._worker.keep_everything()
+        service.worker.keep_everything()
     with monitor_of(tmp_path, corridor, "1/3") as service:
         assert service.client_id == "fleet-1-3"

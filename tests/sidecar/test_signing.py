@@ -180,7 +180,7 @@ def test_a_key_that_everyone_can_read_is_warned_of(
     service = Service(assemble(path, {}))
     with caplog.at_level(logging.INFO, "monitor.service"):
         service.start()
-        service._close()
+        service.close()
     assert f"fingerprint is {read_verifier(public).fingerprint}" in caplog.text
     assert ("everyone on this machine can read" in caplog.text) == warned
 
@@ -191,12 +191,12 @@ def test_the_running_monitor_gives_out_signatures_of_the_evidence_it_keeps(tmp_p
         private, public = make_keys(path.parent)
         private.rename(path.parent / "key.pem")
         service = Service(assemble(path, {}))
-        assert service._store is not None
-        service._store.commit([], [EvidenceFile("a" * 32, b"proof")], [])
+        assert service.store is not None
+        service.store.commit([], [EvidenceFile("a" * 32, b"proof")], [])
         signature = service.sources.signature("a" * 32)
         assert (signature is not None and read_verifier(public).accepts(signature, b"proof")) == signs
         assert service.sources.signature("b" * 32) is None
-        service._close()
+        service.close()
 
 
 def test_another_key_takes_a_restart(tmp_path: Path, corridor: MDP) -> None:

@@ -47,18 +47,18 @@ def test_a_toy_sink_hears_of_what_happens(tmp_path: Path, corridor: MDP) -> None
     toy = Toy()
     service.sinks.add(toy)
     step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": RASH}
-    service._inbox.put(Arrived(service._clock(), "agents/ada/steps", json.dumps(step).encode(), None))
-    service._worker.turn()
+    service.inbox.put(Arrived(service.clock(), "agents/ada/steps", json.dumps(step).encode(), None))
+    service.worker.turn()
     assert toy.heard[0] == "Received"
     assert "Judged" in toy.heard
     service.sinks.adopt(service._loaded.watched, NOW)
     assert toy.heard[-2:] == ["watch", "chance"]
-    service._close()
+    service.close()
 
 
 def test_a_sink_hears_of_an_event_after_it_is_in_the_store(tmp_path: Path, corridor: MDP) -> None:
     service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
-    store, committed = service._store, []
+    store, committed = service.store, []
     assert store is not None
 
     class Late(Toy):
@@ -68,10 +68,10 @@ def test_a_sink_hears_of_an_event_after_it_is_in_the_store(tmp_path: Path, corri
 
     service.sinks.add(Late())
     step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": RASH}
-    service._inbox.put(Arrived(service._clock(), "agents/ada/steps", json.dumps(step).encode(), None))
-    service._worker.turn()
+    service.inbox.put(Arrived(service.clock(), "agents/ada/steps", json.dumps(step).encode(), None))
+    service.worker.turn()
     assert committed == [True]
-    service._close()
+    service.close()
 
 
 def test_a_sink_that_fails_is_logged_and_counted_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -72,7 +72,7 @@ def live(config: Path, world: Posting, crash_at: int = -1) -> None:
         except CrashError:
             assert crash_at > 0
         finally:
-            life.service._close()
+            life.service.close()
 
 
 def lived(project: Path, folder: Path, crash_at: Sequence[int]) -> Posting:
@@ -121,9 +121,9 @@ def test_what_waits_for_a_receiver_is_posted_by_the_next_process(project: Path, 
     async def second() -> None:
         with pytest.MonkeyPatch.context() as patch:
             life = PostingLife(config, world, patch)
-            await life.service._begin()
+            await life.service.begin()
             await life._send()
-            life.service._close()
+            life.service.close()
 
     asyncio.run(second())
     assert set(world.posts["pager"]) == world.published_alerts() > known
@@ -163,14 +163,14 @@ def test_a_changed_topic_of_alerts_posts_nothing_again_and_a_removed_formula_is_
     async def one() -> None:
         with pytest.MonkeyPatch.context() as patch:
             life = PostingLife(config, world, patch)
-            await life.service._begin()
+            await life.service.begin()
             life.worker.connected(True)  # noqa: FBT003 - as the link calls it
             for n, payload in list(world.steps.items()):
                 life.enter(n, payload)
             life.worker.turn()
             await life._send()
             life.worker.turn()  # notes what was accepted
-            life.service._close()
+            life.service.close()
 
     asyncio.run(one())
     before = list(world.posts["pager"])

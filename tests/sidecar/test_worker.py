@@ -75,14 +75,14 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
 def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
     service = Service(assemble(write_project(tmp_path / "project", corridor)))
     yield service
-    service._close()
+    service.close()
 
 
 def ticks_while(service: Service, loop: Loop, *, up: bool, seconds: float) -> float:
-    before = service._clock().ticks
-    service._worker.connected(up)
+    before = service.clock().ticks
+    service.worker.connected(up)
     loop.advance(seconds)
-    return service._clock().ticks - before
+    return service.clock().ticks - before
 
 
 def test_time_stands_still_while_the_broker_is_away_and_a_little_longer(service: Service, loop: Loop) -> None:
@@ -109,9 +109,9 @@ def test_a_recording_that_cannot_be_finished_stops_nothing(service: Service, cap
         def close(self) -> None:
             raise OSError(28, "No space left on device")
 
-    service._worker.recorder = Full()  # type: ignore[assignment] # all of a recorder that is used here
-    service._worker.end_recording()
-    assert service._worker.recorder is None
+    service.worker.recorder = Full()  # type: ignore[assignment] # all of a recorder that is used here
+    service.worker.end_recording()
+    assert service.worker.recorder is None
     assert "the end of the recording could not be written" in caplog.text
 
 
@@ -124,34 +124,34 @@ def test_evidence_that_no_disk_takes_in_time_does_not_hold_up_the_end(
     async def slow() -> None:
         await never.wait()
 
-    monkeypatch.setattr(service._store, "file_evidence", slow)
+    monkeypatch.setattr(service.store, "file_evidence", slow)
 
     async def scenario() -> None:
-        await service._begin()
-        await asyncio.wait_for(service._worker.end(), PATIENCE)
+        await service.begin()
+        await asyncio.wait_for(service.worker.end(), PATIENCE)
 
     asyncio.run(scenario())
 
 
 def test_of_a_message_that_is_too_large_no_more_is_noted_than_shows_it(service: Service, loop: Loop) -> None:
     payload = bytes(1 << 20)
-    service._inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload, None))
-    service._worker.turn()
-    assert service._store is not None
-    assert service._store._size < 100_000
+    service.inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload, None))
+    service.worker.turn()
+    assert service.store is not None
+    assert service.store._size < 100_000
     assert 'cfmon_rejected_total{reason="too_large"} 1.0' in service.sinks.metrics.exposition().decode()
 
 
 def heard(service: Service, loop: Loop, *payloads: str) -> None:
     for payload in payloads:
-        service._inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
-    service._worker.turn()
+        service.inbox.put(Arrived(Instant(1.0, loop.now), "agents/ada/steps", payload.encode(), None))
+    service.worker.turn()
 
 
 def test_what_an_evaluation_leaves_is_evaluated_in_the_next_turns(
     service: Service, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker, batches = service._worker, list[tuple[int | None, bool]]()
+    worker, batches = service.worker, list[tuple[int | None, bool]]()
 
     def record(_ticks: float, *, answered: int | None, left: bool, **_rest: object) -> None:
         batches.append((answered, left))
@@ -166,7 +166,7 @@ def test_what_an_evaluation_leaves_is_evaluated_in_the_next_turns(
 
 
 def test_what_waits_in_a_new_pipeline_is_what_that_says(service: Service, loop: Loop) -> None:
-    worker = service._worker
+    worker = service.worker
     worker._waiting = Waiting(5000, loop.now)
     worker.adopt(worker.pipeline, service._loaded.config, [])
     assert worker._waiting == Waiting(0, None)
@@ -213,7 +213,7 @@ def test_the_log_names_a_reward_that_contradicts_the_model_once_a_minute(
     why = "seq 2 of episode 'one': (0, 1) -> 0 earned 5, the model says -1"
     assert told == [f"ada reports a reward that contradicts the model: {why}"]
     assert 'cfmon_reward_mismatch_total{agent="ada"} 2.0' in service.sinks.metrics.exposition().decode()
-    service._close()
+    service.close()
 
 
 def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(
@@ -221,20 +221,20 @@ def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(
 ) -> None:
     config = CONFIG.replace("path: var/cfmon.sqlite", "path: null")
     service = Service(assemble(write_project(tmp_path / "project", corridor, config)))
-    outbox = service._outbox
+    outbox = service.outbox
     outbox.put(outbox.number([Publication("cfmon/alerts/ada/watch", b"{}")]))
     outbox.done(0)
     assert outbox.unsettled
     loop.advance(1.0)
-    service._worker.turn()
+    service.worker.turn()
     assert outbox.settled() == []
-    service._close()
+    service.close()
 
 
 def test_an_alarm_is_listed_only_once_its_evidence_can_be_had(
     service: Service, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, history = service._store, service.sinks.view.history
+    store, history = service.store, service.sinks.view.history
     assert store is not None
     note = history.note
     listed: list[bool] = []
