@@ -9,7 +9,10 @@ import pytest
 from hypothesis import settings
 
 from tests import tiers
+from tests.leaks import leaves_no_task, leaves_nothing_open
 from tests.servers import Mosquitto, mosquitto
+
+__all__ = ["broker", "leaves_no_task", "leaves_nothing_open"]
 
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test. The examples are
 # the same in each run: what varies is found by the long suites (`make soak-truth`, `make fuzz`), which keep what fails.

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.parse
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
+from tests.processes import Forked, fork_monitor
 
 __all__ = [
     "Mosquitto",
@@ -73,7 +74,7 @@ def need(program: str, package: str) -> str:
     return found
 
 
-def end(process: subprocess.Popen[Any], *, with_signal: int = signal.SIGTERM) -> int:
+def end(process: subprocess.Popen[Any] | Forked, *, with_signal: int = signal.SIGTERM) -> int:
     """End a process and wait for it; kill it at the timeout."""
     if process.poll() is None:
         process.send_signal(with_signal)
@@ -272,9 +273,9 @@ def alertmanager(folder: Path, config: Path) -> Iterator[str]:
 
 @dataclass
 class Sidecar:
-    """`cfmon run` as a separate process."""
+    """`cfmon run` as a process of its own."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[Any] | Forked
     log_file: Path
 
     @property
@@ -322,9 +323,8 @@ class Sidecar:
 def sidecar(config: Path, *arguments: str) -> Iterator[Sidecar]:
     """Run `cfmon run` on a configuration until the block ends; yield it when serving and connected."""
     log_file = config.parent / "sidecar.log"
-    with log_file.open("wb") as log:
-        command = [sys.executable, "-m", "monitor", "run", str(config), *arguments]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    log_file.write_bytes(b"")
+    process = fork_monitor("run", str(config), *arguments, log=log_file)
     running = Sidecar(process, log_file)
     try:
         wait_until(lambda: process.poll() is not None or "status page at" in running.log, "the sidecar serves")
