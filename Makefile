@@ -37,7 +37,7 @@ test: prepared ## Run lint, types, import contracts and the fast tests (ARGS=tes
 
 test-all: test ## Run all checks: `make test`, then slow tests, more random examples, and coverage
 	@TIER=rest $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
-	@$(MAKE) --no-print-directory coverage
+	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory coverage
 
 coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by their fast tests; below 99 % is an error
 	@TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)

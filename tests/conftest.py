@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -21,7 +23,7 @@ settings.load_profile("tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests that the tier runs."""
+    """Leave the tests that the tier runs; SHUFFLE, a seed, puts files, and the tests of each, in another order."""
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(tiers.scaled)
@@ -29,6 +31,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if tiers.runs(item)]
+    if seed := os.environ.get("SHUFFLE"):
+        draw = Random(seed).random
+        files = {path: draw() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: (files[item.path], draw()))
 
 
 @pytest.fixture
