@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Fate:
     left: float
 
 
+@cache
 def fate(test: Sprt, p: float, limit: int = 20_000) -> Fate:
     """By dynamic programming over the number of successes, with the likelihood ratio of the paper written out."""
     below, above = test.sides

@@ -17,6 +17,7 @@ from monitor.statistics.fleet import FRACTIONS, Fleet, joined_number, wrong_agen
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.model_test import ModelTest
 from tests.statistics.test_model_test import SMALL, Rows, grid, walk
+from tests.tiers import examples, scaled, slow
 
 
 def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -> Fleet:
@@ -31,7 +32,7 @@ def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
     return float(10.0**fleet.log10_e)
 
 
-@pytest.mark.parametrize(("alpha", "exact"), [(0.001, True), (0.2, False), (0.7, False)])
+@pytest.mark.parametrize(("alpha", "exact"), [(0.001, True), (0.2, False), pytest.param(0.7, False, marks=slow)])
 def test_a_true_model_gives_no_wealth_on_average(alpha: float, *, exact: bool) -> None:
     """Whoever's turn it is, also where that depends on what was found; no more than on average where it is cut off."""
 
@@ -114,9 +115,10 @@ def test_what_is_wrong_for_all_is_found_as_soon_as_by_one_test_of_all_steps() ->
     assert np.median(needed["together"]) <= 2.0 * np.median(needed["one"])
 
 
+@scaled
 @pytest.mark.parametrize("agents", [1, 3, 30])
 def test_a_true_model_is_seldom_doubted(agents: int) -> None:
-    rows, alpha, runs = grid(0.2), 0.05, 200
+    rows, alpha, runs = grid(0.2), 0.05, examples(40, 200)
     doubted = {"model": 0, "agents": 0}
     for seed in range(runs):
         fleet = the_fleet(rows, alpha=alpha)

@@ -132,6 +132,7 @@ def test_what_is_known_only_up_to_bounds_is_cut_off_from_above_by_the_bounds_of_
 def test_the_rows_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.statistics.interval_odds.MAX_TRANSITIONS", 2)
     odds = IntervalOdds(*arguments([ROWS[0]] * 5))
-    for row in range(5):
-        assert odds.bounds(row).expected == (0.6, 0.3, 0.1)
-        assert len(odds._rows) <= 2
+    made = [odds.bounds(row) for row in range(5)]
+    assert [each.expected for each in made] == [(0.6, 0.3, 0.1)] * 5
+    assert odds.bounds(4) is made[4]
+    assert all(odds.bounds(row) is not made[row] for row in range(3))

@@ -21,6 +21,7 @@ from monitor.statistics.model_test import ModelTest
 from tests.exact.learned import learned_model
 from tests.statistics.intervals import BoundedRow, SlowWealth, arguments, greatest_mean
 from tests.statistics.test_model_test import grid, walk
+from tests.tiers import examples, first, scaled
 
 NEW = 9
 SMALL = [
@@ -70,7 +71,7 @@ def worst(test: ModelTest, depth: int) -> float:
     return max(means)
 
 
-@pytest.mark.parametrize("memory", [256, 2])
+@pytest.mark.parametrize("memory", first(1, [2, 256]))
 def test_no_environment_within_the_bounds_makes_the_bets_profitable(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +92,7 @@ def mixed(rng: np.random.Generator, steps: int) -> Iterator[tuple[int, int]]:
         yield row, 0 if chance < 0.55 else 1 if chance < 0.85 else NEW if chance < 0.95 else 4
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first(2, range(5)))
 def test_the_wealth_is_that_of_the_slow_counterpart(seed: int) -> None:
     test, slow = join(SMALL, alpha=1e-300, impossible=0.001), SlowWealth(SMALL, 0.001)
     for row, successor in mixed(np.random.default_rng(seed), 250):
@@ -138,9 +139,10 @@ def test_an_impossible_step_from_a_given_row_still_counts_as_one() -> None:
     assert test.log10_e > 0.5
 
 
+@scaled
 @pytest.mark.parametrize("steps", [200, 2_000, 20_000])
 def test_an_environment_that_did_not_change_is_not_rejected_however_few_the_data(steps: int) -> None:
-    for seed in range(3):
+    for seed in range(examples(1, 3)):
         fleet = learned(steps, seed)
         test = fleet.join()
         for row, successor in walk(grid(0.1), np.random.default_rng([seed, 2]), 10_000):

@@ -14,6 +14,7 @@ from scipy.stats import binom
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
 from monitor.statistics.model_test import ModelTest
+from tests.tiers import examples, scaled
 
 Rows = list[dict[int, float]]
 """Row -> successor -> probability; the rows of a grid are 4 state + action."""
@@ -109,9 +110,10 @@ def test_impossible_steps_pay_only_where_there_are_too_many(rate: float, fair: b
     assert math.isclose(found, 1.0, abs_tol=1e-12) if fair else found < 1.0 - 1e-3
 
 
+@scaled
 def test_a_true_model_is_doubted_as_seldom_as_promised() -> None:
-    """Of 1,000 streams alpha may be doubted; more than this of a test that keeps its word has probability 1e-6."""
-    alpha, streams, doubted = 0.05, 1000, 0
+    """Of the streams alpha may be doubted; more than this of a test that keeps its word has probability 1e-6."""
+    alpha, streams, doubted = 0.05, examples(250, 1000), 0
     rows = grid(0.1)
     for seed in range(streams):
         test = the_test(rows, alpha=alpha)

@@ -20,20 +20,23 @@ from monitor.statistics.interval_odds import NO_DATA, Bounds
 from monitor.statistics.row_tests import RowTests, joined_rows
 from tests.statistics.rates_of_model_tests import learned_from, steps_of
 from tests.statistics.test_model_test import SMALL, Rows, grid, walk
+from tests.tiers import examples, scaled, slow
 
 IMPOSSIBLE = 0.004
 
 
-def made_of(rows: Rows, *, tested: int = 64, impossible: float = 0.0001) -> RowTests:
-    starts = [0, *itertools.accumulate(map(len, rows))]
-    odds = Odds(starts, [to for row in rows for to in row], [p for row in rows for p in row.values()])
-    return RowTests(odds, tested, impossible)
+class Visited(RowTests):
+    """The tests of some rows, which are told of steps by row and successor."""
 
+    def __init__(self, rows: Rows, *, tested: int = 64, impossible: float = 0.0001) -> None:
+        starts = [0, *itertools.accumulate(map(len, rows))]
+        self.odds = Odds(starts, [to for row in rows for to in row], [p for row in rows for p in row.values()])
+        super().__init__(self.odds, tested, impossible)
 
-def take(tests: RowTests, row: int, successor: int) -> None:
-    found = tests._odds.find(row, successor)
-    assert found is not None
-    tests.step(found)
+    def take(self, row: int, successor: int) -> None:
+        found = self.odds.find(row, successor)
+        assert found is not None
+        self.step(found)
 
 
 def slow_wealth(row: dict[int, float], seen: Sequence[int | None], impossible: float) -> float:
@@ -55,13 +58,13 @@ def slow_wealth(row: dict[int, float], seen: Sequence[int | None], impossible: f
 
 
 def test_the_wealth_is_that_of_all_bets_taken_one_by_one() -> None:
-    tests, seen = made_of(SMALL, impossible=IMPOSSIBLE), [0, 2, None, 1, 2, 2, 0, None, 1]
+    tests, seen = Visited(SMALL, impossible=IMPOSSIBLE), [0, 2, None, 1, 2, 2, 0, None, 1]
     for successor in seen:
         if successor is None:
             tests.contradict(1)
         else:
-            take(tests, 1, successor)
-        take(tests, 0, 0)
+            tests.take(1, successor)
+        tests.take(0, 0)
     assert tests.wealth(1) == pytest.approx(slow_wealth(SMALL[1], seen, IMPOSSIBLE), rel=1e-12)
     assert tests.wealth(0) == pytest.approx(slow_wealth(SMALL[0], [0] * 9, IMPOSSIBLE), rel=1e-12)
 
@@ -71,7 +74,7 @@ def test_nobody_gets_rich_on_a_right_row_wherever_agents_go(memory: int, monkeyp
     """Where the next step begins depends on what was found; the mean is over all that can happen."""
     monkeypatch.setattr(row_tests, "ROW_MEMORY", memory)
 
-    def means(tests: RowTests, depth: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def means(tests: Visited, depth: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         now = np.array([tests.wealth(row) for row in (0, 1)])
         if depth == 0:
             return now
@@ -79,32 +82,32 @@ def test_nobody_gets_rich_on_a_right_row_wherever_agents_go(memory: int, monkeyp
         total = np.zeros(2)
         for successor, chance in SMALL[row].items():
             after = deepcopy(tests)
-            take(after, row, successor)
+            after.take(row, successor)
             total += chance * means(after, depth - 1)
         return total
 
-    assert means(made_of(SMALL, impossible=1e-15), 7) == pytest.approx([1.0, 1.0], abs=1e-10)
+    assert means(Visited(SMALL, impossible=1e-15), 7) == pytest.approx([1.0, 1.0], abs=1e-10)
 
 
 @pytest.mark.parametrize(("rate", "fair"), [(IMPOSSIBLE, True), (0.001, False)])
 def test_impossible_steps_pay_only_where_there_are_too_many(rate: float, fair: bool) -> None:  # noqa: FBT001 - a table
-    def mean(tests: RowTests, depth: int) -> float:
+    def mean(tests: Visited, depth: int) -> float:
         if depth == 0:
             return tests.wealth(2)
         possible, impossible = deepcopy(tests), deepcopy(tests)
-        take(possible, 2, 2)
+        possible.take(2, 2)
         impossible.contradict(2)
         return (1 - rate) * mean(possible, depth - 1) + rate * mean(impossible, depth - 1)
 
-    found = mean(made_of(SMALL, impossible=IMPOSSIBLE), 6)
+    found = mean(Visited(SMALL, impossible=IMPOSSIBLE), 6)
     assert math.isclose(found, 1.0, abs_tol=1e-12) if fair else found < 1.0 - 1e-3
 
 
 def visits_until_named(model: Sequence[float], true: Sequence[float], seed: int) -> int:
     rows: Rows = [dict(enumerate(model))]
-    tests, rng = made_of(rows), np.random.default_rng(seed)
+    tests, rng = Visited(rows), np.random.default_rng(seed)
     for n in itertools.count(1):
-        take(tests, 0, int(rng.choice(len(true), p=true)))
+        tests.take(0, int(rng.choice(len(true), p=true)))
         if tests.wrong():
             return n
     raise AssertionError
@@ -121,7 +124,7 @@ def fixed_size(p: float, q: float, level: float, power: float) -> int:
         ((0.9, 0.1), (0.6, 0.4), 44, 19),
         ((0.9, 0.05, 0.05), (0.6, 0.2, 0.2), 46, 19),
         ((0.5, 0.5), (0.2, 0.8), 64, 27),
-        ((0.9, 0.1), (0.87, 0.13), 2170, 1090),
+        pytest.param((0.9, 0.1), (0.87, 0.13), 2170, 1090, marks=slow),
     ],
 )
 def test_a_wrong_row_of_64_is_named_after_the_visits_that_the_documentation_states(
@@ -135,33 +138,33 @@ def test_a_wrong_row_of_64_is_named_after_the_visits_that_the_documentation_stat
 
 
 def test_rows_that_are_right_are_not_named() -> None:
-    tests = made_of(grid(0.1))
+    tests = Visited(grid(0.1))
     for row, successor in walk(grid(0.1), np.random.default_rng(1), 20_000):
-        take(tests, row, successor)
+        tests.take(row, successor)
     assert tests.wrong() == []
 
 
 def test_what_is_reported_is_the_entry_that_is_furthest_off() -> None:
-    tests = made_of([{0: 0.5, 1: 0.5}, {0: 0.1, 1: 0.8, 2: 0.1}])
+    tests = Visited([{0: 0.5, 1: 0.5}, {0: 0.1, 1: 0.8, 2: 0.1}])
     for n in range(100):
-        take(tests, 0, n % 2)
-        take(tests, 1, (0, 2, 2, 1)[n % 4])
+        tests.take(0, n % 2)
+        tests.take(1, (0, 2, 2, 1)[n % 4])
     (wrong,) = tests.wrong()
     assert (wrong.row, wrong.successor, wrong.seen, wrong.visits, wrong.probability) == (1, 1, 25, 100, 0.8)
     assert wrong.evidence == tests.wealth(1)
 
 
 def test_wealth_is_bounded_so_that_a_repaired_row_is_soon_named_no_more() -> None:
-    tests = made_of([{0: 0.5, 1: 0.5}])
+    tests = Visited([{0: 0.5, 1: 0.5}])
     for _ in range(2_000):
-        take(tests, 0, 0)
+        tests.take(0, 0)
         tests.contradict(0)
     assert len(tests.wrong()) == 1
     assert tests.wealth(0) <= 1e12 + 1.0
     impossible = tests.wrong()[0].impossible
     assert 0 < impossible <= row_tests.ROW_MEMORY
     for n in range(20_000):
-        take(tests, 0, n % 2)
+        tests.take(0, n % 2)
         if not tests.wrong():
             break
     assert n < 10_000
@@ -169,39 +172,39 @@ def test_wealth_is_bounded_so_that_a_repaired_row_is_soon_named_no_more() -> Non
 
 def test_only_so_many_rows_are_tested_and_the_others_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_tests, "MOST_ROWS", 2)
-    tests = made_of(SMALL)
+    tests = Visited(SMALL)
     for _ in range(5):
         for row in (0, 1, 2):
-            take(tests, row, next(iter(SMALL[row])))
+            tests.take(row, next(iter(SMALL[row])))
             tests.contradict(row)
     assert set(tests.dump()) == {0, 1}
     assert {wrong.row for wrong in tests.wrong()} == {0, 1}
 
 
 def test_a_test_goes_on_from_its_plain_data() -> None:
-    tests, again = made_of(grid(0.1)), made_of(grid(0.1))
+    tests, again = Visited(grid(0.1)), Visited(grid(0.1))
     steps = list(walk(grid(0.5), np.random.default_rng(3), 3_000))
     for row, successor in steps[:1_500]:
-        take(tests, row, successor)
+        tests.take(row, successor)
     tests.contradict(5)
     again.load(tests.dump())
     assert again.dump() == tests.dump()
     assert again.wrong() == tests.wrong() != []
     for row, successor in steps[1_500:]:
-        take(tests, row, successor)
-        take(again, row, successor)
+        tests.take(row, successor)
+        again.take(row, successor)
     assert again.dump() == tests.dump()
     assert again.wrong() == tests.wrong()
 
 
 def test_of_several_monitors_a_row_has_the_mean_wealth_and_the_counts_of_one() -> None:
     """A monitor that did not visit a row has wealth 1 in it; the join counts it for no more."""
-    two = [made_of(grid(0.1)) for _ in range(2)]
+    two = [Visited(grid(0.1)) for _ in range(2)]
     for place, tests in enumerate(two):
         for row, successor in walk(grid(0.4), np.random.default_rng(place), 400 + 400 * place):
             if row != 7 or place == 0:
-                take(tests, row, successor)
-    joined = made_of(grid(0.1))
+                tests.take(row, successor)
+    joined = Visited(grid(0.1))
     joined.load(joined_rows([tests.dump() for tests in two]))
     states = [tests.dump() for tests in two]
     for row in range(64):
@@ -210,7 +213,7 @@ def test_of_several_monitors_a_row_has_the_mean_wealth_and_the_counts_of_one() -
         assert joined.wealth(row) == pytest.approx(mean, abs=1.0)
         if row in joined.dump():
             assert joined.dump()[row].counts in [state[row].counts for state in states if row in state]
-    once = made_of(grid(0.1))
+    once = Visited(grid(0.1))
     once.load(joined_rows([states[1], states[1]]))
     assert once.dump() == two[1].dump()
 
@@ -228,13 +231,14 @@ def test_rows_without_data_are_not_tested_and_do_not_count() -> None:
     assert wrong.visits <= row_tests.ROW_MEMORY <= MAX_TRANSITIONS
 
 
+@scaled
 @pytest.mark.parametrize(("recorded", "slip", "named"), [(200, 0.1, False), (2_000, 0.1, False), (100_000, 0.4, True)])
 def test_rows_of_a_learned_model_are_named_for_what_the_data_rule_out_alone(
     recorded: int,
     slip: float,
     named: bool,  # noqa: FBT001 - a table
 ) -> None:
-    for seed in range(5):
+    for seed in range(examples(2, 5)):
         rng = np.random.default_rng([recorded, seed])
         model = learned_from(steps_of(grid(0.1), 4, recorded, rng), 16, 4)
         assert model.counts is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from monitor.errors import ConfigError, InputError
 from monitor.statistics import Sprt, SprtState, Strength, acceptance, expected_samples
 from tests.statistics.random_walk import fate
-from tests.tiers import examples
+from tests.tiers import examples, first, slow
 
 CASES = [  # theta, delta, alpha, beta: even and uneven regions and strengths, one region that is clamped
     (0.5, 0.1, 0.05, 0.05),
@@ -29,7 +29,7 @@ def make(theta: float, delta: float, alpha: float, beta: float) -> Sprt:
     return Sprt(theta, delta, Strength(alpha, beta))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first(4, CASES))
 def test_exact_error_rates_at_the_edges_of_the_indifference_region_are_within_the_strength(
     case: tuple[float, float, float, float],
 ) -> None:
@@ -48,7 +48,7 @@ def test_walds_lines_may_exceed_one_rate_by_no_more_than_their_factor() -> None:
     assert wrong_true + wrong_false <= test.strength.alpha + test.strength.beta
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first(4, CASES))
 @pytest.mark.parametrize("outside", [0.3, 0.7])
 def test_beyond_the_edges_errors_are_rarer(case: tuple[float, float, float, float], outside: float) -> None:
     test = make(*case)
@@ -57,7 +57,7 @@ def test_beyond_the_edges_errors_are_rarer(case: tuple[float, float, float, floa
     assert fate(test, below * (1 - outside)).true <= fate(test, below).true
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first(4, CASES))
 def test_expected_samples_are_walds_but_for_the_last_step(case: tuple[float, float, float, float]) -> None:
     test = make(*case)
     success, failure = test.steps
@@ -75,7 +75,7 @@ def test_expected_samples_are_walds_but_for_the_last_step(case: tuple[float, flo
         assert formula <= exact.mean <= 1.3 * formula + 2
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first(4, CASES))
 def test_acceptance_is_the_strength_at_the_edges_and_falls_between(case: tuple[float, float, float, float]) -> None:
     test = make(*case)
     below, above = test.sides
@@ -128,7 +128,9 @@ def test_a_side_that_would_leave_the_unit_interval_goes_half_the_way() -> None:
 
 
 @pytest.mark.parametrize("strength", [Strength(0.05, 0.05), Strength(0.01, 0.3), Strength(0.3, 0.01)])
-@pytest.mark.parametrize(("theta", "delta"), [(0.5, 0.1), (0.9, 0.05), (0.99, 0.01), (0.05, 0.04)])
+@pytest.mark.parametrize(
+    ("theta", "delta"), [(0.5, 0.1), (0.9, 0.05), pytest.param(0.99, 0.01, marks=slow), (0.05, 0.04)]
+)
 def test_a_guarded_test_keeps_both_rates_exactly(theta: float, delta: float, strength: Strength) -> None:
     """By following the walk; lines for the strength itself may exceed one of the two."""
     test = Sprt(theta, delta, strength.guarded)
