@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.log import MAX_KINDS, RateLimitedLog, set_up_logging
-from monitor.sidecar.mqtt.inbox import Arrived
-from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import Logbook
 from monitor.types import Blind, Contradictions, Deviates, Instant, TakenOver, WrongAgent, WrongRow
+from tests.sidecar.by_hand import ByHand, by_hand
 from tests.sidecar.conftest import CAREFUL, HOME, RASH
 from tests.sidecar.project import write_project
 from tests.sidecar.watched import watched
@@ -45,18 +45,19 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 @pytest.fixture
-def service(tmp_path: Path, corridor: MDP) -> Iterator[Service]:
-    """A sidecar whose worker is driven by hand."""
-    service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
-    yield service
-    service.close()
+def config(tmp_path: Path, corridor: MDP) -> Path:
+    return write_project(tmp_path / "project", corridor)
 
 
-def lived(service: Service, *steps: dict[str, Any], agent: str = "ada") -> None:
+@pytest.fixture
+def there(config: Path) -> Iterator[ByHand]:
+    with by_hand(config) as there:
+        yield there
+
+
+def lived(there: ByHand, *steps: dict[str, Any], agent: str = "ada") -> None:
     for seq, step in enumerate(steps):
-        fields = {"v": 1, "episode": "one", "seq": seq, **step}
-        service.inbox.put(Arrived(service.clock(), f"agents/{agent}/steps", json.dumps(fields).encode(), None))
-        service.worker.turn()
+        there.hear(json.dumps({"v": 1, "episode": "one", "seq": seq, **step}), agent=agent)
 
 
 def entries(log: pytest.LogCaptureFixture, name: str = "monitor.alarms") -> list[tuple[str, str]]:
@@ -67,12 +68,12 @@ def fields(log: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.fields for record in log.records if record.name == "monitor.alarms"]  # type: ignore[attr-defined] # ours
 
 
-def test_at_start_it_says_what_is_watched_and_where(service: Service, log: pytest.LogCaptureFixture) -> None:
-    url = service.start()
+def test_at_start_it_says_what_is_watched_and_where(there: ByHand, config: Path, log: pytest.LogCaptureFixture) -> None:
+    url, client_id = there.service.start(), there.service.client_id
     told = [text for level, text in entries(log, "monitor.service") if level == INFO]
-    identity = service._loaded.identity
+    identity = assemble(config, {}).identity
     assert told[0].startswith("counterfactual-monitor 0.")
-    assert told[0].endswith(f"starts as {service.client_id}")
+    assert told[0].endswith(f"starts as {client_id}")
     assert told[1] == f"model model.npz: 6 states, 2 actions, sha256 {identity.model_sha256[:12]}"
     assert told[2:4] == [f"policy {name}: sha256 {identity.policies[name][:12]}" for name in ("careful", "nominal")]
     assert told[4] == (
@@ -81,21 +82,21 @@ def test_at_start_it_says_what_is_watched_and_where(service: Service, log: pytes
     assert told[5].startswith("formula chance: ")
     assert told[6] == (
         "steps from agents/+/steps at mqtt://127.0.0.1:1; alerts to cfmon/alerts/<agent>/<formula>, "
-        f"status to cfmon/status/{service.client_id}"
+        f"status to cfmon/status/{client_id}"
     )
     assert told[7].startswith("state and evidence are kept in ")
     assert told[8] == f"metrics, health and status page at {url}"
 
 
-def test_every_alarm_is_logged_as_it_fires_and_as_it_closes(service: Service, log: pytest.LogCaptureFixture) -> None:
+def test_every_alarm_is_logged_as_it_fires_and_as_it_closes(there: ByHand, log: pytest.LogCaptureFixture) -> None:
     lived(
-        service,
+        there,
         {"state": 0, "action": RASH},
         {"state": 1, "action": CAREFUL},
         {"state": HOME, "action": RASH},
         {"state": HOME, "action": RASH, "terminated": True},
     )
-    lived(service, {"state": 0, "action": RASH}, {"state": 1, "truncated": True}, agent="bob")
+    lived(there, {"state": 0, "action": RASH}, {"state": 1, "truncated": True}, agent="bob")
     told = entries(log)
     assert [(level, text.partition(": ")[0]) for level, text in told] == [
         (WARNING, "ALARM firing"),
@@ -111,9 +112,9 @@ def test_every_alarm_is_logged_as_it_fires_and_as_it_closes(service: Service, lo
     assert (second["alarm"], second["evidence"], second["state"]) == (first["alarm"], first["evidence"], "resolved")
 
 
-def test_in_json_the_parts_are_fields(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_json_the_parts_are_fields(there: ByHand, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging(LoggingConfig(format="json"))
-    lived(service, {"state": 0, "action": RASH})
+    lived(there, {"state": 0, "action": RASH})
     [entry] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert (entry["level"], entry["logger"]) == ("warning", "monitor.alarms")
     assert (entry["agent"], entry["formula"], entry["state"], entry["severity"]) == (
@@ -126,10 +127,12 @@ def test_in_json_the_parts_are_fields(service: Service, capsys: pytest.CaptureFi
     assert len(entry["evidence"]) == len(entry["alarm"]) == 32
 
 
-def test_a_policy_that_is_not_the_configured_one_is_named(service: Service, log: pytest.LogCaptureFixture) -> None:
+def test_a_policy_that_is_not_the_configured_one_is_named(
+    there: ByHand, config: Path, log: pytest.LogCaptureFixture
+) -> None:
     other = "c" * 64
-    lived(service, {"state": 0, "action": RASH, "policy": other})
-    policies = service._loaded.identity.policies
+    lived(there, {"state": 0, "action": RASH, "policy": other})
+    policies = assemble(config, {}).identity.policies
     configured = ", ".join(f"{name} {policies[name][:12]}" for name in ("nominal", "careful"))
     why = f"policy_mismatch: it runs policy {other[:12]}, configured: {configured}"
     assert (WARNING, f"ada: blind ({why}): watch, chance") in entries(log)
@@ -227,7 +230,11 @@ def test_an_agent_that_departs_from_its_policy_is_logged_once_until_it_follows_i
 
 
 def test_what_is_said_seldom_is_not_remembered_for_ever() -> None:
-    limited = RateLimitedLog(logging.getLogger("monitor.test"))
+    class Kind:
+        pass
+
+    limited, remembered = RateLimitedLog(logging.getLogger("monitor.test")), weakref.WeakSet[Kind]()
     for n in range(2 * MAX_KINDS):
-        limited.warn(n, Instant(0.0, float(n)), "kind %d", n)
-    assert len(limited._next) <= MAX_KINDS + 60
+        remembered.add(kind := Kind())
+        limited.warn(kind, Instant(0.0, float(n)), "kind %d", n)
+    assert len(remembered) <= MAX_KINDS + 60

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 from tests.sidecar.project import CONFIG, write_project
+from tests.tiers import examples, scaled
 
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 PATH = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (0, RASH), (1, RASH), (2, RASH), (3, RASH)]
@@ -67,10 +69,12 @@ class World:
 
 
 class Life:
-    """One process, from its start to its end or crash."""
+    """One process, from its start to its end or crash. Time passes when a step comes: no answer takes any."""
 
     def __init__(self, config: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = world
+        self.ticks = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.ticks)
         self.service = Service(assemble(config))
         self.worker = self.service.worker
         self.worker.acknowledge = world.acknowledge
@@ -78,16 +82,14 @@ class Life:
             self._crash_around(name, monkeypatch)
 
     def _crash_around(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert self.service.store is not None
-        journal: Any = self.service.store._journal
         real: Callable[..., None] = getattr(Journal, name)
 
         def crashing(*arguments: Any, **more: Any) -> None:  # noqa: ANN401 - passed on
             self.world.point()
-            real(journal, *arguments, **more)
+            real(*arguments, **more)
             self.world.point()
 
-        monkeypatch.setattr(journal, name, crashing)
+        monkeypatch.setattr(Journal, name, crashing)
 
     async def live(self) -> None:
         """Everything there is to do, then a clean end."""
@@ -98,24 +100,23 @@ class Life:
             for n, payload in waiting[start : start + 3]:
                 self.enter(n, payload)
             self.worker.turn()
-            await self._send()
+            await self.send()
             if start % 9 == 0:
                 self.worker.keep_changes()
         self.worker.turn()  # what the broker has by now is noted
-        while self.service.worker.pipeline.waiting.steps:  # on a slow machine one turn does not answer all
-            self.worker.turn()
-            await self._send()
+        assert self.worker.pipeline.waiting.steps == 0
         await self.worker.end()
 
     def enter(self, n: int, payload: bytes) -> None:
         """A step comes to the door."""
+        self.ticks += 0.01
         arrived = Instant(1000.0 + n, self.service.clock().ticks)
         topic = self.world.topic.format("ada" if n % 2 else "bob")
         self.service.inbox.put(Arrived(arrived, topic, payload, Receipt(1, n)))
 
-    async def _send(self) -> None:
+    async def send(self) -> None:
         outbox = self.service.outbox
-        while outbox._unsent:
+        while len(outbox):
             number, message = await outbox.take()
             self.world.point()
             self.world.published.append((message.topic, message.payload))
@@ -173,11 +174,12 @@ def uninterrupted(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Wor
     return world
 
 
+@scaled
 def test_a_crash_at_any_point_loses_nothing_and_changes_no_value(
     config: Path, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
 ) -> None:
     expected = alerts(uninterrupted)
-    for point in range(1, uninterrupted.points + 1):
+    for point in range(1, uninterrupted.points + 1, examples(7, 1)):
         world = lived(config, tmp_path_factory.mktemp(f"crash{point}"), [point])
         assert not world.steps, point
         assert alerts(world) == expected, point
@@ -210,10 +212,8 @@ def test_a_disk_that_fails_for_a_while_costs_nothing(
         await life.service.begin()
         life.worker.connected(True)  # noqa: FBT003 - as the link calls it
         world.steps = {n: waiting[n] for n in range(20)}
-        store = life.service.store
-        assert store is not None
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(store._journal, "commit", lambda batch: full(store._journal, batch))  # type: ignore[arg-type]
+            patch.setattr(Journal, "commit", full)
             await _turns(life)
         assert not world.steps
         assert "No space left" in life.service.health.status()["store"]
@@ -237,7 +237,7 @@ async def _turns(life: Life) -> None:
     for n, payload in list(life.world.steps.items()):
         life.enter(n, payload)
     life.worker.turn()
-    await life._send()
+    await life.send()
 
 
 def test_a_changed_configuration_takes_along_what_did_not_change(
@@ -332,7 +332,7 @@ class Restart:
             life.worker.connected(True)  # noqa: FBT003 - as the link calls it
             self.world.steps = {n: self.waiting[n] for n in numbers}
             await _turns(life)
-            agents = life.worker.pipeline._monitor.agents()
+            agents = life.worker.pipeline.agents()
             life.service.close()  # without the worker's end: as if killed
             return agents
 

@@ -20,17 +20,15 @@ from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.runtime.resharding import later
 from monitor.runtime.step import AgentStep
-from monitor.sidecar.config.load import assemble
-from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Message
-from monitor.sidecar.mqtt.inbox import Arrived
-from monitor.sidecar.service import Service
 from monitor.sidecar.store.reshard import DATABASE, NewStore, merge_stores, split_stores
 from monitor.stream.shard import Shard, shard_of
 from monitor.types import Instant
 from tests.runtime.test_step import SHARED, event_of, stream
+from tests.sidecar.by_hand import ByHand, by_hand
 from tests.sidecar.chaos import Life
 from tests.sidecar.project import CONFIG, write_project
+from tests.tiers import first
 
 AGENTS = [f"a{n}" for n in range(6)]
 NAMED = CONFIG.replace('"mqtt://127.0.0.1:1"}', '"mqtt://127.0.0.1:1", client_id: fleet}')
@@ -39,16 +37,13 @@ Said = dict[str, list[tuple[Any, ...]]]
 
 
 @contextmanager
-def begun(folder: Path, model: MDP, shard: str | None, store: Path, config: str = NAMED) -> Iterator[Service]:
+def begun(folder: Path, model: MDP, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
     """A monitor that has restored its store; it stores everything at its end, as a clean stop does."""
     environment = {"CFMON_STORE__PATH": str(store)} | ({} if shard is None else {"CFMON_MQTT__SHARD": shard})
-    service = Service(assemble(load_config(write_project(folder, model, config), environment)))
-    try:
-        asyncio.run(service.begin())
-        yield service
-        service.worker.keep_changes()
-    finally:
-        service.close()
+    with by_hand(write_project(folder, model, config), environment) as there:
+        asyncio.run(there.service.begin())
+        yield there
+        there.worker.keep_changes()
 
 
 def life(model: MDP, seed: int, count: int) -> list[Message]:
@@ -57,32 +52,29 @@ def life(model: MDP, seed: int, count: int) -> list[Message]:
     return [event for event in events if isinstance(event, Message)]
 
 
-def feed(services: Sequence[Service], messages: Iterable[Message]) -> None:
+def feed(there: ByHand, messages: Iterable[Message]) -> None:
     for message in messages:
-        for service in services:
-            service.inbox.put(Arrived(service.clock(), message.topic, message.payload, None))
-            service.worker.turn()
+        there.hear(message.payload, agent=message.topic.split("/")[1])
 
 
-def said(services: Iterable[Service]) -> Said:
+def said(there: ByHand) -> Said:
     """Return topic -> what waits for the broker there, in order: id, revision and state of each alert."""
     found: Said = {}
-    for service in services:
-        for _, message in service.outbox.waiting():
-            if message.topic.startswith("cfmon/alerts/"):
-                alert = json.loads(message.payload) if message.payload else {}
-                found.setdefault(message.topic, []).append(
-                    (alert.get("id"), alert.get("revision"), alert.get("state"), alert.get("seq"))
-                )
+    for _, message in there.service.outbox.waiting():
+        if message.topic.startswith("cfmon/alerts/"):
+            alert = json.loads(message.payload) if message.payload else {}
+            found.setdefault(message.topic, []).append(
+                (alert.get("id"), alert.get("revision"), alert.get("state"), alert.get("seq"))
+            )
     return found
 
 
-def alarms(services: Iterable[Service]) -> set[tuple[str, str]]:
-    rows = [row for service in services for row in service.sinks.view.history.rows().values()]
+def alarms(there: ByHand) -> set[tuple[str, str]]:
+    rows = there.service.sinks.view.history.rows().values()
     return {(row[0], row[4]) for row in map(msgspec.msgpack.decode, rows)}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", first(1, [1, 2]))
 @pytest.mark.parametrize("numbers", [(1, 3), (3, 1), (2, 3), (4, 2)])
 def test_monitors_go_on_with_divided_and_joined_stores_as_one_would_have(
     tmp_path: Path, corridor: MDP, numbers: tuple[int, int], seed: int
@@ -90,8 +82,8 @@ def test_monitors_go_on_with_divided_and_joined_stores_as_one_would_have(
     messages = life(corridor, seed, 240)
     half = len(messages) // 2
     with begun(tmp_path / "one", corridor, None, tmp_path / "one" / DATABASE) as one:
-        feed([one], messages)
-        expected, listed = said([one]), alarms([one])
+        feed(one, messages)
+        expected, listed = said(one), alarms(one)
     stores = run_shards(tmp_path, corridor, [None] * numbers[0], messages[:half])[0]
     made = split_stores(stores, numbers[1], tmp_path / "new")
     assert {agent: store.shard for store in made for agent in store.agents} == {
@@ -111,10 +103,10 @@ def run_shards(
     for number, new in enumerate(shards):
         shard = f"{number}/{len(shards)}"
         store = tmp_path / f"old-{number}" / DATABASE if new is None else new.path
-        with begun(tmp_path / f"project-{number}", model, shard, store) as service:
-            feed([service], messages)
-            found |= said([service])
-            listed |= alarms([service])
+        with begun(tmp_path / f"project-{number}", model, shard, store) as there:
+            feed(there, messages)
+            found |= said(there)
+            listed |= alarms(there)
         stores.append(store)
     return stores, found, listed
 
@@ -124,13 +116,13 @@ def test_joined_stores_are_one_monitors(tmp_path: Path, corridor: MDP) -> None:
     stores, found, listed = run_shards(tmp_path, corridor, [None, None], messages)
     made = merge_stores(stores, tmp_path / "new")
     assert (made.path, made.shard, set(made.agents)) == (tmp_path / "new" / DATABASE, None, set(AGENTS))
-    with begun(tmp_path / "one", corridor, None, made.path) as service:
-        assert (said([service]), alarms([service])) == (found, listed)
-        statuses = {m.topic for _, m in service.outbox.waiting() if m.topic.startswith("cfmon/status/")}
+    with begun(tmp_path / "one", corridor, None, made.path) as there:
+        assert (said(there), alarms(there)) == (found, listed)
+        statuses = {m.topic for _, m in there.service.outbox.waiting() if m.topic.startswith("cfmon/status/")}
         assert statuses == {"cfmon/status/fleet-0-2", "cfmon/status/fleet-1-2"}, "nobody else clears them"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", first(1, range(5)))
 def test_the_state_on_a_clock_that_is_ahead_is_that_of_later_events(seed: int) -> None:
     """Ticks are multiples of 1/4 and the difference a power of two, so sums are exact."""
     ahead = 65536.0
@@ -187,16 +179,16 @@ def test_stores_of_different_configurations_are_refused(tmp_path: Path, corridor
 def test_a_store_that_was_not_stopped_cleanly_or_lost_its_end_is_refused(
     tmp_path: Path, corridor: MDP, stores: list[Path]
 ) -> None:
-    with begun(tmp_path / "again", corridor, "1/2", stores[1]) as service:
-        feed([service], life(corridor, 4, 60))
+    with begun(tmp_path / "again", corridor, "1/2", stores[1]) as there:
+        feed(there, life(corridor, 4, 60))
         copied = tmp_path / "killed" / DATABASE
         shutil.copytree(stores[1].parent, copied.parent)
-        expected = said([service])
+        expected = said(there)
     with pytest.raises(ConfigError, match="its monitor was not stopped cleanly; start the monitor once"):
         split_stores([stores[0], copied], 3, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    with begun(tmp_path / "again", corridor, "1/2", copied) as service:
-        assert said([service]) == expected, "it can still be restored"
+    with begun(tmp_path / "again", corridor, "1/2", copied) as there:
+        assert said(there) == expected, "it can still be restored"
     mark = stores[1].with_name(f"{DATABASE}-mark")
     kept = mark.read_bytes()
     mark.write_bytes(b"")

@@ -38,8 +38,8 @@ class PostingLife(Life):
 
     world: Posting
 
-    async def _send(self) -> None:
-        await super()._send()
+    async def send(self) -> None:
+        await super().send()
         for name, outbox in self.service._webhooks.outboxes.items():
             while name not in self.world.away and outbox._unsent:
                 number, post = await outbox.take()
@@ -122,7 +122,7 @@ def test_what_waits_for_a_receiver_is_posted_by_the_next_process(project: Path, 
         with pytest.MonkeyPatch.context() as patch:
             life = PostingLife(config, world, patch)
             await life.service.begin()
-            await life._send()
+            await life.send()
             life.service.close()
 
     asyncio.run(second())
@@ -168,7 +168,7 @@ def test_a_changed_topic_of_alerts_posts_nothing_again_and_a_removed_formula_is_
             for n, payload in list(world.steps.items()):
                 life.enter(n, payload)
             life.worker.turn()
-            await life._send()
+            await life.send()
             life.worker.turn()  # notes what was accepted
             life.service.close()
 
