@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,19 @@ from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
 from monitor.types import Instant
+from tests.servers import end, wait_until
 from tests.sidecar.watched import show
+from tests.tiers import examples, first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--remote-debugging-port=0", "--no-first-run", "--no-default-browser-check"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--disable-sync"),
+    *("--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--password-store=basic"),
+)
 SCREENSHOTS = Path(__file__).parents[2] / "var" / "screenshots"
 """Kept, to be looked at."""
 
@@ -127,20 +135,35 @@ def served(scene: Scene) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """For one module only: as long as Playwright runs, an event loop runs in this thread, and others can't."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Chromium for all modules; where it listens."""
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium")
+    folder = tmp_path_factory.mktemp("chromium")
+    where = folder / "DevToolsActivePort"
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([CHROMIUM, *FLAGS, f"--user-data-dir={folder}"], stdout=log, stderr=log)
+    try:
+        wait_until(lambda: process.poll() is not None or (where.exists() and where.read_text()), "Chromium listens")
+        assert process.poll() is None, (folder / "log").read_text()
+        yield f"http://127.0.0.1:{where.read_text().splitlines()[0]}"
+    finally:
+        end(process)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """For one module only: as long as Playwright runs, an event loop runs in this thread, and others can't."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.connect_over_cdp(chromium)
         yield browser
-        browser.close()
+        browser.close()  # the connection
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=first(1, ["light", "dark"]))
 def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Iterator[Page]:
     """The page, live, in both schemes; an error on its console fails the test."""
     context = browser.new_context(color_scheme=request.param, viewport={"width": 1200, "height": 900})
@@ -183,10 +206,12 @@ def calmly_served(calm: Scene) -> Iterator[str]:
 
 @pytest.fixture
 def keep(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - a function
-    """Keep a screenshot under the test's name."""
+    """Keep a screenshot under the test's name, in the slow tier."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def shoot(page: Page, what: str, *, whole: bool = True) -> None:
+        if not examples(0, 1):
+            return
         scheme = request.node.callspec.params.get("page", "") if hasattr(request.node, "callspec") else ""
         page.screenshot(path=SCREENSHOTS / f"page-{what}-{scheme}.png", full_page=whole)
 

@@ -14,6 +14,7 @@ from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.runtime.test_learned_streams import ROAD, road
 from tests.sidecar.project import write_project
+from tests.tiers import slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -91,6 +92,7 @@ def test_what_a_formula_does_not_have_is_not_drawn(page: Page, served: str) -> N
     assert not page.locator("#formula-unbanded .bands").is_visible()
 
 
+@slow
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_the_overview_names_the_widest_band(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
     cells = page.locator("#agents tr td:nth-child(5)")

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 from monitor.sidecar.events import Connected
 from monitor.types import Instant
 from tests.page.conftest import Scene
+from tests.tiers import slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -30,6 +31,7 @@ def accessible(page: Page) -> list[str]:
     return [f"{rule['id']}: {json.dumps([node['html'] for node in rule['nodes']])}" for rule in found["violations"]]
 
 
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     headings = page.locator("h2").all_inner_texts()
     assert [heading.split()[0] for heading in headings[:3]] == ["Firing", "Blind", "Agents"]
@@ -125,6 +127,7 @@ def test_one_agent_of_many_is_found_by_name(page: Page) -> None:
     assert page.locator("#agents tr td").first.inner_text() == "robot-7"
 
 
+@slow
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_on_a_narrow_screen_nothing_is_cut_off(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     page.set_viewport_size({"width": 360, "height": 740})

@@ -13,6 +13,7 @@ from monitor.sidecar.pipeline import Effects
 from monitor.types import Calibrated, Calibration, Forecast, Instant
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
+from tests.tiers import slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -69,6 +70,7 @@ def test_the_diagram_follows_what_comes_due(page: Page, scene: Scene, served: st
     assert page.locator(".reliability svg").is_visible()
 
 
+@slow
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_on_a_phone_the_diagram_is_not_cut_off(page: Page, scene: Scene, served: str, keep: Any) -> None:  # noqa: ANN401 - a function
     told(scene, "robot-danger", MANY)

@@ -13,6 +13,7 @@ from monitor.sidecar.pipeline import Effects
 from monitor.types import Contradictions, Deviates, Instant, Trust, WrongAgent, WrongRow
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
+from tests.tiers import first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -36,7 +37,7 @@ def check_unknown(page: Page) -> None:
 # ---- nothing is known ----
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", first(1, PAGES))
 def test_without_script_nothing_is_said_to_be_well(browser: Browser, calmly_served: str, path: str, keep: Any) -> None:  # noqa: ANN401 - a function
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -47,7 +48,7 @@ def test_without_script_nothing_is_said_to_be_well(browser: Browser, calmly_serv
     context.close()
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", first(1, PAGES))
 def test_with_the_api_blocked_nothing_is_said_to_be_well(blank: Page, calmly_served: str, path: str, keep: Any) -> None:  # noqa: ANN401 - a function
     blank.route("**/api/**", lambda route: route.abort())
     blank.goto(f"{calmly_served}/{path}")
@@ -65,7 +66,7 @@ def test_with_an_api_that_fails_nothing_is_said_to_be_well(blank: Page, calmly_s
     check_unknown(blank)
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", first(1, PAGES))
 def test_while_it_connects_nothing_is_said_to_be_well(blank: Page, calmly_served: str, path: str) -> None:
     blank.route("**/api/**", lambda _route: None)  # it hangs
     with blank.expect_request("**/api/**"):
@@ -161,7 +162,6 @@ def test_why_is_answered_also_where_nothing_fires(page: Page, keep: Any) -> None
     keep(page, "agent-calm")
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_rows_and_agents_that_contradict_the_model_are_named_with_what_to_do(page: Page, scene: Scene) -> None:
     now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
     row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
@@ -181,7 +181,6 @@ def test_rows_and_agents_that_contradict_the_model_are_named_with_what_to_do(pag
     expect(wrong).to_have_count(0, timeout=SOON)
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
     now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
     scene.board.take(Effects(notices=(Trust(False, 0.2, 900), Trust(True, 4.5, 120, "robot-4"))), now)  # noqa: FBT003
@@ -221,7 +220,6 @@ def test_evidence_can_be_taken_along_with_all_it_needs(page: Page, scene: Scene)
     assert download.value.suggested_filename == f"{alarm['evidence']['id']}.zip"
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_a_phone_shows_value_and_threshold(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     page.set_viewport_size({"width": 360, "height": 740})
     row = page.locator("#agents tr").first
@@ -243,7 +241,6 @@ def test_a_phone_shows_value_and_threshold(page: Page, keep: Any) -> None:  # no
     keep(page, "phone-agent")
 
 
-@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_critical_is_told_from_warning_by_more_than_colour(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
     told = scene.sources().overview("", 100)
     [critical] = told["firing"]

@@ -43,6 +43,8 @@ class Receiver:
     usual: Answer = 204
     posts: list[Post] = field(default_factory=list)
     accepted: list[Post] = field(default_factory=list)
+    listen: Callable[[], None] = lambda: None
+    """Begins to take connections, which are refused until then; has been called unless a test is to call it."""
 
 
 def _handler(to: Receiver) -> type[BaseHTTPRequestHandler]:
@@ -75,19 +77,27 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def receiver(*, port: int = 0, context: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+def receiver(*, context: ssl.SSLContext | None = None, listening: bool = True) -> Iterator[Receiver]:
     running = Receiver()
-    server = _Server(("127.0.0.1", port), _handler(running))
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    scheme = "http" if context is None else "https"
-    running.url = f"{scheme}://localhost:{server.server_port}/alerts/secret-path?key=1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield running
-    finally:
-        with suppress(OSError):
-            server.shutdown()
-        thread.join()
-        server.server_close()
+    with _Server(("127.0.0.1", 0), _handler(running), bind_and_activate=False) as server:
+        server.server_bind()
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        running.url = f"{scheme}://localhost:{server.server_port}/alerts/secret-path?key=1"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+
+        def listen() -> None:
+            server.server_activate()
+            thread.start()
+
+        running.listen = listen
+        if listening:
+            listen()
+        try:
+            yield running
+        finally:
+            if thread.is_alive():
+                with suppress(OSError):
+                    server.shutdown()
+                thread.join()

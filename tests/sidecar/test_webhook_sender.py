@@ -12,8 +12,9 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -25,29 +26,37 @@ from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers
 from monitor.sidecar.webhooks import post as post_module
+from monitor.sidecar.webhooks.sender import Sender
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
-from tests.servers import PATIENCE, free_port
+from tests.servers import PATIENCE, wait_until
 from tests.sidecar.alert_documents import published
 from tests.sidecar.receiver import Post, receiver
+from tests.sidecar.side import let_pass, run
 
 WHSEC = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
 
 
 class Rig:
-    """A webhook `pager` on a played clock: a pause passes at once, and is noted."""
+    """A webhook `pager` on a played clock: a pause passes at once, and is noted. `meanwhile`: happens at its start."""
 
     def __init__(self, config: WebhookConfig) -> None:
         self.wall = 1000.0
         self.pauses: list[float] = []
         self.results: dict[str, int] = {}
+        self.meanwhile: Callable[[], None] = lambda: None
         self.webhooks = Webhooks({"pager": config}, "host-1", Numbers(), report=self._count)
         self.outbox = self.webhooks.outboxes["pager"]
-        [self.sender] = self.webhooks.senders
-        self.sender._clock = lambda: Instant(self.wall, self.wall)
-        self.sender._chance = lambda: 0.0
-        self.sender._sleep = self._sleep
-        self.stopped_at: float | None = None
+        self.sender = Sender(
+            "pager",
+            config,
+            self.outbox,
+            settled=lambda: None,
+            report=partial(self._count, "pager"),
+            clock=lambda: Instant(self.wall, self.wall),
+            chance=lambda: 0.0,
+            sleep=self._sleep,
+        )
 
     def add(self, *alerts: Publication) -> None:
         self.webhooks.put(self.webhooks.posts(alerts))
@@ -57,6 +66,7 @@ class Rig:
         self.results[result] = self.results.get(result, 0) + count
 
     async def _sleep(self, seconds: float) -> None:
+        self.meanwhile()
         self.pauses.append(seconds)
         self.wall += seconds
         await asyncio.sleep(0)
@@ -75,20 +85,34 @@ async def running(rig: Rig) -> AsyncIterator[None]:
         assert not task.done()
     finally:
         task.cancel()
+        await asyncio.wait([task])
 
 
 def config(url: str, **more: Any) -> WebhookConfig:  # noqa: ANN401 - any setting
     return WebhookConfig(url=url, **more)
 
 
-def deliver(rig: Rig) -> None:
-    """Run until nothing waits any more."""
+def deliver(rig: Rig, *, given_up: threading.Event | None = None) -> None:
+    """Run until nothing waits any more. When `given_up` is set, the timeout of an attempt (200 s) passes at once."""
 
     async def scenario() -> None:
         async with running(rig):
+            if given_up is not None:
+                await rig.until(given_up.is_set)
+                let_pass(201.0)
             await rig.until(lambda: len(rig.outbox) == 0)
 
-    asyncio.run(scenario())
+    run(scenario())
+
+
+@contextmanager
+def releasing() -> Iterator[threading.Event]:
+    """An event that is set at the latest at the end of the block, so that no thread waits for it any longer."""
+    event = threading.Event()
+    try:
+        yield event
+    finally:
+        event.set()
 
 
 def revisions(posts: list[Post]) -> list[int]:
@@ -169,7 +193,7 @@ def test_a_redirect_is_not_followed(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with receiver() as there:
         rig = Rig(config(there.url))
         rig.add(published())
@@ -178,91 +202,81 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_receiver_that_is_not_there_yet_gets_it_later(caplog: pytest.LogCaptureFixture) -> None:
-    port = free_port()
-    rig = Rig(config(f"http://localhost:{port}/secret-path"))
-    rig.add(published(revision=1), published(revision=2))
+    with receiver(listening=False) as there:
+        rig = Rig(config(there.url))
+        rig.add(published(revision=1), published(revision=2))
 
-    async def scenario() -> list[int]:
-        async with running(rig):
-            await rig.until(lambda: rig.results.get("failed", 0) >= 3)
-            assert rig.sender.status()["problem"] == "Connection refused"
-            assert rig.sender.status()["waiting"] == 2
-            assert rig.sender.status()["failing_since"] == "1970-01-01T00:16:40.000Z"
-            with receiver(port=port) as there:
+        async def scenario() -> None:
+            async with running(rig):
+                await rig.until(lambda: rig.results.get("failed", 0) >= 3)
+                assert rig.sender.status()["problem"] == "Connection refused"
+                assert rig.sender.status()["waiting"] == 2
+                assert rig.sender.status()["failing_since"] == "1970-01-01T00:16:40.000Z"
+                there.listen()
                 await rig.until(lambda: len(rig.outbox) == 0)
-                return revisions(there.accepted)
 
-    assert asyncio.run(scenario()) == [1, 2]
-    assert f"http://localhost:{port} does not accept posts: Connection refused" in caplog.text
+        asyncio.run(scenario())
+    assert revisions(there.accepted) == [1, 2]
+    address = there.url.partition("/alerts")[0]
+    assert f"{address} does not accept posts: Connection refused" in caplog.text
     assert "secret-path" not in caplog.text
 
 
-def hang(released: threading.Event) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 2")
-        released.wait(PATIENCE)
-
-    return answer
-
-
 def test_a_receiver_that_hangs_is_given_up_after_the_timeout() -> None:
-    released = threading.Event()
-    with receiver() as there:
-        there.answers += [hang(released)]
-        rig = Rig(config(there.url, timeout="200ms"))
+    with receiver() as there, releasing() as released:
+        hanging = threading.Event()
+
+        def hang(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 2")
+            hanging.set()
+            released.wait(PATIENCE)
+
+        there.answers += [hang]
+        rig = Rig(config(there.url, timeout="200s"))
         rig.add(published())
-        deliver(rig)
-        released.set()
+        deliver(rig, given_up=hanging)
     assert rig.results == {"failed": 1, "delivered": 1}
     assert len(there.posts) == 2
 
 
 def test_a_receiver_that_drips_is_given_up_after_the_timeout_as_a_whole() -> None:
     """Each byte comes within the timeout; the whole answer would not come in an hour."""
-    released = threading.Event()
+    with receiver() as there, releasing() as released:
+        dripping = threading.Event()
 
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 204 No Content\r\nX: ")
-        while not released.wait(0.02):
-            handler.wfile.write(b".")
+        def drip(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 204 No Content\r\nX: ")
+            while not released.wait(0.02):
+                handler.wfile.write(b".")
+                dripping.set()
 
-    with receiver() as there:
         there.answers += [drip]
-        rig = Rig(config(there.url, timeout="300ms"))
+        rig = Rig(config(there.url, timeout="200s"))
         rig.add(published())
-        deliver(rig)
-        released.set()
+        deliver(rig, given_up=dripping)
     assert rig.results == {"failed": 1, "delivered": 1}
 
 
 def test_an_attempt_given_up_while_it_connects_posts_nothing_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its post would arrive after newer ones."""
-    resolving, resolved, ended = threading.Event(), threading.Event(), threading.Event()
-    create, run = socket.create_connection, post_module._Exchange.run
-    first = iter([True])
+    resolving, late = threading.Event(), list[socket.socket]()
+    create = socket.create_connection
+    with receiver() as there, releasing() as resolved:
 
-    def slow(*arguments: Any, **more: Any) -> socket.socket:  # noqa: ANN401 - passed on
-        if next(first, False):
+        def slow(*arguments: Any, **more: Any) -> socket.socket:  # noqa: ANN401 - passed on
+            if resolving.is_set():
+                return create(*arguments, **more)
             resolving.set()
             resolved.wait(PATIENCE)
-        return create(*arguments, **more)
+            late.append(create(*arguments, **more))
+            return late[0]
 
-    def noted(exchange: post_module._Exchange) -> post_module.Answer:
-        try:
-            return run(exchange)
-        finally:
-            ended.set()
-
-    monkeypatch.setattr(post_module._Exchange, "run", noted)
-    with receiver() as there:
-        rig = Rig(config(there.url, timeout="200ms"))
+        rig = Rig(config(there.url, timeout="200s"))
         monkeypatch.setattr(socket, "create_connection", slow)
         rig.add(published(revision=1), published(revision=2))
-        deliver(rig)
-        assert resolving.is_set()
-        ended.clear()
+        deliver(rig, given_up=resolving)
         resolved.set()
-        assert ended.wait(PATIENCE)
+        wait_until(lambda: late and late[0].fileno() == -1, "the late connection is closed")
         assert revisions(there.posts) == [1, 2]
 
 
@@ -282,11 +296,7 @@ def test_what_closes_or_speaks_no_http_is_reported_as_that() -> None:
         there.answers += [close, reset, babble]
         rig = Rig(config(there.url))
 
-        async def noted(seconds: float) -> None:
-            problems.append(rig.sender.status()["problem"])
-            await rig._sleep(seconds)
-
-        rig.sender._sleep = noted
+        rig.meanwhile = lambda: problems.append(rig.sender.status()["problem"])
         rig.add(published())
         deliver(rig)
     assert problems == [
@@ -334,15 +344,12 @@ def test_a_post_too_old_is_dropped_after_a_last_attempt_and_the_next_goes_on(
         rig = Rig(config(there.url, give_up="100s"))
         rig.add(published(revision=1, sent_unix=1000.0), published(revision=2, sent_unix=1050.0))
 
-        sleep = rig.sender._sleep
-
-        async def repair_after_the_drop(seconds: float) -> None:
+        def repair_after_the_drop() -> None:
             if "dropped" in rig.results:
                 assert rig.wall == 1100.0
                 there.usual = 204
-            await sleep(seconds)
 
-        rig.sender._sleep = repair_after_the_drop
+        rig.meanwhile = repair_after_the_drop
         deliver(rig)
     assert revisions(there.accepted) == [2]
     assert rig.pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 37.0, 50.0]
@@ -383,13 +390,11 @@ def test_a_secret_may_be_replaced_while_posts_wait(tmp_path: Path) -> None:
     with receiver() as there:
         there.answers += [401]
         rig = Rig(config(there.url, secret_file=secret))
-        sleep = rig.sender._sleep
 
-        async def replace(seconds: float) -> None:
-            secret.unlink() if len(rig.pauses) == 0 else secret.write_text(WHSEC)
-            await sleep(seconds)
+        def replace() -> None:
+            secret.write_text(WHSEC) if rig.pauses else secret.unlink()
 
-        rig.sender._sleep = replace
+        rig.meanwhile = replace
         rig.add(published())
         deliver(rig)
     assert rig.results == {"failed": 2, "delivered": 1}
@@ -435,13 +440,7 @@ def test_a_post_given_up_while_it_is_repeated_is_not_posted_again(monkeypatch: p
     with receiver() as there:
         there.answers += [500]
         rig = Rig(config(there.url))
-        sleep = rig.sender._sleep
-
-        async def more(seconds: float) -> None:
-            rig.add(published(revision=2))
-            await sleep(seconds)
-
-        rig.sender._sleep = more
+        rig.meanwhile = lambda: rig.add(published(revision=2))
         rig.add(published(revision=1))
         deliver(rig)
     assert revisions(there.posts) == [1, 2]

@@ -22,7 +22,7 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
 from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.webhooks.webhooks import Webhooks
-from tests.servers import Mosquitto, end, free_port, sidecar, wait_until
+from tests.servers import Mosquitto, end, sidecar, wait_until
 from tests.sidecar.alert_documents import published
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.receiver import Receiver, receiver
@@ -206,26 +206,27 @@ def test_an_alarm_is_posted_as_it_is_published_and_shows_in_metrics_and_status(
 
 
 def test_a_killed_monitor_posts_what_waited_once_it_is_back(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> None:
-    port = free_port()
-    config = project(tmp_path, corridor, broker, f"http://127.0.0.1:{port}/hunter2")
     failed = 'cfmon_webhook_posts_total{webhook="pager",result="failed"}'
-    with sidecar(config) as running:
-        publish(broker, steps(FIRING))
-        wait_until(lambda: (running.metric('cfmon_webhook_waiting{webhook="pager"}') or 0) >= 1, "a post waits")
-        wait_until(lambda: (running.metric(failed) or 0) >= 1, "an attempt failed")
-        [shown] = json.loads(running.get("/api/status"))["webhooks"]
-        assert shown["problem"] == "Connection refused"
-        assert shown["failing_since"] is not None
-        end(running.process, with_signal=signal.SIGKILL)
-        assert "hunter2" not in running.log
-        assert "webhook pager: http://127.0.0.1:" in running.log
-    with receiver(port=port) as there, sidecar(config):
-        wait_until(lambda: there.accepted, "what waited is posted")
-        assert (there.accepted[0].event["data"]["state"], there.accepted[0].revision) == ("firing", 1)
-        publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
-        wait_until(lambda: "resolved" in states(there), "what followed is posted too")
-        revisions = [post.revision for post in there.accepted]
-        assert revisions == sorted(revisions)
+    with receiver(listening=False) as there:
+        config = project(tmp_path, corridor, broker, there.url)
+        with sidecar(config) as running:
+            publish(broker, steps(FIRING))
+            wait_until(lambda: (running.metric('cfmon_webhook_waiting{webhook="pager"}') or 0) >= 1, "a post waits")
+            wait_until(lambda: (running.metric(failed) or 0) >= 1, "an attempt failed")
+            [shown] = json.loads(running.get("/api/status"))["webhooks"]
+            assert shown["problem"] == "Connection refused"
+            assert shown["failing_since"] is not None
+            end(running.process, with_signal=signal.SIGKILL)
+            assert "secret-path" not in running.log
+            assert "webhook pager: http://localhost:" in running.log
+        there.listen()
+        with sidecar(config):
+            wait_until(lambda: there.accepted, "what waited is posted")
+            assert (there.accepted[0].event["data"]["state"], there.accepted[0].revision) == ("firing", 1)
+            publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
+            wait_until(lambda: "resolved" in states(there), "what followed is posted too")
+            revisions = [post.revision for post in there.accepted]
+            assert revisions == sorted(revisions)
 
 
 def test_a_receiver_that_hangs_delays_neither_steps_nor_the_end(
