@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import getpass
 import http
+import itertools
 import json
+import os
 import re
 import shutil
 import signal
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -60,10 +62,18 @@ def wait_until(happened: Callable[[], T], what: str, *, patience: float = PATIEN
 
 
 def free_port() -> int:
-    """Return a free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a free port of the loopback interface, which no other test gets, nor the system for a connection.
+
+    Each process takes ports in turn, from a place of its own below those of connections (Linux: from 32768 on).
+    """
+    while True:
+        port = 10_000 + next(_PORTS) % 22_000
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+_PORTS: Final = itertools.count(os.getpid() * 211)
 
 
 def need(program: str, package: str) -> str:
