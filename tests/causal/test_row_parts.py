@@ -199,12 +199,13 @@ def test_a_long_row_in_rational_arithmetic(shared: int, known: bool) -> None:  #
         return sum((max(mine, u * other) for mine, other in zip(p, q, strict=True)), 1 - sum(p, Fraction()))
 
     ends = sorted({limit, *(mine / other for mine, other in zip(p, q, strict=True) if mine / other < limit)})
+    of = {end: total(end) for end in ends}
     expected = []
     for k in range(60):
         pieces = [(low, high) for low, high in pairwise(ends) if low >= p[k] / q[k]]
-        expected.append(q[k] * sum((high - low) / total(low) / total(high) for low, high in pieces))
+        expected.append(q[k] * sum((high - low) / of[low] / of[high] for low, high in pieces))
     if known:
-        expected[at] = 1 / total(limit)
+        expected[at] = 1 / of[limit]
     asked = np.array([float(x) for x in p]), np.array([float(x) for x in q])
     found = reweighed(*asked, float(p[at]) if known else 0.5, at)
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-11, atol=1e-27)

@@ -29,6 +29,7 @@ from tests.exact.learned import Learned, learned_model, learned_world
 from tests.exact.small import LAW, chances, question
 from tests.exact.test_row_uses import CHANGES
 from tests.oracle.unknown import both_values
+from tests.tiers import examples, first
 
 DRAWS = BandSettings(draws=39, seed=7)
 """The fewest draws for a level of .95."""
@@ -75,7 +76,7 @@ def _row(model: MDP, state: int, action: int) -> dict[int, Fraction]:
     return {t: p / sum(exact) for t, p in zip(successors.tolist(), exact, strict=True) if p}
 
 
-@settings(LAW, max_examples=25)
+@settings(LAW, max_examples=examples(8, 25))
 @given(chances)
 def test_values_on_drawn_models_are_those_of_the_oracle(chance: Random) -> None:
     learned = learned_world(chance, rewards=chance.random() < 0.3)
@@ -115,7 +116,7 @@ def test_nested_quantities_and_effects_have_both_sides_too(text: str) -> None:
         assert (found.low[number], found.high[number]) == pytest.approx(ends, abs=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(3, range(6)))
 def test_the_band_of_an_effect_is_that_of_its_differences(seed: int) -> None:
     learned = learned_world(Random(seed))
     offset = len(learned.setting.path) - 1

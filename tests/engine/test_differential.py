@@ -15,10 +15,11 @@ from monitor.logic.syntax import Goal, Reward
 from monitor.types import Drawn, Sampling
 from tests.exact.small import Small, path_formula, question, small_world
 from tests.sampled.worlds import FALSE_ALARM, goal, width
+from tests.tiers import examples, scaled
 
 APART, REGION = 0.1, 0.05
 """Parts of the range one world's outcome may have."""
-WORLDS = 120
+WORLDS = range(0, 120, examples(5, 1))
 PARTS = 4
 """Most tests a combination has here."""
 CHANGES = ["alt", "alt[1]", "third[2]", "do(1)", "do(0)[1]", "model:icy"]
@@ -80,12 +81,13 @@ def drawn(seed: int, strength: float, test: int) -> Drawn:
     return Drawn(Sampling(delta=REGION, error=0.1, error_alpha=strength), seed, 0, strength, strength, test)
 
 
+@scaled
 @pytest.mark.parametrize("test", [0, 1], ids=["alone", "stream"])
 @pytest.mark.parametrize("kind", ["one test", "combination", "regret"])
 def test_decided_verdicts_are_correct(kind: str, test: int) -> None:
     """Each formula errs with a probability of at most its share."""
-    strength, decided, outcomes = FALSE_ALARM / WORLDS, 0, set()
-    for n in range(WORLDS):
+    strength, decided, outcomes = FALSE_ALARM / len(WORLDS), 0, set()
+    for n in WORLDS:
         chance = Random(f"{kind} {n}")
         small = world_of(chance)
         match kind:
@@ -102,15 +104,16 @@ def test_decided_verdicts_are_correct(kind: str, test: int) -> None:
         assert (sampled.holds, sampled.outcome) == (exact.holds, exact.outcome), (n, text, exact, sampled)
         decided += 1
         outcomes.add(exact.holds if exact.outcome is None else exact.outcome)
-    assert decided > WORLDS / 2
+    assert decided > len(WORLDS) / 2
     assert outcomes == ({"safe", "regret", "unavoidable"} if kind == "regret" else {True, False})
 
 
+@scaled
 @pytest.mark.parametrize("test", [0, 1], ids=["alone", "stream"])
 def test_every_interval_holds_the_exact_value_and_keeps_to_its_range(test: int) -> None:
     """Means and intervals of probabilities lie in [0, 1], of their effects in [-1, 1], exactly: whatever rounds."""
-    strength = FALSE_ALARM / WORLDS
-    for n in range(WORLDS):
+    strength = FALSE_ALARM / len(WORLDS)
+    for n in WORLDS:
         chance = Random(f"figure {n}")
         small = world_of(chance)
         text = figure(chance)

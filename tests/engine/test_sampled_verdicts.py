@@ -28,6 +28,7 @@ from monitor.sampled import Enumerated
 from monitor.types import Drawn, Engine, Sampling, Verdict
 from tests.engine.road import PATH, POLICIES, ROAD
 from tests.sampled.worlds import FALSE_ALARM, goal, model_of, width
+from tests.tiers import examples, scaled
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
 APART = 0.1
@@ -65,11 +66,13 @@ def bounded(kinds: str) -> Iterator[tuple[SampledChecker, list[tuple[int, int]],
             yield checker, path, text.replace("=?", f">={theta!r}", 1), holds, number
 
 
-@pytest.mark.parametrize(("kinds", "test"), [("P R delta", 0), ("P R delta", 1)])
-def test_every_reference_query_with_a_bound_away_from_its_value(kinds: str, test: int) -> None:
+@scaled
+@pytest.mark.parametrize("test", [0, 1])
+def test_every_reference_query_with_a_bound_away_from_its_value(test: int) -> None:
     """Alone (Wald's test for P, bets with a region for the others) and on a stream, all are as strong as they say."""
-    asked = list(bounded(kinds))
+    asked = list(bounded("P R delta"))
     assert len(asked) > 300
+    asked = asked[:: examples(7, 1)]
     each = FALSE_ALARM / len(asked)
     settings = Sampling(delta=APART / 2)
     for checker, path, text, holds, number in asked:
@@ -86,9 +89,10 @@ def test_the_papers_test_can_be_chosen_by_name(text: str) -> None:
     assert betting.quantities[0].samples != paper.quantities[0].samples
 
 
+@scaled
 def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     """Its rates are nominal where samples are not normal; at .05 each it was wrong in none of 823."""
-    asked = list(bounded("R delta"))
+    asked = list(bounded("R delta"))[:: examples(7, 1)]
     wrong = 0
     for checker, path, text, holds, number in asked:
         drawn = alone(Sampling(seed=number, alpha=0.01, beta=0.01, test="paper"))
@@ -96,12 +100,13 @@ def test_the_t_test_is_seldom_wrong_on_the_reference_queries() -> None:
     assert wrong <= 0.02 * len(asked)
 
 
+@scaled
 @pytest.mark.parametrize("test", [0, 1])
 def test_every_reference_value_lies_in_the_interval_reported(test: int) -> None:
     asked = list(reference("P R delta"))
     assert len(asked) == 1440
     settings = Sampling(error=0.1, error_alpha=FALSE_ALARM / len(asked))
-    for checker, path, text, value, span, number in asked[:: 1 + 2 * test]:
+    for checker, path, text, value, span, number in asked[:: examples(11, 1 + 2 * test)]:
         drawn = Drawn(settings, seed=number, first=0, alpha=0.01, beta=0.01, test=test)
         verdict = checker.verdict(parse(text), path, drawn, text=text)
         assert verdict.bounds is not None

@@ -34,6 +34,7 @@ from monitor.types import (
     TestName,
     Verdict,
 )
+from tests.tiers import slow
 
 RASH, CAREFUL = 0, 1
 POLICIES = {"nominal": [RASH] * 6, "careful": [CAREFUL] * 6}
@@ -118,9 +119,10 @@ def test_an_alarm_on_holds_has_the_rate_on_holds(corridor: MDP) -> None:
     "text", [PLAIN, BREACH, REGRET, FIGURE, "careful@1.R>=0 [ C[0,2] ]", f"({PLAIN}) & ({BREACH})"]
 )
 def test_the_same_messages_give_the_same_notices(corridor: MDP, text: str) -> None:
-    assert watch(corridor, spec(text), episodes=2) == watch(corridor, spec(text), episodes=2)
+    told = watch(corridor, spec(text), episodes=2)
+    assert watch(corridor, spec(text), episodes=2) == told
     other = watch(corridor, spec(text), episodes=2, sampling=replace(SAMPLING, seed=8))
-    assert [v.drawn for v in verdicts(other)] != [v.drawn for v in verdicts(watch(corridor, spec(text), episodes=2))]
+    assert [v.drawn for v in verdicts(other)] != [v.drawn for v in verdicts(told)]
 
 
 @pytest.mark.parametrize("text", [PLAIN, BREACH, REGRET])
@@ -144,6 +146,7 @@ def test_the_papers_tests_decide_a_stream_where_they_are_chosen(corridor: MDP, t
     assert "R>=" in text or [v.quantities for v in paper] != [v.quantities for v in bets]
 
 
+@slow
 def test_false_alarms_of_many_streams_stay_within_alpha(corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> None:
     """The true value is the bound itself. Of 100 streams at alpha .1, more than 21 alarm with a probability < .001."""
     assert check('P=? [ X !"lost" ]', model=corridor, path=[(0, RASH)], policies=POLICIES).value == 0.5

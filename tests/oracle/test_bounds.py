@@ -12,10 +12,12 @@ from scipy.optimize import linprog
 from tests.oracle.race import counterfactual_row
 from tests.oracle.test_race import random_row
 from tests.oracle.worlds import best_row, row_ranges
+from tests.tiers import examples, scaled
 
-ROWS = 300
+ROWS = examples(60, 300)
 
 
+@scaled
 @pytest.mark.parametrize("kind", ["any", "stable"])
 def test_the_greedy_row_solves_the_linear_programme(kind: str) -> None:
     random = Random(5)
@@ -34,6 +36,7 @@ def test_the_greedy_row_solves_the_linear_programme(kind: str) -> None:
             assert float(best_row(ranges, values, sign)) == pytest.approx(-sign * solved.fun, abs=1e-9)
 
 
+@scaled
 @pytest.mark.parametrize("kind", ["any", "stable"])
 def test_gumbel_max_lies_inside(kind: str) -> None:
     random = Random(6)

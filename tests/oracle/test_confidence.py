@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import binom
 
 from tests.oracle.confidence import Floats, interval, log_evidence, row_box, share, unseen
+from tests.tiers import examples, scaled
 
 Ints = npt.NDArray[np.int64]
 FALSE_ALARM = 1e-6  # of each simulation, if the rate of failures is exactly delta
-MODELS = 1500
+MODELS = examples(200, 1500)
 DRAWS = 400
 ROWS = {
     "even": [0.25] * 4,
@@ -82,6 +83,7 @@ def test_the_bound_on_unseen_mass_fails_as_rarely_as_it_says() -> None:
             assert (1 - mass) ** (first - 1) >= alpha * (1 - 1e-9)
 
 
+@scaled
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("delta", [0.5, 0.05])
 def test_no_look_at_any_row_fails_more_often_than_delta(name: str, delta: float) -> None:
@@ -90,6 +92,7 @@ def test_no_look_at_any_row_fails_more_often_than_delta(name: str, delta: float)
     assert failures <= binom.ppf(1 - FALSE_ALARM, MODELS, delta)
 
 
+@scaled
 def test_the_simulation_notices_intervals_that_are_too_short() -> None:
     """Every interval with all of delta, instead of its part of it."""
     random = np.random.default_rng(3)

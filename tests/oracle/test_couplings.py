@@ -14,8 +14,9 @@ from tests.oracle.race import counterfactual_row
 from tests.oracle.setting import Dist
 from tests.oracle.test_race import random_row
 from tests.oracle.worlds import best_row, row_ranges
+from tests.tiers import examples, scaled
 
-CASES = 150
+CASES = examples(40, 150)
 
 
 def extreme(p: Dist, q: Dist, observed: int, kind: str, values: dict[int, Fraction], *, sign: int) -> float:
@@ -36,6 +37,7 @@ def extreme(p: Dist, q: Dist, observed: int, kind: str, values: dict[int, Fracti
     return float(-sign * solved.fun / float(p[observed]))
 
 
+@scaled
 @pytest.mark.parametrize("kind", ["any", "stable"])
 def test_the_vertices_solve_the_linear_programme_over_joint_distributions(kind: str) -> None:
     random = Random(11)
@@ -48,6 +50,7 @@ def test_the_vertices_solve_the_linear_programme_over_joint_distributions(kind: 
         assert float(min(means)) == pytest.approx(extreme(p, q, observed, kind, values, sign=-1), abs=1e-8)
 
 
+@scaled
 @pytest.mark.parametrize("kind", ["any", "stable"])
 def test_the_vertices_and_the_table_of_limits_describe_the_same_rows(kind: str) -> None:
     random = Random(12)
@@ -61,6 +64,7 @@ def test_the_vertices_and_the_table_of_limits_describe_the_same_rows(kind: str) 
         assert (min(means), max(means)) == (best_row(ranges, values, -1), best_row(ranges, values, 1))
 
 
+@scaled
 @pytest.mark.parametrize("kind", ["any", "stable"])
 def test_each_vertex_is_a_row_and_that_of_gumbel_max_is_within_the_limits(kind: str) -> None:
     random = Random(13)

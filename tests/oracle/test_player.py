@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import log, sqrt
 
 import pytest
@@ -14,6 +15,7 @@ CASES = 12
 FALSE_ALARM = 1e-6  # of all comparisons together
 
 
+@cache
 def hard() -> list[tuple[Question, str]]:
     """Return questions in which the number of changes matters; half of them have a stochastic nominal policy."""
     found: dict[bool, list[tuple[Question, str]]] = {False: [], True: []}
@@ -25,8 +27,9 @@ def hard() -> list[tuple[Question, str]]:
         if len({nominal, few, best}) == 3:
             stochastic = any(len(row) > 1 for row in asked.setting.policies["nominal"])
             found[stochastic].append((asked, word))
-    assert all(len(each) >= CASES // 2 for each in found.values())
-    return [each for group in found.values() for each in group[: CASES // 2]]
+        if all(len(each) >= CASES // 2 for each in found.values()):
+            return [each for group in found.values() for each in group[: CASES // 2]]
+    raise AssertionError(found)
 
 
 @pytest.mark.parametrize("number", range(CASES))

@@ -14,6 +14,7 @@ from tests.oracle.recourse import Recourse
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.oracle.setting import Pair, Setting
 from tests.oracle.strategies import TooManyError, achievable, guarantees
+from tests.tiers import first, slow
 
 GROUPS = 9
 """The seeds of the cases are divided among as many tests."""
@@ -42,6 +43,7 @@ def at_least_as_good(recourse: Recourse, better: Fraction, worse: Fraction) -> b
     return recourse.pick([better, worse]) == better
 
 
+@slow
 def test_the_cases_have_what_is_hard() -> None:
     asked = [each for number in range(GROUPS) for each in group(number)]
     settings = [each.setting for each in asked]
@@ -58,7 +60,7 @@ def test_the_cases_have_what_is_hard() -> None:
     assert sum(values["best"] != values["optimal"] for values in differ) >= 50
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_induction_finds_the_best_of_all_strategies(number: int) -> None:
     """Among all that have the whole history for a memory; with at most k changes on each path."""
     compared = 0
@@ -75,7 +77,7 @@ def test_induction_finds_the_best_of_all_strategies(number: int) -> None:
     assert compared >= 30
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_the_optimal_policy_is_the_best_of_all_strategies_under_prior_noise(number: int) -> None:
     compared = 0
     for asked in group(number):
@@ -91,7 +93,7 @@ def test_the_optimal_policy_is_the_best_of_all_strategies_under_prior_noise(numb
     assert compared >= 15
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_guarantees_are_those_of_the_best_of_all_policies(number: int) -> None:
     """The best of all policies' lowest values over the causal models, and of their highest."""
     compared = 0
@@ -107,7 +109,7 @@ def test_guarantees_are_those_of_the_best_of_all_policies(number: int) -> None:
     assert compared >= 2
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_no_policy_does_better_than_the_best(number: int) -> None:
     """Neither a policy, which may choose at random, nor an action held, for all steps or some."""
     compared = 0
@@ -130,7 +132,7 @@ def test_no_policy_does_better_than_the_best(number: int) -> None:
     assert compared >= 30
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_without_changes_the_world_is_nominal(number: int) -> None:
     for asked, by_trees in with_trees(number):
         recourse = asked.recourse
@@ -138,7 +140,7 @@ def test_without_changes_the_world_is_nominal(number: int) -> None:
         assert [recourse.value(word) for word in ("nominal", "best[0]", "best[<=0]", "optimal[0]")] == [happened] * 4
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_more_changes_serve_the_goal_at_least_as_much(number: int) -> None:
     """d + 1 changes are all decisions of the held path, and all decisions if the goal looks no further."""
     grew, whole = 0, 0
@@ -164,7 +166,7 @@ def test_more_changes_serve_the_goal_at_least_as_much(number: int) -> None:
     assert whole >= 5
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", first(1, range(3)))
 def test_bounds_contain_the_gumbel_value(number: int) -> None:
     wide = 0
     for asked in group(number, 3):
@@ -197,7 +199,7 @@ def paths_of(setting: Setting, position: int) -> Iterator[tuple[tuple[Pair, ...]
     yield from extend((), setting.path[position][0], ONE)
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", first(1, range(3)))
 def test_over_all_paths_hindsight_adds_to_what_the_optimal_policy_is_worth_under_prior_noise(number: int) -> None:
     """The mean of `optimal` over all observations is its value under prior noise; that of `best` is no worse."""
     compared, gained = 0, 0

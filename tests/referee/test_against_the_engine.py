@@ -12,6 +12,7 @@ from monitor import check
 from monitor.referee import judge
 from monitor.types import CausalModel, Verdict
 from tests.referee.questions import Writer, setting
+from tests.tiers import first
 
 SEEDS, QUESTIONS = 50, 8
 MODELS: tuple[CausalModel, ...] = ("gumbel", "gumbel", "any", "stable")
@@ -40,7 +41,7 @@ def agree(one: Verdict, two: Verdict) -> bool:
     )
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", first(9, range(SEEDS)))
 def test_the_same_verdicts(seed: int) -> None:
     here, rng = setting(seed), Random(seed)
     wrong = []

@@ -1,8 +1,7 @@
-"""What the referee says of small worlds computed by hand, what it refuses, and how long a real alarm takes."""
+"""What the referee says of small worlds computed by hand, what it refuses, and a real alarm."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from monitor.errors import ConfigError, FormulaError, LimitError, MonitorError, 
 from monitor.model import MDP
 from monitor.policy.session import load_policy
 from monitor.referee import judge, unroll
+from tests.tiers import slow
 
 ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"
 
@@ -122,17 +122,16 @@ def test_a_query_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         judge('bold@0.P=? [ F<=100 "goal" ]', **ABOUT)
 
 
-def test_the_demo_s_alarm_is_judged_in_seconds() -> None:
-    """716 states, 25 actions, a stochastic fallback. 1.5 s of processor time when written; 30 allows slow machines."""
+@slow
+def test_the_demo_s_alarm_is_judged_as_by_the_engine() -> None:
+    """716 states, 25 actions, a stochastic fallback."""
     model = monitor.load_model(ICU / "model.npz")
     files = {"nominal": "deployed", "fallback": "clinicians"}
     policies = {name: load_policy(ICU / f"{file}.yaml", model).table for name, file in files.items()}
     path = [(56, 0), (148, 0), (657, 0), (657, 0), (170, 5), (170, 5)]
     about: dict[str, Any] = {"model": model, "path": path, "policies": policies, "causal_model": "any"}
-    text, began = 'regret(fallback@2, P>=0.75 [ G<=20 !"death" ])', time.process_time()
-    verdict = judge(text, **about)
-    assert time.process_time() - began < 30
-    engine = monitor.check(text, **about)
+    text = 'regret(fallback@2, P>=0.75 [ G<=20 !"death" ])'
+    verdict, engine = judge(text, **about), monitor.check(text, **about)
     assert verdict.outcome == engine.outcome
     assert verdict.effect_bounds == pytest.approx(engine.effect_bounds, abs=1e-9)
     assert [quantity.value for quantity in verdict.quantities] == pytest.approx(

@@ -15,10 +15,11 @@ from monitor.logic.syntax import Goal, Probability
 from monitor.model import MDP
 from tests.exact.small import question, small_world
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, model_of, sampler, sampler_of, width
+from tests.tiers import examples, scaled
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
 PARTICLES = 20_000
-WORLDS, DRAWN = 400, 5_000
+WORLDS, DRAWN = examples(60, 400), 5_000
 
 
 def fits(outcomes: npt.NDArray[np.float64], asked: Goal, model: MDP, value: float, chance: float) -> bool:
@@ -30,9 +31,11 @@ def fits(outcomes: npt.NDArray[np.float64], asked: Goal, model: MDP, value: floa
     return bool(abs(outcomes.mean() - value) <= error_bound(outcomes, width(asked, model.rewards), chance))
 
 
+@scaled
 def test_every_reference_question_with_a_value() -> None:
     asked = [(n, query) for n, case in enumerate(CASES) for query in case["queries"] if "value" in query]
     assert len(asked) == 1440
+    asked = asked[:: examples(13, 1)]  # of each 24, another one in the next case
     models = [model_of(case) for case in CASES]
     samplers = [
         sampler_of(model, case["policies"], n) for n, (model, case) in enumerate(zip(models, CASES, strict=True))
@@ -60,6 +63,7 @@ def nested(chance: Random) -> str:
     return f'P=? [ {operator}<=2 ("a" | {inner}@0.P>{chance.choice([0, 0.3, 0.6])} [ F<=2 "b" ]) ]'
 
 
+@scaled
 def test_worlds_of_every_kind() -> None:
     """Stochastic policies, off-policy paths, actions not yet taken, ends, takeovers, actions held, other dynamics."""
     wrong = []

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -21,6 +21,7 @@ from monitor.sampled.noise import STATE, gumbels
 from tests.exact.small import LAW, Small, chances, question, small_world
 from tests.old_oracle import World
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
+from tests.tiers import examples, scaled
 
 COLLECT = "R=? [ C<=30 ]"
 """A question that follows every particle to the end."""
@@ -36,9 +37,10 @@ def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int 
     )
 
 
+@scaled
 def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
     """The paper's proposition: prior noise through the mechanism against the enumerated probabilities of all paths."""
-    count, length, worlds, tested = 40_000, 4, 25, 0
+    count, length, worlds, tested = 40_000, 4, examples(6, 25), 0
     for n in range(worlds):
         small = small_world(Random(n), stochastic=n % 2 == 1, length=1, open_end=True)
         # P of each path, by asking for its states one after the other: labels that tell all states apart
@@ -136,7 +138,7 @@ def test_walks_of_one_noise_are_not_those_of_another() -> None:
     assert np.array_equal(walked, sampler(other, 4).outcomes(asked, other.setting.path, range(60)))
 
 
-@LAW
+@settings(LAW, max_examples=examples(10, 60))
 @given(chances, st.integers(1, 6), st.integers(0, 1000))
 def test_a_stream_gives_what_a_rebuild_from_the_held_path_gives(chance: Random, window: int, first: int) -> None:
     small = small_world(chance, stochastic=chance.random() < 0.5, length=9)
