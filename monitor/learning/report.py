@@ -20,7 +20,7 @@ from monitor.learning.states import States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally
 from monitor.model.mdp import MDP
 
-__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "reported"]
+__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "problems_of", "reported"]
 
 CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
@@ -167,7 +167,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
         scarce=() if first is None else _scarce(chain, model, model.labels[first]),
         full=holdout.full,
     )
-    return _judged(report)
+    return replace(report, problems=problems_of(report))
 
 
 class _Likely:
@@ -363,8 +363,8 @@ def _named(names: Sequence[str], number: int) -> str:
     return names[number] if names else str(number)
 
 
-def _judged(report: Report) -> Report:
-    """Return the report with its problems, the most important first."""
+def problems_of(report: Report) -> tuple[str, ...]:
+    """Return the problems that the numbers of a report show, the most important first."""
     found: list[str] = []
     cover = report.coverage
     if not report.held:
@@ -387,4 +387,4 @@ def _judged(report: Report) -> Report:
         )
     if cover.unseen > 0.01:
         found.append(f"{cover.unseen:.1%} of held-out steps lead to a successor that was never seen in their row")
-    return replace(report, problems=tuple(found))
+    return tuple(found)

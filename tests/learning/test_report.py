@@ -135,7 +135,7 @@ def test_wrong_forecasts_and_thin_data_are_problems() -> None:
     few = Calibration("fall", 20, 10, 0.9, 0.01, ((10, 1.0, 0.1),), 90)
     assert [each.wrong for each in (off, tenth, few)] == [True, True, False]
     bad = replace(report, calibrations=(off, few), coverage=replace(report.coverage, thin=0.2, unseen=0.1), held=0)
-    problems = "; ".join(reporting._judged(bad).problems)
+    problems = "; ".join(reporting.problems_of(bad))
     for words in ("no path was held out", "'fall' within 5 steps are wrong", "20% of held-out", "10.0% of held-out"):
         assert words in problems
 

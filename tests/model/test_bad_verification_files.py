@@ -26,6 +26,7 @@ from monitor.model.umb import read_umb
 from monitor.model.umb_write import umb_files
 from tests.fuzz import mutate
 from tests.model.verification_models import random_model
+from tests.tiers import first
 
 MEGABYTE = 1 << 20
 
@@ -538,7 +539,7 @@ def test_malformed_umb_files(case: str) -> None:
 ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "it is no tar archive, or empty"),
     "noise": (lambda: bytes(range(1, 256)) * 10, "it is no tar archive"),
-    "a bomb": (lambda: gzip.compress(bytes(300 * MEGABYTE), 1), "unpacks to more than the limit"),
+    "a bomb": (lambda: gzip.compress(bytes(80 * MEGABYTE), 1), "unpacks to more than the limit"),
     "cut off": (lambda: gzip.compress(tar_of(umb()))[:-200], "is cut off|not a readable"),
     "tar cut off": (lambda: tar_of(umb())[:1000], "it is no tar archive, or cut off"),
     "broken gzip": (lambda: b"\x1f\x8b\x08" + b"x" * 50, "not a readable .umb file"),
@@ -560,7 +561,7 @@ def test_archives_that_are_none(case: str) -> None:
 
 
 def ring(*, valued: bool) -> MDP:
-    states = 3000
+    states = 1000
     successors = np.sort(np.stack([np.arange(states), (np.arange(states) + 1) % states], 1), 1).reshape(-1)
     return MDP.from_rows(
         states=states,
@@ -611,7 +612,7 @@ def test_reading_takes_no_more_memory_than_the_limit(form: str, valued: bool) ->
 # ---- chance ----
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_changed_files_raise_nothing_else(seed: int) -> None:
     rng = random.Random(seed)
     model = random_model(seed, valuations=())

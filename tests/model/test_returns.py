@@ -8,19 +8,22 @@ import pytest
 import monitor
 from monitor.model import MDP
 from tests.model.returns import Episode, episode, random_policy, row
+from tests.tiers import examples, scaled
 
 Z = 4.9
 """Standard errors a mean may be off: a true model exceeds them with probability 1e-6."""
 
 
+@scaled
 @pytest.mark.parametrize("source", ["CliffWalking-v1", "CliffWalkingSlippery-v1"])
 def test_the_expected_return_is_that_of_gymnasium(source: str) -> None:
     pytest.importorskip("gymnasium")
-    found = row(source, 3000, seed=2)
+    found = row(source, examples(1000, 3000), seed=2)
     assert abs(found.z) < Z, found
     assert 3 * found.error < 0.1 * abs(found.mean)  # so that a mistake would show
 
 
+@scaled
 @pytest.mark.parametrize("source", ["CliffWalking-v1", "CliffWalkingSlippery-v1"])
 def test_a_replay_of_what_happened_earns_what_was_paid(source: str) -> None:
     gymnasium = pytest.importorskip("gymnasium")
@@ -29,7 +32,7 @@ def test_a_replay_of_what_happened_earns_what_was_paid(source: str) -> None:
     environment = gymnasium.make(source)
     environment.reset(seed=3)
     paid = set()
-    for _ in range(300):
+    for _ in range(examples(60, 300)):
         pairs, rewards = sure(model, *episode(environment, policy, rng, 30))
         if len(pairs) > 1:
             steps = len(pairs) - 1

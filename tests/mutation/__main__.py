@@ -8,11 +8,12 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # before anything imports numba
+os.environ["TIER"] = "fast"  # few examples of each property: many properties find more than many examples
 
 import pytest
 
@@ -29,7 +30,6 @@ TESTS: Final = {
     "exact": ("tests/exact", "monitor/exact"),
     "alarm": ("tests/alarm", "monitor/alarm"),
 }
-EXAMPLES: Final = 25
 QUESTIONS: Final = "tests/mutation/test_questions.py"
 
 
@@ -69,16 +69,12 @@ class _Runner:
         settings.register_profile("mutation", derandomize=True, database=None, phases=phases)
         settings.load_profile("mutation")
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Have few examples of each property: many properties find more than many examples."""
-        from hypothesis import settings  # noqa: PLC0415 - as above
-
-        for item in items:
-            test: Any = getattr(item, "obj", None)
-            if getattr(test, "is_hypothesis_test", False):
-                before = test._hypothesis_internal_use_settings
-                few = settings(before, max_examples=min(before.max_examples, EXAMPLES))
-                test._hypothesis_internal_use_settings = few
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> Iterator[None]:
+        """Keep the slow tests too: those that take longer than `--longest` are left out later."""
+        every = [*items]
+        yield
+        items[:] = every
 
     def pytest_runtestloop(self, session: Any) -> bool:  # noqa: ANN401 - pytest's session
         """Run the mutants in place of the tests."""

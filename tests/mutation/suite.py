@@ -242,12 +242,12 @@ class _limit(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as 
 
 def _run(item: Any) -> BaseException | None:  # noqa: ANN401 - pytest's items
     """Run one test as pytest does, without its reports: the exception that it ended with, if any."""
-    state = item.session._setupstate
+    state = item.session._setupstate  # noqa: SLF001 - pytest has no public way to set up one test again and again
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            if hasattr(item, "_request") and not item._request:
-                item._initrequest()
+            if hasattr(item, "_request") and not item._request:  # noqa: SLF001 - likewise
+                item._initrequest()  # noqa: SLF001 - likewise
             state.setup(item)
             item.runtest()
     except KeyboardInterrupt:
@@ -258,6 +258,6 @@ def _run(item: Any) -> BaseException | None:  # noqa: ANN401 - pytest's items
         with contextlib.suppress(Exception):
             state.teardown_exact(None)
         if hasattr(item, "_request"):
-            item._request = False
+            item._request = False  # noqa: SLF001 - likewise
             item.funcargs = None
     return None

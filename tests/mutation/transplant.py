@@ -19,6 +19,7 @@ __all__ = ["Live", "NotApplied"]
 PLAIN = (bool, int, float, str, tuple, frozenset, dict, list, range, types.MappingProxyType)
 
 
+CACHED = type(functools.cache(len))
 GENERATED = ("__init__", "__eq__", "__hash__", "__repr__")
 
 
@@ -39,7 +40,7 @@ class Live:
             if isinstance(each, types.FunctionType) and each.__code__.co_filename in names:
                 code = each.__code__
                 self._functions[names[code.co_filename], code.co_qualname, code.co_firstlineno].append(each)
-            elif isinstance(each, functools._lru_cache_wrapper):
+            elif isinstance(each, CACHED):
                 self._caches.append(each)
 
     def put(self, mutant: Mutant) -> None:
