@@ -7,15 +7,21 @@ import json
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.service import Service
 from tests.servers import PATIENCE, Mosquitto, end, need, wait_until
 
 __all__ = ["Inside", "Subscriber", "inside", "publish", "steps", "subscriber"]
+
+NUMBERS = count()
+"""Of subscribers, so that each is known by its name."""
 
 
 def steps(path: Sequence[tuple[int, int]], *, episode: str = "one") -> list[str]:
@@ -59,33 +65,44 @@ class Subscriber:
 
 @contextmanager
 def subscriber(broker: Mosquitto) -> Iterator[Subscriber]:
+    name = f"listener-{next(NUMBERS)}"
     command = [need("mosquitto_sub", "mosquitto-clients"), "-p", str(broker.port), "-h", "127.0.0.1", "-q", "1"]
+    command += ["-i", name]
     with subprocess.Popen([*command, "-t", "cfmon/#", "-F", "%t %x"], stdout=subprocess.PIPE, text=True) as process:
         running = Subscriber(process)
         try:
-            wait_until(lambda: "Received SUBSCRIBE" in broker.log, "the subscriber subscribes")
+            wait_until(lambda: f"Received SUBSCRIBE from {name}" in broker.log, "the subscriber subscribes")
             yield running
         finally:
             running.close()
 
 
 class Inside:
-    """A service running in a thread with a loop of its own."""
+    """A service running in a thread with a loop of its own. `http`: a client of its pages."""
 
     def __init__(self, config: Path, **more: Any) -> None:  # noqa: ANN401 - passed on
         self.lines: list[str] = []
         self.service = Service(assemble(config), tell=self.lines.append, **more)
         self.url = self.service.start()
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self.service.run(self._stop),))
         self._thread.start()
 
+    def metric(self, series: str) -> float | None:
+        """The value of a series, written as in the exposition; None if there is none."""
+        for line in self.http.get("/metrics").text.splitlines():
+            if line.startswith(f"{series} "):
+                return float(line.rpartition(" ")[2])
+        return None
+
     def reload(self) -> None:
         """As a SIGHUP would."""
         self._loop.call_soon_threadsafe(self.service.reload)
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        self.http.close()
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(timeout=PATIENCE)
         assert not self._thread.is_alive()
@@ -94,8 +111,5 @@ class Inside:
 
 @contextmanager
 def inside(config: Path, **more: Any) -> Iterator[Inside]:  # noqa: ANN401 - passed on
-    running = Inside(config, **more)
-    try:
+    with closing(Inside(config, **more)) as running:
         yield running
-    finally:
-        running.stop()

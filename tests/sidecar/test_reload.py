@@ -13,7 +13,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from monitor.model import MDP, save_model
@@ -27,6 +26,7 @@ from tests.sidecar.running import Inside, Subscriber, inside, publish, steps, su
 
 RASH, CAREFUL, HOME = 0, 1, 5
 FIRES = 'cfmon_alarm_state{agent="ada",formula="watch",severity="critical",state="firing"}'
+ACCEPTED = 'cfmon_messages_total{result="accepted"}'
 FIRING = [(0, RASH), (1, CAREFUL)]
 ADDED = """\
   - name: late
@@ -44,7 +44,7 @@ def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
 @contextmanager
 def running(config: Path) -> Iterator[Inside]:
     with inside(config, again=partial(assemble, config)) as there:
-        wait_until(lambda: httpx.get(f"{there.url}/readyz").status_code == 200, "it is ready")
+        wait_until(lambda: there.http.get("/readyz").status_code == 200, "it is ready")
         yield there
 
 
@@ -54,15 +54,8 @@ def change(config: Path, old: str, new: str) -> None:
     config.write_text(text.replace(old, new))
 
 
-def metric(there: Inside, series: str) -> float | None:
-    for line in httpx.get(f"{there.url}/metrics").text.splitlines():
-        if line.startswith(f"{series} "):
-            return float(line.rpartition(" ")[2])
-    return None
-
-
 def watched(there: Inside) -> list[str]:
-    return [formula["name"] for formula in httpx.get(f"{there.url}/api/formulas").json()]
+    return [formula["name"] for formula in there.http.get("/api/formulas").json()]
 
 
 def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
@@ -87,47 +80,44 @@ def states(listening: Subscriber, formula: str) -> list[str]:
     return [alert["state"] for alert in told.values() if alert["formula"]["name"] == formula]
 
 
-def fire(broker: Mosquitto, listening: Subscriber) -> None:
+def fire(broker: Mosquitto, listening: Subscriber, there: Inside) -> None:
     publish(broker, steps(FIRING))
+    wait_until(lambda: there.metric(ACCEPTED) == len(FIRING), "the steps are accepted")
     wait_until(lambda: "firing" in states(listening, "watch"), "the alarm fires")
-
-
-def accepted(there: Inside) -> float | None:
-    return metric(there, 'cfmon_messages_total{result="accepted"}')
 
 
 def test_a_formula_is_added_and_the_others_go_on(
     config: Path, broker: Mosquitto, log: pytest.LogCaptureFixture
 ) -> None:
     with subscriber(broker) as listening, running(config) as there:
-        fire(broker, listening)
-        [before] = httpx.get(f"{there.url}/api/alarms").json()
+        fire(broker, listening, there)
+        [before] = there.http.get("/api/alarms").json()
         change(config, "heartbeat: 1s\n", ADDED)
         reloaded(there, log)
-        assert [formula["name"] for formula in httpx.get(f"{there.url}/api/formulas").json()] == [
+        assert [formula["name"] for formula in there.http.get("/api/formulas").json()] == [
             "watch",
             "chance",
             "late",
         ]
-        assert metric(there, 'cfmon_alarms_total{formula="late",severity="warning",state="firing"}') == 0
-        assert metric(there, 'cfmon_alarms_total{formula="watch",severity="critical",state="firing"}') == 1
-        assert metric(there, FIRES) == 1
-        assert metric(there, 'cfmon_alarm_state{agent="ada",formula="late",severity="warning",state="clear"}') == 1
-        assert accepted(there) == 2
-        [after] = httpx.get(f"{there.url}/api/alarms").json()
+        assert there.metric('cfmon_alarms_total{formula="late",severity="warning",state="firing"}') == 0
+        assert there.metric('cfmon_alarms_total{formula="watch",severity="critical",state="firing"}') == 1
+        assert there.metric(FIRES) == 1
+        assert there.metric('cfmon_alarm_state{agent="ada",formula="late",severity="warning",state="clear"}') == 1
+        assert there.metric(ACCEPTED) == 2
+        [after] = there.http.get("/api/alarms").json()
         assert {**after, "sent": before["sent"], "sent_unix": before["sent_unix"]} == before
         publish(broker, steps([*FIRING, (1, CAREFUL), (1, RASH)])[2:])
         late = 'cfmon_verdicts_total{formula="late",outcome="%s",method="exact"}'
-        wait_until(lambda: sum(metric(there, late % word) or 0 for word in ("holds", "fails")) == 2, "it is answered")
+        wait_until(lambda: sum(there.metric(late % word) or 0 for word in ("holds", "fails")) == 2, "it is answered")
         assert "removed" not in states(listening, "watch")
-        assert metric(there, "cfmon_config_reload_success") == 1
+        assert there.metric("cfmon_config_reload_success") == 1
 
 
 def test_a_formula_that_is_gone_closes_its_alarm_and_leaves_nothing_behind(
     config: Path, broker: Mosquitto, log: pytest.LogCaptureFixture
 ) -> None:
     with subscriber(broker) as listening, running(config) as there:
-        fire(broker, listening)
+        fire(broker, listening, there)
         text = config.read_text()
         begin, end = text.index("  - name: watch"), text.index("  - name: chance")
         config.write_text(text[:begin] + text[end:])
@@ -135,10 +125,10 @@ def test_a_formula_that_is_gone_closes_its_alarm_and_leaves_nothing_behind(
         topic = "cfmon/alerts/ada/watch"
         wait_until(lambda: (topic, b"") in listening.received, "its topic is cleared")
         assert states(listening, "watch")[-1] == "removed"
-        assert 'formula="watch"' not in httpx.get(f"{there.url}/metrics").text
-        assert [alarm["state"] for alarm in httpx.get(f"{there.url}/api/alarms").json()] == ["removed"]
-        assert httpx.get(f"{there.url}/api/overview").json()["firing"] == []
-        assert metric(there, 'cfmon_formula_value{agent="ada",formula="chance"}') is not None
+        assert 'formula="watch"' not in there.http.get("/metrics").text
+        assert [alarm["state"] for alarm in there.http.get("/api/alarms").json()] == ["removed"]
+        assert there.http.get("/api/overview").json()["firing"] == []
+        assert there.metric('cfmon_formula_value{agent="ada",formula="chance"}') is not None
 
 
 @pytest.mark.parametrize("what", ["formula", "severity", "model", "policy"])
@@ -146,7 +136,7 @@ def test_what_is_asked_otherwise_begins_anew_from_the_held_path(
     config: Path, broker: Mosquitto, corridor: MDP, log: pytest.LogCaptureFixture, what: str
 ) -> None:
     with subscriber(broker) as listening, running(config) as there:
-        fire(broker, listening)
+        fire(broker, listening, there)
         match what:
             case "formula":
                 change(config, "P>=0.8", "P>=0.7")
@@ -162,12 +152,12 @@ def test_what_is_asked_otherwise_begins_anew_from_the_held_path(
         severity = "warning" if what == "severity" else "critical"
         series = f'cfmon_alarm_state{{agent="ada",formula="watch",severity="{severity}",state="firing"}}'
         publish(broker, steps([*FIRING, (1, RASH)])[2:])
-        wait_until(lambda: metric(there, series) == 1, "it fires again, on a path of three steps")
+        wait_until(lambda: there.metric(series) == 1, "it fires again, on a path of three steps")
         wait_until(lambda: "firing" in states(listening, "watch")[first:], "it is told")
         alert = next(a for a in reversed(listening.alerts()) if a["formula"]["name"] == "watch")
         assert (alert["seq"], alert["severity"]) == (2, severity)
         assert states(listening, "watch")[first:] == ["removed", "firing"]
-        assert metric(there, FIRES) == (None if what == "severity" else 1)
+        assert there.metric(FIRES) == (None if what == "severity" else 1)
 
 
 def otherwise() -> MDP:
@@ -195,11 +185,11 @@ def test_a_learned_model_with_new_data_is_taken_up_with_its_counts(
     support = 'cfmon_formula_support{agent="ada",formula="watch"}'
     with running(config) as there, subscriber(broker) as listening:
         publish(broker, steps(FIRING))
-        wait_until(lambda: metric(there, support) == 10, "the support is that of the first data")
+        wait_until(lambda: there.metric(support) == 10, "the support is that of the first data")
         save_model(corridor_seen(20), config.parent / "model.npz")
         reloaded(there, log)
         publish(broker, steps([*FIRING, (1, RASH)])[2:])
-        wait_until(lambda: metric(there, support) == 200, "it is that of all data, on the held path")
+        wait_until(lambda: there.metric(support) == 200, "it is that of all data, on the held path")
         wait_until(lambda: "removed" in states(listening, "watch"), "the alarm on the old model is closed")
         alert = next(a for a in reversed(listening.alerts()) if a["formula"]["name"] == "watch" and "bands" in a)
         assert alert["bands"]["draws"] == 64
@@ -231,21 +221,21 @@ def test_a_mistake_changes_nothing_and_is_reported_in_one_line(
     spoil, reason = BROKEN[mistake]
     text, network = config.read_text(), (config.parent / "careful.onnx").read_bytes()
     with subscriber(broker) as listening, running(config) as there:
-        fire(broker, listening)
+        fire(broker, listening, there)
         spoil(config)
         reloaded(there, log, "the former one stays in force")
         [line] = [record.getMessage() for record in log.records if record.levelname == "ERROR"]
         assert reason in line
         assert "\n" not in line
         assert "secret" not in line
-        wait_until(lambda: metric(there, "cfmon_config_reload_success") == 0, "it is told")
+        wait_until(lambda: there.metric("cfmon_config_reload_success") == 0, "it is told")
         publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
         wait_until(lambda: "resolved" in states(listening, "watch"), "the alarm goes on as before")
         assert states(listening, "watch") == ["firing", "resolved"]
         config.write_text(text)
         (config.parent / "careful.onnx").write_bytes(network)
         reloaded(there, log)
-        wait_until(lambda: metric(there, "cfmon_config_reload_success") == 1, "it is told that all is well")
+        wait_until(lambda: there.metric("cfmon_config_reload_success") == 1, "it is told that all is well")
 
 
 def test_a_state_that_cannot_be_carried_over_stays_where_it_is(
@@ -255,7 +245,7 @@ def test_a_state_that_cannot_be_carried_over_stays_where_it_is(
         raise RuntimeError("no")
 
     with subscriber(broker) as listening, running(config) as there:
-        fire(broker, listening)
+        fire(broker, listening, there)
         monkeypatch.setattr("monitor.sidecar.pipeline.Pipeline.restore", refuse)
         reloaded(there, log, "This is a bug")
         monkeypatch.undo()
@@ -272,8 +262,8 @@ def test_steps_that_moved_are_not_heard_any_more_where_they_were(config: Path, b
         wait_until(lambda: "Received UNSUBSCRIBE" in broker.log, "the old subscription is given up")
         publish(broker, steps([(0, RASH)]))
         publish(broker, steps([(0, RASH)]), topic="fleet/{agent}/steps")
-        wait_until(lambda: metric(there, ACCEPTED) == 1, "the step is accepted")
-        assert metric(there, 'cfmon_messages_total{result="rejected"}') == 0
+        wait_until(lambda: there.metric(ACCEPTED) == 1, "the step is accepted")
+        assert there.metric('cfmon_messages_total{result="rejected"}') == 0
 
 
 def test_a_restart_after_a_reload_takes_up_the_new_configuration(
@@ -281,11 +271,11 @@ def test_a_restart_after_a_reload_takes_up_the_new_configuration(
 ) -> None:
     with subscriber(broker) as listening:
         with running(config) as there:
-            fire(broker, listening)
+            fire(broker, listening, there)
             change(config, "heartbeat: 1s\n", ADDED)
             reloaded(there, log)
         with running(config) as there:
-            assert metric(there, FIRES) == 1
+            assert there.metric(FIRES) == 1
             publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)])[2:])
             wait_until(lambda: "resolved" in states(listening, "watch"), "the alarm goes on")
         assert {alert["id"] for alert in listening.alerts()} == {listening.alerts()[0]["id"]}
@@ -421,9 +411,6 @@ def test_under_load_no_step_is_lost_and_the_alarms_are_those_of_a_run_without_it
         assert {key(alert) for alert in listening.alerts()} == expected
 
 
-ACCEPTED = 'cfmon_messages_total{result="accepted"}'
-
-
 def without_reload(config: Path, said: Mapping[str, Sequence[str]]) -> set[tuple[Any, ...]]:
     pipeline = assemble(config).pipeline("test")
     alerts = []
@@ -451,4 +438,4 @@ def test_a_module_that_ends_the_process_at_its_import_changes_nothing(
 
     with inside(config, again=again) as there:
         reloaded(there, log, "This is a bug")
-        assert httpx.get(f"{there.url}/healthz").status_code == 200
+        wait_until(lambda: there.http.get("/healthz").status_code == 200, "it goes on")
