@@ -22,7 +22,7 @@ from monitor.sidecar.loopback import is_loopback
 from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.guard import read_token
 from monitor.sidecar.web.server import HttpServer
-from tests.servers import prometheus, wait_until
+from tests.servers import PATIENCE, prometheus, wait_until
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 DATA = ["/metrics", "/api/status", "/api/agents", "/evidence/abc", "/evidence/abc.sig"]
@@ -41,7 +41,7 @@ def serving(**settings: object) -> Iterator[httpx.Client]:
     server = HttpServer(APP, HttpConfig.model_validate({"listen": "127.0.0.1:0", **settings}))
     server.start()
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
             yield client
     finally:
         server.stop()
@@ -178,7 +178,7 @@ def test_a_page_that_has_its_name_resolved_to_loopback_reads_nothing(host: str, 
 def test_beyond_loopback_names_are_not_looked_at() -> None:
     with serving(listen="0.0.0.0:0") as client:
         url = f"http://127.0.0.1:{client.base_url.port}/metrics"
-        assert httpx.get(url, headers={"Host": "10.1.2.3:9108"}).status_code == 200
+        assert httpx.get(url, headers={"Host": "10.1.2.3:9108"}, timeout=PATIENCE).status_code == 200
 
 
 def test_what_is_loopback() -> None:
@@ -209,7 +209,7 @@ def test_every_method_but_get_and_head_is_refused_everywhere(method: str, token_
 def raw(port: int | None, request: str | bytes) -> bytes:
     """What comes back for these bytes, until the server closes."""
     assert port is not None
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         with contextlib.suppress(ConnectionError):
             connection.sendall(request.encode() if isinstance(request, str) else request)
         return everything(connection)
@@ -259,7 +259,7 @@ def headed(client: httpx.Client, size: int, pieces: int) -> bytes:
     """What a request of so many bytes gets, sent in so many pieces."""
     request = request_of_size(size, close=True)
     step = -(-size // pieces)
-    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=PATIENCE) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(ConnectionError):
             for at in range(0, size, step):
@@ -271,7 +271,7 @@ def test_slow_clients_are_closed_and_do_not_keep_others_out(monkeypatch: pytest.
     monkeypatch.setattr(server_module, "PATIENCE", 0.3)
     with serving() as client, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", client.base_url.port)
-        slow = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(300)]
+        slow = [stack.enter_context(socket.create_connection(address, timeout=PATIENCE)) for _ in range(300)]
         for connection in slow:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: local")
@@ -289,7 +289,7 @@ def test_slow_clients_are_closed_and_do_not_keep_others_out(monkeypatch: pytest.
 def test_a_probe_is_heard_at_once_however_many_connections_are_held_open() -> None:
     with serving() as client, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", client.base_url.port)
-        held = [stack.enter_context(socket.create_connection(address, timeout=30)) for _ in range(300)]
+        held = [stack.enter_context(socket.create_connection(address, timeout=PATIENCE)) for _ in range(300)]
         assert client.get("/healthz").status_code == 200
         assert held[0].recv(1) == b""  # the oldest made room
 
@@ -327,7 +327,7 @@ def test_what_is_no_request_is_one_line_of_log_a_minute(
     head, end, body = BAD_REQUESTS[case].partition(b"\r\n\r\n")
     with serving(token_file=token_file) as client:
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=30) as connection:
+            with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=PATIENCE) as connection:
                 with contextlib.suppress(ConnectionError):
                     connection.sendall(head + end + (body if sent == "at once" else b""))
                     if sent == "after the answer":

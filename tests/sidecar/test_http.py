@@ -6,15 +6,17 @@ import asyncio
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from monitor.cli import streaming
 from monitor.errors import ConfigError
@@ -24,16 +26,18 @@ from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.evidence.bundle import read_bundle
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.web import http as http_module
 from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.http import Sources, answering_probes, make_app, nothing_kept
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import default_runbook
-from monitor.sidecar.web.server import HttpServer
+from monitor.sidecar.web.server import HttpServer, _BoundedHttp
 from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
-from tests.servers import PATIENCE, free_port, wait_until
+from tests.servers import PATIENCE
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
 from tests.sidecar.project import CONFIG
+from tests.sidecar.side import let_pass, run
 from tests.sidecar.watched import show, watched
 
 STATUS: dict[str, Any] = {
@@ -82,10 +86,13 @@ def serving(sources: Sources) -> Iterator[httpx.Client]:
     server = HttpServer(make_app(sources), HttpConfig(listen="127.0.0.1:0"))
     server.start()
     try:
-        with httpx.Client(base_url=server.url) as client:
+        with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
             yield client
     finally:
         server.stop()
+
+
+get = partial(httpx.get, timeout=PATIENCE)
 
 
 def test_metrics_are_what_prometheus_reads(client: httpx.Client) -> None:
@@ -256,7 +263,7 @@ def test_an_address_of_ipv6_works_where_there_is_one(world: World) -> None:
     server.start()
     try:
         assert server.url.startswith("http://[::1]:")
-        assert httpx.get(f"{server.url}/healthz").text == "ok"
+        assert get(f"{server.url}/healthz").text == "ok"
     finally:
         server.stop()
 
@@ -264,36 +271,42 @@ def test_an_address_of_ipv6_works_where_there_is_one(world: World) -> None:
 def test_probes_are_answered_while_the_model_is_read_and_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = free_port()
     config = tmp_path / "config.yaml"
-    config.write_text(CONFIG.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+    config.write_text(CONFIG)
+    urls: list[str] = []
     told: dict[str, tuple[int, str]] = {}
+
+    @contextmanager
+    def noted(http: HttpConfig, doing: str) -> Iterator[HttpServer]:
+        with answering_probes(http, doing) as server:
+            urls.append(server.url)
+            yield server
 
     def compiling(_source: object) -> None:
         for path in ("/healthz", "/readyz", "/startupz", "/metrics"):
-            answer = httpx.get(f"http://127.0.0.1:{port}{path}")
+            answer = get(f"{urls[0]}{path}")
             told[path] = answer.status_code, answer.text
         raise ConfigError("enough")
 
+    monkeypatch.setattr(http_module, "answering_probes", noted)
     monkeypatch.setattr(load, "assemble", compiling)
     with pytest.raises(ConfigError, match="enough"):
         streaming.run(config, plain=True)
     assert told.pop("/healthz") == (200, "ok")
     assert set(told.values()) == {(503, "reading the configuration, the model and the policies")}
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://127.0.0.1:{port}/healthz")
+    assert "http" not in {thread.name for thread in threading.enumerate()}, "nothing is served any more"
 
 
 def test_one_server_takes_over_from_another(world: World) -> None:
     config = HttpConfig(listen="127.0.0.1:0")
     with answering_probes(config, "compiling") as before:
-        assert httpx.get(f"{before.url}/startupz").text == "compiling"
+        assert get(f"{before.url}/startupz").text == "compiling"
         after = HttpServer(make_app(world.sources), config, before)
         assert after.url == before.url
         after.start()
         before.stop()
         try:
-            assert (httpx.get(f"{after.url}/startupz").text, httpx.get(f"{after.url}/api/status").json()) == (
+            assert (get(f"{after.url}/startupz").text, get(f"{after.url}/api/status").json()) == (
                 "ok",
                 STATUS,
             )
@@ -301,28 +314,31 @@ def test_one_server_takes_over_from_another(world: World) -> None:
             after.stop()
 
 
-def test_a_process_that_stood_still_closes_no_connection_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_stood_still_closes_no_connection_for_it(world: World) -> None:
     """A machine that is suspended wakes up with every patience over, before it has read what has come meanwhile."""
-    monkeypatch.setattr(server_module, "PATIENCE", 2.0)
-    server = HttpServer(make_app(world.sources), HttpConfig(listen="127.0.0.1:0"))
-    server.start()
-    awake = threading.Event()
+    config = uvicorn.Config(make_app(world.sources), http=_BoundedHttp, lifespan="off", ws="none", log_config=None)
+    config.load()
 
-    def stand_still(loop: asyncio.AbstractEventLoop) -> None:
-        time.sleep(2.5)
-        loop.call_later(0.0, awake.set)  # after what is due
+    async def scenario() -> None:
+        loop, served = asyncio.get_running_loop(), list[_BoundedHttp]()
 
-    try:
-        with socket.create_connection(server._socket.getsockname(), timeout=PATIENCE) as client:
-            (connection,) = wait_until(lambda: [*server._server.server_state.connections], "it is connected")
-            loop: asyncio.AbstractEventLoop = connection.loop
-            loop.call_soon_threadsafe(stand_still, loop)
-            assert awake.wait(PATIENCE)
-            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert client.recv(4096).startswith(b"HTTP/1.1 200 OK")
-            wait_until(lambda: not server._server.server_state.connections, "an idle one is closed")
-    finally:
-        server.stop()
+        def connected() -> _BoundedHttp:
+            served.append(_BoundedHttp(config=config, server_state=ServerState(), app_state={}, _loop=loop))
+            return served[-1]
+
+        async with await loop.create_server(connected, "127.0.0.1", 0) as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            while not served:  # noqa: ASYNC110 - what is waited for is in the hands of uvicorn
+                await asyncio.sleep(0.005)
+            let_pass(2.5 * server_module.PATIENCE)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 OK")
+            while served[0].open:  # as it is idle now
+                let_pass(server_module.PATIENCE)
+                await asyncio.sleep(0.005)
+            writer.close()
+
+    run(scenario())
 
 
 def test_runbooks_are_served_to_everyone_who_reaches_the_page(client: httpx.Client) -> None:

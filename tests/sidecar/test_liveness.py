@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from monitor.sidecar.recovery import Recovered, take_up
 from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.types import Instant
-from tests.servers import PATIENCE, Mosquitto, free_port, sidecar, wait_until
+from tests.servers import PATIENCE, Mosquitto, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.running import Inside, inside, publish, steps, subscriber
 from tests.sidecar.test_systemd import Manager
 
 RASH, CAREFUL, HOME = 0, 1, 5
 WELL = (200, "ok")
+get = partial(httpx.get, timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
 
 
 def probe(there: Inside, path: str) -> tuple[int, str]:
-    answer = httpx.get(f"{there.url}{path}")
+    answer = get(f"{there.url}{path}")
     return answer.status_code, answer.text
 
 
@@ -48,8 +50,7 @@ def until(there: Inside, path: str, expected: tuple[int, str]) -> None:
 
 
 def test_without_a_broker_it_is_alive_and_not_ready(tmp_path: Path, corridor: MDP) -> None:
-    config = write_project(tmp_path, corridor, CONFIG.replace("127.0.0.1:1", f"127.0.0.1:{free_port()}"))
-    with inside(config) as there:
+    with inside(write_project(tmp_path, corridor, CONFIG)) as there:
         until(there, "/readyz", (503, "not connected to the broker"))
         assert probe(there, "/healthz") == WELL
 
@@ -100,8 +101,8 @@ def test_a_store_that_fails_is_reported_and_stops_neither_life_nor_sight(
             monkeypatch.setattr(Journal, write, full)
         publish(broker, steps([(0, RASH)]))
         wait_until(lambda: "cfmon_store_ok 0.0" in probe(there, "/metrics")[1], "the metric tells")
-        assert "No space left" in httpx.get(f"{there.url}/api/status").json()["store"]
-        wait_until(lambda: httpx.get(f"{there.url}/api/alarms").json(), "the alarm fires all the same")
+        assert "No space left" in get(f"{there.url}/api/status").json()["store"]
+        wait_until(lambda: get(f"{there.url}/api/alarms").json(), "the alarm fires all the same")
         assert (probe(there, "/healthz"), probe(there, "/readyz")) == (WELL, WELL)
         monkeypatch.undo()
         wait_until(lambda: "cfmon_store_ok 1.0" in probe(there, "/metrics")[1], "the next heartbeat notes everything")
@@ -122,7 +123,7 @@ def test_while_it_takes_up_what_was_kept_it_is_alive_and_not_ready(
     with inside(config) as there:
         until(there, "/readyz", WELL)
         publish(broker, steps([(0, CAREFUL)]))
-        wait_until(lambda: httpx.get(f"{there.url}/api/agents").json(), "there is something to keep")
+        wait_until(lambda: get(f"{there.url}/api/agents").json(), "there is something to keep")
     monkeypatch.setattr(service, "take_up", slowly)
     with inside(config) as there:
         until(there, "/readyz", (503, "restoring stored state: 200 events so far"))
@@ -142,9 +143,9 @@ def test_an_evaluation_that_hangs_while_steps_wait_fails_healthz_and_starves_the
             assert go_on.wait(PATIENCE)
         return step(self, event)
 
-    heard = Manager(str(tmp_path / "notify"))
-    manager = ServiceManager({"NOTIFY_SOCKET": heard.name, "WATCHDOG_USEC": "300000"})
-    with inside(config) as there:
+    name = str(tmp_path / "notify")
+    manager = ServiceManager({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "300000"})
+    with Manager(name) as heard, inside(config) as there:
         until(there, "/readyz", WELL)
         condition = there.service.health
         with reporting(manager, condition.health, condition.readiness):
@@ -160,16 +161,15 @@ def test_an_evaluation_that_hangs_while_steps_wait_fails_healthz_and_starves_the
             go_on.set()
             until(there, "/healthz", WELL)
             heard.hear_until("WATCHDOG=1")
-    heard.close()
 
 
 def test_the_service_manager_hears_of_start_life_reload_and_end(
     tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = Manager(str(tmp_path / "notify"))
-    monkeypatch.setenv("NOTIFY_SOCKET", heard.name)
+    name = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", name)
     monkeypatch.setenv("WATCHDOG_USEC", "1000000")
-    with sidecar(config) as running:
+    with Manager(name) as heard, sidecar(config) as running:
         assert heard.hear() == ["READY=1"]
         assert heard.hear_until("STATUS=watching") == ["WATCHDOG=1", "STATUS=watching"]
         running.process.send_signal(signal.SIGHUP)
@@ -177,7 +177,6 @@ def test_the_service_manager_hears_of_start_life_reload_and_end(
         heard.hear_until("READY=1")
         assert running.stop() == 0
         heard.hear_until("STOPPING=1")
-    heard.close()
 
 
 def test_a_killed_monitors_alerts_stand_beside_its_will_until_it_comes_back_and_corrects_them(

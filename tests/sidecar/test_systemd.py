@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -33,21 +34,18 @@ class Manager:
             assert time.monotonic() < deadline, f"{line} is never said"
         return heard
 
-    def close(self) -> None:
-        self._socket.close()
+    def __enter__(self) -> Self:
+        return self
 
-    def __del__(self) -> None:
-        self.close()  # a test that fails or skips midway leaves no open socket to the next one
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
 
 
 @pytest.fixture(params=["file", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
     name = str(tmp_path / "notify") if request.param == "file" else f"@cfmon-test-{os.getpid()}-{tmp_path.name}"
-    there = Manager(name)
-    try:
+    with Manager(name) as there:
         yield there
-    finally:
-        there.close()
 
 
 def test_every_word_of_the_protocol(manager: Manager) -> None:

@@ -22,7 +22,7 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
 from monitor.sidecar.outgoing import Outgoing
 from monitor.sidecar.webhooks.webhooks import Webhooks
-from tests.servers import Mosquitto, end, sidecar, wait_until
+from tests.servers import PATIENCE, Mosquitto, end, sidecar, wait_until
 from tests.sidecar.alert_documents import published
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.receiver import Receiver, receiver
@@ -182,7 +182,7 @@ def test_an_alarm_is_posted_as_it_is_published_and_shows_in_metrics_and_status(
     tmp_path: Path, corridor: MDP, broker: Mosquitto, there: Receiver
 ) -> None:
     with inside(project(tmp_path, corridor, broker, there.url)) as running:
-        get = partial(httpx.get, timeout=60)
+        get = partial(httpx.get, timeout=PATIENCE)
         wait_until(lambda: get(f"{running.url}/readyz").status_code == 200, "it is ready")
         assert 'cfmon_webhook_posts_total{webhook="pager",result="delivered"} 0.0' in get(f"{running.url}/metrics").text
         publish(broker, steps([*FIRING, (1, CAREFUL), (HOME, RASH), (HOME, RASH)]))
@@ -252,7 +252,7 @@ def test_other_webhooks_need_a_restart_and_files_do_not(
     caplog.set_level(logging.INFO, logger="monitor.service")
     config = project(tmp_path, corridor, broker, there.url)
     with inside(config, again=partial(assemble, config)) as running:
-        wait_until(lambda: httpx.get(f"{running.url}/readyz").status_code == 200, "it is ready")
+        wait_until(lambda: httpx.get(f"{running.url}/readyz", timeout=PATIENCE).status_code == 200, "it is ready")
         text = config.read_text()
         config.write_text(text.replace("secret-path", "other-path"))
         running.reload()
