@@ -18,6 +18,7 @@ from benchmarks.rows import Bench
 from benchmarks.workloads.icu import episodes, icu_world
 from benchmarks.workloads.stepping import goal_of, grid_workload
 from monitor.exact import Checker
+from tests.tiers import first
 
 KINDS: list[Any] = [TopDown, Counting, Rejection]
 COMPARISONS = 3 * 24 + 2 * 6
@@ -32,7 +33,7 @@ def same(estimate: float, worlds: int, exact: float | None) -> bool:
     return bool(binomtest(round(estimate * worlds), worlds, exact).pvalue >= FALSE_ALARM)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first(2, KINDS))
 def test_on_the_grid(kind: Any) -> None:  # noqa: ANN401 - the samplers share a shape
     about = grid_workload(Bench(Peers(None)), 400)
     sampler = kind(about.model, about.policies["fallback"].actions, 20, np.random.default_rng(3))
@@ -46,7 +47,7 @@ def test_on_the_grid(kind: Any) -> None:  # noqa: ANN401 - the samplers share a 
     assert telling >= 12
 
 
-@pytest.mark.parametrize("kind", [TopDown, Counting])
+@pytest.mark.parametrize("kind", first(1, [TopDown, Counting]))
 def test_in_intensive_care(kind: Any) -> None:  # noqa: ANN401 - the samplers share a shape
     model, policies = icu_world()
     checker, goal = Checker(model, policies), goal_of('fallback@5.P=? [ G<=20 !"death" ]')

@@ -37,6 +37,7 @@ from tests.oracle.race import ONE, counterfactual_row
 from tests.oracle.recourse import Recourse
 from tests.oracle.setting import Dist, Setting
 from tests.oracle.window import Unchanged
+from tests.tiers import slow
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "experiments"
@@ -158,6 +159,7 @@ def test_no_change_is_the_observed_outcome_and_more_changes_are_no_worse(uncerta
             assert (np.diff(best) > 0).all()
 
 
+@slow
 def test_kept_results_are_those_of_this_code() -> None:
     """Of one alpha; counts may differ where two changes are equally good up to rounding."""
     lines = summary(table(0, 50, [1.0]))

@@ -30,11 +30,12 @@ from experiments.graph_game import CONVERGED, DRAWS, GAMES, PRINTED, SEED, conve
 from experiments.synthetic import Floats
 from monitor.causal.row import conditional_choices
 from tests.oracle.race import counterfactual_row
+from tests.tiers import examples, scaled
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "experiments"
 SHOWN = sorted({game for game, *_ in PRINTED})
-SIMULATED = 400
+SIMULATED = examples(100, 400)
 FALSE_ALARMS = 1e-6
 
 
@@ -116,6 +117,7 @@ def simulated(game: Game, changed: tuple[int, int, int], meaning: int, rng: np.r
     return wins
 
 
+@scaled
 @pytest.mark.parametrize("meaning", [0, 1], ids=["monotone", "gumbel"])
 def test_effects_are_those_of_a_simulation(games: list[Game], meaning: int) -> None:
     """Of the first move, whose effect has the longest way to go."""

@@ -10,10 +10,11 @@ import pytest
 
 from experiments.judged_takeovers import Judged, Ward, judged, line
 from experiments.takeovers import FALLBACKS, THETA, Clinic
+from tests.tiers import examples, scaled
 
 KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "takeovers-judged.csv"
 EVENTS = ("only_fallback_survives", "both_survive", "only_deployed_survives", "neither_survives")
-EPISODES = 300
+EPISODES = examples(30, 300)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,7 @@ def found(ward: Ward) -> dict[str, Judged]:
     return {fallback: judged(ward, fallback, EPISODES, seed=5) for fallback in FALLBACKS}
 
 
+@scaled
 @pytest.mark.parametrize("fallback", FALLBACKS)
 def test_judgements_are_right_on_average_whatever_happened(found: dict[str, Judged], fallback: str) -> None:
     row = line(fallback, EPISODES, found[fallback])
@@ -35,6 +37,7 @@ def test_judgements_are_right_on_average_whatever_happened(found: dict[str, Judg
     assert sum(row[event] for event in EVENTS) == pytest.approx(1.0)
 
 
+@scaled
 @pytest.mark.parametrize("fallback", FALLBACKS)
 def test_outcomes_are_the_facts_and_the_bound(found: dict[str, Judged], fallback: str) -> None:
     one = found[fallback]

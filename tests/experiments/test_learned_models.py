@@ -14,9 +14,10 @@ from experiments.recordings import LONGEST, learned, recorded
 from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from tests.oracle.learned import learned_model
+from tests.tiers import first, slow
 
 DOCS = Path(__file__).parents[2] / "docs"
-SOURCES = pytest.mark.parametrize("source", ENVIRONMENTS, ids=lambda source: source.name)
+SOURCES = pytest.mark.parametrize("source", first(1, ENVIRONMENTS), ids=lambda source: source.name)
 
 
 @SOURCES
@@ -86,6 +87,7 @@ def _mean(model: MDP, state: int, action: int, values: Floats) -> float:
     return float(probabilities @ values[successors])
 
 
+@slow
 def test_answers_are_informative_and_summed_up() -> None:
     rows = [row for number in range(2) for row in models(environment(ENVIRONMENTS[1]), number, 5)]
     assert len(rows) == 2 * 3 * 2
@@ -108,6 +110,7 @@ def test_answers_are_informative_and_summed_up() -> None:
         assert line["guaranteed_coverage"] == 1.0
 
 
+@slow
 def test_more_data_narrow_the_bands() -> None:
     lines = summary([row for number in range(3) for row in models(environment(ENVIRONMENTS[0]), number, 6)])
     for query in ("short", "long"):

@@ -16,10 +16,11 @@ from scipy.stats import binom, binomtest
 
 from experiments import histograms, sanity, traces
 from experiments.grid import PANELS, Grid, Groups, Panel, T
+from tests.tiers import examples, scaled
 
 ROOT = Path(__file__).parents[2]
 FALSE_ALARM = 1e-6
-REPETITIONS = 40
+REPETITIONS = examples(10, 40)
 OUTCOMES = histograms.PATHS * histograms.DRAWS
 
 
@@ -52,12 +53,14 @@ def test_exact_means_are_those_told_beside_the_model(grid: Grid) -> None:
     assert grid.exact_mean(PANELS[1]) == grid.exact_mean(PANELS[2])
 
 
+@scaled
 def test_nominal_paths_satisfy_phi_as_often_as_they_should(grid: Grid, rows: list[histograms.Row]) -> None:
     paths = REPETITIONS * histograms.PATHS
     satisfied = round(float(column(rows, "nominal").sum()) * histograms.PATHS)
     assert binomtest(satisfied, paths, grid.exact_nominal()).pvalue > FALSE_ALARM
 
 
+@scaled
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.key)
 def test_posterior_worlds_are_those_of_their_paths(panel: Panel, rows: list[histograms.Row]) -> None:
     """Given the paths, all outcomes are independent, each with the exact probability of its path (Hoeffding)."""
@@ -65,6 +68,7 @@ def test_posterior_worlds_are_those_of_their_paths(panel: Panel, rows: list[hist
     assert abs(off) <= math.sqrt(math.log(2 * len(PANELS) / FALSE_ALARM) / (2 * REPETITIONS * OUTCOMES))
 
 
+@scaled
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.key)
 def test_counterfactuals_average_to_the_exact_mean(grid: Grid, panel: Panel, rows: list[histograms.Row]) -> None:
     """The means of the paths are independent, in [0, 1], of a variance of p (1 - p) at most (Bernstein)."""
@@ -73,6 +77,7 @@ def test_counterfactuals_average_to_the_exact_mean(grid: Grid, panel: Panel, row
     assert abs(column(rows, panel.key).mean() - p) <= near + math.sqrt(near**2 + 2 * p * (1 - p) * log / paths)
 
 
+@scaled
 @pytest.mark.parametrize("what", ["interventional_1", "counterfactual_1", "interventional_20"])
 def test_what_is_independent_is_binomial(grid: Grid, checked: list[sanity.Row], what: str) -> None:
     """One world for each path: the paper's two histograms are of one law, in the mean and in the upper half."""
@@ -102,6 +107,7 @@ def test_phi_is_the_goal_with_nothing_unsafe_before(grid: Grid) -> None:
         assert grid.satisfied(np.array([states])).tolist() == [holds]
 
 
+@scaled
 def test_the_kept_results_are_what_comes_out(rows: list[histograms.Row], checked: list[sanity.Row]) -> None:
     for name, again in (("histograms", rows), ("sanity", checked)):
         with (ROOT / "docs" / "experiments" / f"{name}.csv").open(newline="") as handle:

@@ -14,6 +14,7 @@ from monitor.statistics import Strength, TSprt
 from monitor.statistics.tsprt import log_bound
 from policies.minigrid import table
 from tests.statistics.random_walk import fate
+from tests.tiers import slow
 
 FALSE_ALARM, RUNS = 1e-6, 10
 KEPT = Path(__file__).parents[2] / "docs" / "experiments" / "table1.csv"
@@ -37,6 +38,7 @@ def wrong(cell: table1.Cell) -> float:
     return float((up / (up - cell.exact)) ** 4)
 
 
+@slow
 def test_every_verdict_is_the_papers_in_every_run(found: list[table1.Cell]) -> None:
     assert len(found) == 20
     assert RUNS * sum(wrong(cell) for cell in found) < FALSE_ALARM
@@ -46,6 +48,7 @@ def test_every_verdict_is_the_papers_in_every_run(found: list[table1.Cell]) -> N
         assert (cell.other == side).all()
 
 
+@slow
 def test_no_run_is_shorter_than_the_tests_allow(found: list[table1.Cell]) -> None:
     """With the rates as written the paper's 50 differences decide nothing; exchanged, they do."""
     least = {"nominal": (36, 63), "undertrained": (7, 4), "effect": (81, 40)}
@@ -75,6 +78,7 @@ def test_realizations_come_in_batches() -> None:
     assert [table1.rounded_up(n) for n in (1, 25, 26, 50)] == [25, 25, 50, 50]
 
 
+@slow
 def test_the_kept_table_is_what_comes_out(found: list[table1.Cell]) -> None:
     """All but what depends on the number of runs; the first run is the same."""
     with KEPT.open(newline="") as handle:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.takeovers import FALLBACKS, RULES, THETA, Clinic, Row, deciles, exact, simulated, table
+from tests.tiers import slow
 
 KEPT = Path(__file__).parents[2] / "docs" / "experiments"
 EPISODES = 20_000
@@ -37,6 +38,7 @@ def test_simulated_episodes_agree_with_the_equations(clinic: Clinic, fallback: s
         assert abs(sample.mean() - value) < 4 * np.sqrt(value * (1 - value) / EPISODES)
 
 
+@slow
 def test_kept_results_are_those_of_this_code(rows: list[Row]) -> None:
     assert [{name: str(value) for name, value in row.items()} for row in deciles(rows)] == kept("takeovers-summary.csv")
     before = kept("takeovers.csv")
@@ -53,6 +55,7 @@ def test_the_kept_simulation_is_within_three_standard_errors() -> None:
             assert error < 3 * float(line[f"{name}_error"])
 
 
+@slow
 def test_the_effect_is_the_best_rule_at_equal_takeovers(rows: list[Row]) -> None:
     lines = {(line["fallback"], line["rule"]): line for line in deciles(rows)}
     for fallback in FALLBACKS:

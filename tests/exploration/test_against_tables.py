@@ -11,6 +11,7 @@ import pytest
 from monitor.exploration.enumeration import Settings, explore
 from monitor.model import MDP, load_model
 from tests.exploration import worlds
+from tests.tiers import slow
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -48,7 +49,7 @@ def in_table(model: MDP, table: MDP) -> list[int]:
     [
         ("gymnasium:CliffWalking-v1", 1, 38),
         ("gymnasium:FrozenLake-v1?map_name=8x8&is_slippery=false", 1, 64),
-        ("gymnasium:Taxi-v4", 200, 404),
+        pytest.param("gymnasium:Taxi-v4", 200, 404, marks=slow),
     ],
 )
 def test_what_copies_find_is_the_table(source: str, resets: int, states: int) -> None:
@@ -87,6 +88,7 @@ def test_a_random_environment_is_enumerated_by_its_hook() -> None:
     assert model.observations.argmax(axis=1).tolist() == numbers
 
 
+@slow
 def test_taxi_starts_as_often_as_its_resets() -> None:
     model = explore("gymnasium:Taxi-v4", Settings(resets=50, walk=0)).model
     env: Any = gymnasium.make("Taxi-v4")

@@ -13,6 +13,7 @@ from monitor.errors import ModelError
 from monitor.exploration.rollouts import roll_out
 from monitor.model import load_model
 from tests.exploration import worlds
+from tests.tiers import examples, scaled
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -38,11 +39,12 @@ def test_rows_are_what_happened(tmp_path: Path) -> None:
     assert rows[-1]["truncated"] == str(rows[-1]["terminated"] == "False")
 
 
+@scaled
 def test_a_model_is_learned_from_a_random_environment(
     cfmon: Callable[..., tuple[int, str, str]], tmp_path: Path
 ) -> None:
     steps, model = str(tmp_path / "lake.csv"), str(tmp_path / "lake.npz")
-    code, shown, _ = cfmon("model", "explore", LAKE, steps, "--rollouts", "20000")
+    code, shown, _ = cfmon("model", "explore", LAKE, steps, "--rollouts", str(examples(10_000, 20_000)))
     assert code == 0
     assert shown.splitlines()[1] == f"  next: cfmon model learn {steps} -o {model} --state s0 --observation feature"
     assert cfmon(*shown.splitlines()[1].split()[2:], "--label", "goal: terminated and reward > 0")[0] == 0
