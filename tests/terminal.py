@@ -12,10 +12,12 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 import pyte
 
+from tests.processes import Forked, fork_monitor
 from tests.servers import interruptible
 
 __all__ = ["Terminal"]
@@ -27,7 +29,10 @@ PATIENCE = 300.0
 
 
 class Terminal:
-    """Runs `command` on a screen of `lines` by `columns`; kills it at the end of the block."""
+    """Runs `command` on a screen of `lines` by `columns`; kills it at the end of the block.
+
+    A command that begins with `cfmon` is forked from a process that has imported the monitor.
+    """
 
     def __init__(
         self, command: Sequence[str], *, lines: int = 30, columns: int = 110, env: Mapping[str, str] | None = None
@@ -39,15 +44,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         self._set_size(lines, columns)
         plain = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-        self.process = subprocess.Popen(  # its own session, so that it gets Ctrl-C and hang-ups
-            [sys.executable, "-c", LEADER, *command],
-            env={**plain, "TERM": "xterm-256color", **(env or {})},
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            preexec_fn=interruptible,  # noqa: PLW1509 - no other thread can hold a lock
-        )
+        self.process = _begun(command, theirs, {**plain, "TERM": "xterm-256color", **(env or {})})
         os.close(theirs)
 
     def __enter__(self) -> Self:
@@ -110,16 +107,32 @@ class Terminal:
         return self.process.wait(PATIENCE)
 
     def _take(self) -> bool:
-        """Read new output; return False once the other end is closed."""
+        """Read new output; return False once the process has ended and all of it is read."""
         if not select.select([self._ours], [], [], 0.1)[0]:
             return True
         try:
             drawn = os.read(self._ours, 1 << 16)
-        except OSError:  # on Linux: the other end is closed
-            return False
+        except OSError:  # on Linux: nobody has the other end open, no longer or not yet
+            time.sleep(0.02)
+            return self.process.poll() is None
         self.raw += drawn
         self._stream.feed(drawn)
-        return bool(drawn)
+        return True
 
     def _set_size(self, lines: int, columns: int) -> None:
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+
+def _begun(command: Sequence[str], terminal: int, env: Mapping[str, str]) -> subprocess.Popen[bytes] | Forked:
+    """Start a command in its own session on a terminal, so that it gets Ctrl-C and hang-ups."""
+    if command[0] == "cfmon":
+        return fork_monitor(*command[1:], log=Path(os.ttyname(terminal)), env=env)
+    return subprocess.Popen(
+        [sys.executable, "-c", LEADER, *command],
+        env=env,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=interruptible,  # noqa: PLW1509 - no other thread can hold a lock
+    )

@@ -29,7 +29,7 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["NAME", "OUTCOMES", "ClosedLoop", "Result"]
+__all__ = ["NAME", "OUTCOMES", "ClosedLoop", "Result", "summarise"]
 
 NAME: Final = "icu-sepsis-takeover"
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile")
@@ -117,7 +117,7 @@ class ClosedLoop:
                 problem = await self._act(loaded, url, address, result, stop)
         if problem:
             return [problem]
-        return _summarise(result)
+        return summarise(result)
 
     def _header(self, loaded: Loaded, address: str) -> str:
         formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
@@ -187,7 +187,7 @@ def _take_outcomes(address: str, result: Result) -> int:
     return sum(result.outcomes.values())
 
 
-def _summarise(result: Result) -> list[str]:
+def summarise(result: Result) -> list[str]:
     """Print the table, unless it is on the screen already, and what it says; return what did not happen."""
     if not on_terminal(sys.stdout):
         for row in [("", *KINDS.values()), *result.lines()]:

@@ -26,7 +26,7 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["DemoRun"]
+__all__ = ["DemoRun", "summarise"]
 
 AGENT = "demo"
 
@@ -55,7 +55,7 @@ class DemoRun:
         broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
         url = f"mqtt://127.0.0.1:{broker_port}"
         with progress("reading the model, and running the policies on each of its states"):
-            loaded = self._load(url, http_port)
+            loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))
@@ -65,10 +65,11 @@ class DemoRun:
                     return ["the monitor did not come online"]
                 with watcher.shown():
                     problem = await self._act(loaded, url, watcher, stop)
-            return [problem] if problem else await self._summarise(watcher, stop)
-
-    def _load(self, url: str, port: int) -> Loaded:
-        return load(self.config, self.output.absolute() / self.scenario, url, port)
+            if problem:
+                return [problem]
+            stopped = stop.is_set()
+            problems = await summarise(watcher, self.output / self.scenario / "evidence", stopped=stopped)
+            return ["stopped before its last step"] if stopped and self.steps else problems
 
     def _header(self, loaded: Loaded, address: str) -> str:
         formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
@@ -117,32 +118,33 @@ class DemoRun:
             *command, start_new_session=True
         )  # Ctrl-C goes to this process only
 
-    async def _summarise(self, watcher: Watcher, stop: asyncio.Event) -> list[str]:
-        """Print the number of alarms, verify the evidence of one in a new process, print where it is.
 
-        After Ctrl-C, only print where the evidence is.
-        """
-        seen = watcher.seen
-        fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
-        say(
-            f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
-            f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
-        )
-        alerts = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
-        evidence = self.output / self.scenario / "evidence" / str(alerts[0]["evidence"]["id"]) if alerts else None
-        if stop.is_set():
-            _print_evidence(evidence)
-            return ["stopped before its last step"] if self.steps else []
-        if not resolved or evidence is None:
-            missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
-            return [f"{missing}; run longer (--steps) or try another --seed"]
-        if not await eventually(evidence.is_file):  # the monitor writes it after it has published the alert
-            return [f"the monitor did not write the evidence {evidence}"]
-        say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
-        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
-        problems = [] if await process.wait() == 0 else ["the evidence could not be verified"]
+async def summarise(watcher: Watcher, folder: Path, *, stopped: bool) -> list[str]:
+    """Print the number of alarms, verify the evidence of one in a new process, print where it is; return what is wrong.
+
+    `folder`: with the evidence. `stopped`: by Ctrl-C; then only print where the evidence is.
+    """
+    seen = watcher.seen
+    fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
+    say(
+        f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
+        f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
+    )
+    alerts = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
+    evidence = folder / str(alerts[0]["evidence"]["id"]) if alerts else None
+    if stopped:
         _print_evidence(evidence)
-        return problems
+        return []
+    if not resolved or evidence is None:
+        missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
+        return [f"{missing}; run longer (--steps) or try another --seed"]
+    if not await eventually(evidence.is_file):  # the monitor writes it after it has published the alert
+        return [f"the monitor did not write the evidence {evidence}"]
+    say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
+    problems = [] if await process.wait() == 0 else ["the evidence could not be verified"]
+    _print_evidence(evidence)
+    return problems
 
 
 def _print_evidence(evidence: Path | None) -> None:

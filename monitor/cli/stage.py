@@ -17,7 +17,7 @@ from monitor.sidecar.signals import when_ended
 __all__ = ["PREFERRED_PORT", "ended", "eventually", "interrupted", "load", "running"]
 
 PREFERRED_PORT: Final = 9108
-TIMEOUT: Final = 20.0
+TIMEOUT: Final = 60.0
 """Seconds to wait for the monitor to start, to catch up and to finish, before the demo reports a problem."""
 
 

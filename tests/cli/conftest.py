@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli import main
+from monitor.cli.files import data_file
 from monitor.model import MDP, save_model
 
 
@@ -49,3 +50,15 @@ def cfmon(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The smaller scenario's configuration, for a machine of any speed: every step is evaluated, however late."""
+    text = data_file("config/frozen-lake.yaml").read_text().replace("../policies", str(data_file("policies")))
+    for limit in ("stale_after: 5s", "max_lag: 2s", "deadline: 50ms"):
+        assert limit in text
+        text = text.replace(limit, f"{limit.partition(':')[0]}: 3000s")
+    config = tmp_path_factory.mktemp("patient") / "frozen-lake.yaml"
+    config.write_text(text)
+    return config

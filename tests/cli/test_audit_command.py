@@ -13,6 +13,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.audit.report import page
 from monitor.sidecar.audit.results import Change, Findings, Raised, changes, raised_before
 from tests.sidecar.audited import FORMULAS, events, recorded, replayed, world
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -45,6 +46,7 @@ def test_an_audit_reports_gaps_first_and_then_alarms(tmp_path: Path, cfmon: Run,
     assert again[1] == text
 
 
+@slow
 def test_the_audit_of_another_formula_is_compared_with_what_was_raised_then(
     tmp_path: Path, cfmon: Run, audited: tuple[Path, Path]
 ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from cfmon_client.steps import Steps
 
-from monitor.cli import closed_loop, guarded_agents
-from monitor.cli.closed_loop import OUTCOMES, ClosedLoop, Result
+from monitor.cli import guarded_agents
+from monitor.cli.closed_loop import OUTCOMES, ClosedLoop, Result, summarise
 from monitor.cli.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
 from monitor.cli.simulator import Simulator
 from monitor.cli.stage import load
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from tests.cli.test_demo import started
-from tests.servers import PATIENCE
+from tests.tiers import slow
 
 CONFIG = Path(__file__).parents[2] / "config" / "icu-sepsis-takeover.yaml"
 LONG = MDP.from_transitions(
@@ -159,7 +159,7 @@ def test_a_gain_within_two_errors_is_no_success(
         "guarded": {"episodes": 1000, "survived": survived, "takeovers": 1},
         "alone": {"episodes": 1000, "survived": 500, "takeovers": 0},
     }
-    assert (closed_loop._summarise(result) == []) == fine
+    assert (summarise(result) == []) == fine
     assert "percentage points" in capsys.readouterr().out
 
 
@@ -169,24 +169,26 @@ def test_a_missing_client_is_a_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_
         asyncio.run(ClosedLoop(CONFIG, 1, 0, 0.0, tmp_path).run())
 
 
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    run = started("demo", "--takeover", "--forever", cwd=tmp_path)
-    assert run.returncode == 2
-    assert "leave out" in run.stderr
+def test_options_that_do_not_go_together_are_refused(cfmon: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, err = cfmon("demo", "--takeover", "--forever")
+    assert (code, "leave out" in err) == (2, True)
 
 
-def test_a_broker_that_is_away_is_one_line() -> None:
+def test_a_fallback_that_is_missing_is_one_line(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.NOTSET, "cfmon_client")  # the agents' process sets it; restored after the test
     arguments = (
         "--model", CONFIG.parent.parent / "policies/icu-sepsis/model.npz",
         "--policy", CONFIG.parent.parent / "policies/icu-sepsis/deployed.yaml",
         "--fallback", CONFIG.parent.parent / "policies/icu-sepsis/missing.yaml",
         "--url", "mqtt://127.0.0.1:1", "--steps", "agents/+/steps", "--alerts", "a", "--status", "s", "--episodes", "1",
     )  # fmt: skip
-    command = [sys.executable, "-m", guarded_agents.__name__, *map(str, arguments)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert run.returncode == 2
-    assert run.stderr.startswith("agents: ")
-    assert "missing.yaml" in run.stderr
+    assert guarded_agents.main([*map(str, arguments)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("agents: ")
+    assert said.count("\n") == 1
+    assert "missing.yaml" in said
 
 
 def test_a_run_starts_afresh(tmp_path: Path) -> None:
@@ -197,17 +199,17 @@ def test_a_run_starts_afresh(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@slow
 def test_everything_together(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "monitor", "demo", "--takeover", "--episodes", "10", "--interval", "0.02"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
-    rows = {line.split()[0]: line for line in run.stdout.splitlines() if line.strip()}
-    assert run.stderr == ""
+    run = started("demo", "--takeover", "--episodes", "10", "--interval", "0.02", cwd=tmp_path)
+    rows = {line.split()[0]: line for line in run.out.splitlines() if line.strip()}
+    assert run.err == ""
     assert rows["episodes"].split()[1:] == ["10", "10"]
     assert " % ± " in rows["survived"]
     takeovers = round(10 * float(rows["handed"].split()[2]) / 100)
-    assert takeovers > 0, run.stdout
+    assert takeovers > 0, run.out
     judged = [rows[outcome].split() for outcome in (*OUTCOMES, "undecided") if outcome in rows]
-    assert {words[4] for words in judged} == {str(takeovers)}, run.stdout
+    assert {words[4] for words in judged} == {str(takeovers)}, run.out
     assert sum(float(words[1]) for words in judged) == pytest.approx(100, abs=0.3)
     assert "percentage points" in rows["survival"]
-    assert run.returncode in {0, 1}  # by chance: too few episodes
+    assert run.code in {0, 1}  # by chance: too few episodes

@@ -13,6 +13,7 @@ import typer
 
 from monitor.model import load_model
 from monitor.policy.session import load_policy
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -48,8 +49,8 @@ def alarms(cfmon: Run, folder: str) -> list[str]:
 
 
 def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
-    steps = tank(tmp_path / "steps.csv")
-    code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "600")
+    steps = tank(tmp_path / "steps.csv", runs=40)
+    code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "300")
     assert (code, err) == (0, "")
     for words in (
         "nominal: ESTIMATED",
@@ -78,7 +79,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
 def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=40)
     code, out, _ = cfmon(
-        "init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--fallback", "do(2)", "--steps", "300", "--json"
+        "init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--fallback", "do(2)", "--steps", "100", "--json"
     )
     facts = json.loads(out)
     assert code == 0
@@ -90,6 +91,7 @@ def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> 
     assert set(fallback.tolist()) == {2}
 
 
+@slow
 def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=30)
     code, out, _ = cfmon(
@@ -157,6 +159,7 @@ def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> No
     assert "regret(" in (tmp_path / "t/config.yaml").read_text()
 
 
+@slow
 def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run, tmp_path: Path) -> None:
     given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "200")
     patient, usual = (
@@ -236,6 +239,7 @@ def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
+@slow
 def test_bounds_that_are_too_large_are_left_out_with_the_reason(
     cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,15 @@ import pytest
 
 from monitor.cli.signals import exit_immediately, exits_immediately, orderly
 from tests.cli.interrupts import ENDS, shoot
+from tests.tiers import examples, scaled
 
 MOMENTS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.6, 0.9, 1.3)
 """Seconds from when the command hears signals; the many random moments are `python -m tests.cli.interrupts`."""
 
 
+@scaled
 def test_every_signal_while_it_starts_ends_it_without_a_word() -> None:
-    plan = [(number, after) for after in MOMENTS for number in (signal.SIGINT, signal.SIGTERM)]
+    plan = [(number, after) for after in MOMENTS[:: examples(3, 1)] for number in (signal.SIGINT, signal.SIGTERM)]
     with ThreadPoolExecutor(2) as pool:
         shots = list(pool.map(lambda one: shoot(*one, wait=True), plan))
     assert [shot for shot in shots if not shot.fine] == []

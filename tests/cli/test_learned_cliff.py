@@ -19,6 +19,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Message
 from monitor.sidecar.recording import Header, Recorder, Recording
 from monitor.types import Instant, Judged, Verdict
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 Ints = npt.NDArray[np.int64]
@@ -166,6 +167,7 @@ def truth(true: MDP, notice: Judged, messages: list[dict[str, object]]) -> Verdi
     return check(FORMULA, model=true, path=path, policies=policies, causal_model="any", terminated=ended)  # type: ignore[arg-type]
 
 
+@slow
 @pytest.mark.usefixtures("_folder")
 def test_an_alarm_is_raised_and_the_true_answers_lie_in_the_bands(cfmon: Run, dynamics: Dynamics) -> None:
     code, out, err = cfmon("replay", "cliff.yaml", "stream.rec")

@@ -15,6 +15,7 @@ from monitor.learning.candidates import Field
 from monitor.learning.companion import companion_of
 from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -99,6 +100,7 @@ def test_a_path_of_lists_is_binned_where_the_model_has_bins(cfmon: Run, steps: s
     assert shown[0][0] == 0
 
 
+@slow
 def test_init_takes_clusters(cfmon: Run, steps: str) -> None:
     code, _, err = cfmon(
         "init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "kmeans:20", "--steps", "600", "--state",
@@ -167,6 +169,7 @@ def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypa
     assert counted == {steps: 1200, "other.csv": 1200}
 
 
+@slow
 def test_init_compares_abstractions(cfmon: Run, steps: str) -> None:
     code, out, err = cfmon("init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "auto", "--steps", "600")
     assert (code, err) == (0, "")

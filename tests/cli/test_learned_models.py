@@ -23,6 +23,7 @@ from monitor.types import (
     Observation,
     StreamSettings,
 )
+from tests.tiers import examples, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -70,6 +71,7 @@ def record_cliff(path: Path) -> None:
                 state, _ = environment.reset()
 
 
+@slow
 def test_a_recorded_environment_is_learned_checked_and_monitored(cfmon: Run, tmp_path: Path) -> None:
     log, file = tmp_path / "cliff.csv", tmp_path / "cliff.npz"
     record_cliff(log)
@@ -145,12 +147,13 @@ def tank(rng: np.random.Generator, steps: int, *, leak: float = 0.0) -> Iterator
         level = float(np.clip(level + inflow - valve - leak + rng.normal(0, 0.8), 0.0, 10.0))
 
 
+@scaled
 def test_a_tank_is_binned_learned_and_monitored_and_a_leak_is_reported(cfmon: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     with (tmp_path / "tank.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["run", "t", "level", "valve"])
-        for run in range(100):
+        for run in range(examples(20, 100)):
             out.writerows([run, t, level, valve] for t, (level, valve, _) in enumerate(tank(rng, 1000)))
     model_file = tmp_path / "tank.npz"
     code, out_text, _ = cfmon(
@@ -169,7 +172,7 @@ def test_a_tank_is_binned_learned_and_monitored_and_a_leak_is_reported(cfmon: Ru
         levels = tank(np.random.default_rng(seed), steps, leak=leak)
         return [Observation("tank", "e", n, (level,), valve) for n, (level, valve, _) in enumerate(levels)]
 
-    usual = monitored(model, policies, formula, "bins", stream(2, 3000, 0.0), bands="off")
+    usual = monitored(model, policies, formula, "bins", stream(2, examples(1000, 3000), 0.0), bands="off")
     assert "model_doubt" not in [notice.reason for notice in usual if isinstance(notice, Blind)]
     assert "firing" in [notice.state for notice in usual if isinstance(notice, Alert)]
     leaking = monitored(model, policies, formula, "bins", stream(2, 1000, 0.8), bands="off")

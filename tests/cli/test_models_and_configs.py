@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.files import data_file
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 ICU = data_file("policies/icu-sepsis")
@@ -70,7 +71,7 @@ def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None
     [
         ("icu-sepsis", ["regret_fallback"]),
         ("frozen-lake", ["regret_fallback"]),
-        ("icu-sepsis-handover", ["handover_fallback", "regret_fallback"]),
+        pytest.param("icu-sepsis-handover", ["handover_fallback", "regret_fallback"], marks=slow),
     ],
 )
 def test_the_shipped_configurations_are_right(cfmon: Run, scenario: str, formulas: list[str]) -> None:

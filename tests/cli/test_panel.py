@@ -5,29 +5,37 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from monitor.cli.files import data_file
-from tests.servers import PATIENCE, free_port, mosquitto
+from tests.servers import PATIENCE, mosquitto, wait_until
 from tests.terminal import Terminal
+from tests.tiers import first, slow
 
-RUN = [sys.executable, "-m", "monitor", "run", str(data_file("config/frozen-lake.yaml"))]
+CONFIG = str(data_file("config/frozen-lake.yaml"))
+RUN = ["cfmon", "run", CONFIG]
 MODEL, POLICY = data_file("policies/frozen-lake/model.npz"), data_file("policies/frozen-lake/rash.yaml")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(?:3[0-9]|4[0-9]|9[0-7]|10[0-7])[0-9;]*m")
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """A broker that is not there, a free port, a store of its own."""
-    return {
-        "CFMON_MQTT__URL": f"mqtt://127.0.0.1:{free_port()}",
-        "CFMON_HTTP__LISTEN": f"127.0.0.1:{free_port()}",
-        "CFMON_STORE__PATH": str(tmp_path / "cfmon.sqlite"),
-    }
+def env(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A broker that is not there, and a store of its own; any free port for the status page."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets the port
+        yield {
+            "CFMON_MQTT__URL": f"mqtt://127.0.0.1:{taken.getsockname()[1]}",
+            "CFMON_HTTP__LISTEN": "127.0.0.1:0",
+            "CFMON_HTTP__URL": "http://monitor.example",  # where alerts say what to do
+            "CFMON_STORE__PATH": str(tmp_path / "cfmon.sqlite"),
+        }
 
 
 def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
@@ -41,7 +49,7 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
                 try:
                     seen = terminal.until("ada", "FIRING", "1 agent", "what to do: http")
                 finally:
-                    living.terminate()
+                    living.kill()
             assert 0 <= seen.rfind(" monitor.") < seen.index("cfmon run")  # the log stands above
             terminal.process.send_signal(signal.SIGTERM)
             assert terminal.end() == 0
@@ -49,7 +57,7 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
             assert "ENDED at" in terminal.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", first(1, [signal.SIGINT, signal.SIGTERM]))
 def test_a_signal_ends_it_with_a_sane_terminal(env: dict[str, str], number: signal.Signals) -> None:
     with Terminal(RUN, env=env) as terminal:
         terminal.until("NOT CONNECTED", "0 known to fire")
@@ -70,7 +78,7 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
             before = len(terminal.raw)
             terminal.resize(lines, columns)
             terminal.until_drawn(b"\x1b[2J", since=before)
-            seen = terminal.until("NOT CONNECTED", "no agent has sent a step yet")
+            seen = terminal.until("cfmon run", "NOT CONNECTED", "0 known to fire", "no agent has sent a step yet")
             assert seen.count("cfmon run") == 1
             assert seen.count("0 known to fire") == 1
         terminal.process.send_signal(signal.SIGTERM)
@@ -78,7 +86,8 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
 
 
 def test_without_colours_where_none_are_wanted(env: dict[str, str]) -> None:
-    with Terminal(RUN, env=env) as colourful, Terminal(RUN, env={**env, "NO_COLOR": "1", **other(env)}) as plain:
+    other = {"NO_COLOR": "1", "CFMON_STORE__PATH": f"{env['CFMON_STORE__PATH']}-2"}
+    with Terminal(RUN, env=env) as colourful, Terminal(RUN, env={**env, **other}) as plain:
         for terminal in (colourful, plain):
             terminal.until("NOT CONNECTED", "0 known to fire")
             terminal.process.send_signal(signal.SIGTERM)
@@ -87,13 +96,7 @@ def test_without_colours_where_none_are_wanted(env: dict[str, str]) -> None:
         assert not COLOUR.search(plain.raw)
 
 
-def other(env: dict[str, str]) -> dict[str, str]:
-    """For a second sidecar beside the first."""
-    port = f"127.0.0.1:{free_port()}"
-    return {"CFMON_HTTP__LISTEN": port, "CFMON_STORE__PATH": f"{env['CFMON_STORE__PATH']}-2"}
-
-
-@pytest.mark.parametrize(("more", "term"), [(["--plain"], "xterm"), ([], "dumb")])
+@pytest.mark.parametrize(("more", "term"), [(["--plain"], "xterm"), pytest.param([], "dumb", marks=slow)])
 def test_plain_lines_on_a_terminal_that_wants_them(env: dict[str, str], more: list[str], term: str) -> None:
     with Terminal([*RUN, *more], env={**env, "TERM": term}) as terminal:
         terminal.until("status page at")
@@ -106,15 +109,21 @@ def test_plain_lines_on_a_terminal_that_wants_them(env: dict[str, str], more: li
 
 
 def test_nothing_but_lines_in_a_pipe(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "monitor", "run", CONFIG]
     with subprocess.Popen(
-        RUN, env={**os.environ, **env, "FORCE_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, env={**os.environ, **env, "FORCE_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stderr is not None
-        heard = b""
-        while b"cannot connect" not in heard:
-            heard += process.stderr.readline()
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=PATIENCE)
+        try:
+            assert process.stderr is not None
+            heard = b""
+            while b"cannot connect" not in heard:
+                line = process.stderr.readline()
+                assert line, f"ended: {heard!r}"
+                heard += line
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert (process.returncode, out) == (0, b"")
     assert b"\x1b" not in heard + err
 
@@ -124,14 +133,22 @@ def test_a_terminal_that_takes_nothing_holds_nothing_up(env: dict[str, str]) -> 
         terminal.until("NOT CONNECTED")
         terminal.stop_taking()  # as Ctrl-S does; what is drawn piles up until no more fits
         terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.process.wait(30) == 0
+        assert terminal.process.wait(PATIENCE) == 0
 
 
-def test_a_terminal_that_is_gone_ends_nothing(env: dict[str, str]) -> None:
-    with Terminal(RUN, env=env) as terminal:
-        terminal.until("NOT CONNECTED")
+def test_a_terminal_that_is_gone_ends_nothing(env: dict[str, str], patient: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(patient.read_text())
+    with Terminal(["cfmon", "run", str(config)], env=env) as terminal:
+        terminal.until("NOT CONNECTED", "status page at")
+        (page,) = set(re.findall(r"status page at (http://[\d.:]+\d)", terminal.text))
+        config.write_text("none")
         terminal.hang_up()  # SIGHUP: the configuration is read again
-        with pytest.raises(subprocess.TimeoutExpired):
-            terminal.process.wait(2)
+        wait_until(lambda: b"\ncfmon_config_reload_success 0.0" in fetched(f"{page}/metrics"), "it reads it again")
         terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.process.wait(30) == 0
+        assert terminal.process.wait(PATIENCE) == 0
+
+
+def fetched(address: str) -> bytes:
+    with urllib.request.urlopen(address, timeout=PATIENCE) as response:  # our own loopback
+        return bytes(response.read())

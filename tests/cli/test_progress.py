@@ -13,6 +13,7 @@ from monitor.cli.compiling import EVENT, log_compilation
 from monitor.cli.files import data_file
 from tests.servers import PATIENCE
 from tests.terminal import Terminal
+from tests.tiers import slow
 
 HALF_WAY = """
 import signal, sys
@@ -46,6 +47,7 @@ def test_nothing_elsewhere() -> None:
     assert (run.stdout, run.stderr) == ("counted\n", "")
 
 
+@slow
 def test_machine_code_is_reported_and_sigterm_leaves_the_terminal_sane(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "monitor", "config", "check", str(data_file("config/frozen-lake.yaml"))]
     with Terminal(command, env={"NUMBA_CACHE_DIR": str(tmp_path)}) as terminal:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from monitor.alarm.document import read_evidence
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
@@ -120,9 +122,11 @@ def project(tmp_path: Path) -> Path:
     return write_project(tmp_path / "project", model, CONFIG)
 
 
-def run(config: Path) -> tuple[list[tuple[str, bytes]], dict[str, bytes], dict[str, bytes]]:
+def run(
+    config: Path, environment: Mapping[str, str] | None = None
+) -> tuple[list[tuple[str, bytes]], dict[str, bytes], dict[str, bytes]]:
     """What a sidecar publishes of four steps; evidence and objects by name."""
-    loaded = assemble(config, {})
+    loaded = assemble(config, environment or {})
     pipeline = loaded.pipeline("test")
     told: list[tuple[str, bytes]] = []
     evidence: dict[str, bytes] = {}
@@ -170,8 +174,11 @@ def test_the_evidence_of_a_sampled_alarm_is_verified_in_a_process_that_knows_onl
 
 def test_every_setting_of_the_file_is_used(project: Path) -> None:
     expected = Sampling(seed=5, alpha=0.02, beta=0.03, error=0.1, error_alpha=0.04, limit=5000, test="paper")
-    assert assemble(project, {}).monitor._engines.sampling == expected
-    assert assemble(project, {"CFMON_SAMPLING__SEED": "6"}).monitor._engines.sampling.seed == 6
+    for environment, seed in (({}, 5), ({"CFMON_SAMPLING__SEED": "6"}, 6)):
+        _, evidence, _ = run(project, environment)
+        drawn = [read_evidence(content).verdict.drawn for content in evidence.values()]
+        assert drawn
+        assert all(one is not None and one.sampling == replace(expected, seed=seed) for one in drawn)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.warm import main
+from tests.tiers import slow
 
 CONFIG = Path(__file__).parents[2] / "config"
 
 
+@slow
 def test_every_kind_of_question_is_asked_then_those_of_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert capsys.readouterr().out.startswith("warm: every kind of formula, ")

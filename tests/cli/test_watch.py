@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from pathlib import Path
 
 import msgpack
@@ -14,6 +13,7 @@ from rich.console import Console
 from monitor.cli.watch import Watcher
 from monitor.model import MDP
 from tests.terminal import Terminal
+from tests.tiers import slow
 
 MODEL = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], labels={"goal": [1]})
 
@@ -74,12 +74,13 @@ def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def demo(*more: str) -> list[str]:
-    return [sys.executable, "-m", "monitor", "demo", "--scenario", "frozen-lake", "--seed", "1", *more]
+def demo(config: Path, *more: str) -> list[str]:
+    return ["cfmon", "demo", "--config", str(config), "--seed", "1", "--interval", "0.02", *more]
 
 
-def test_a_table_where_there_is_one(tmp_path: Path) -> None:
-    with Terminal([*demo("--steps", "120", "--interval", "0.05"), "--output", str(tmp_path)]) as terminal:
+@slow
+def test_a_table_where_there_is_one(tmp_path: Path, patient: Path) -> None:
+    with Terminal(demo(patient, "--steps", "120", "--output", str(tmp_path))) as terminal:
         seen = terminal.until("steps over MQTT, ", "; alarm: ", "seed1-")
         assert "runs until" not in seen
         terminal.until(" firing ")
@@ -89,8 +90,8 @@ def test_a_table_where_there_is_one(tmp_path: Path) -> None:
         assert "all agree" in terminal.text
 
 
-def test_until_ctrl_c(tmp_path: Path) -> None:
-    with Terminal([*demo("--forever", "--interval", "0.02"), "--output", str(tmp_path)], columns=300) as terminal:
+def test_until_ctrl_c(tmp_path: Path, patient: Path) -> None:
+    with Terminal(demo(patient, "--forever", "--output", str(tmp_path)), columns=300) as terminal:
         terminal.until("runs until Ctrl-C", " firing ")
         terminal.press_ctrl_c()
         assert terminal.end() == 0
