@@ -1,4 +1,4 @@
-"""How long the suite is: `make faults` sets CFMON_FAULTS=long, else it is short. Figures go to var/faults.json."""
+"""What a fault test measured is printed; `make faults` also writes it to var/faults.json."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ from tests.faults.harness import LONG
 FIGURES = Path("var/faults.json")
 
 collect_ignore = ["flink_nothing.py"]  # Flink is in an environment of its own
-
-
-@pytest.fixture
-def long() -> bool:
-    """Whether there is time."""
-    return LONG
 
 
 @pytest.fixture

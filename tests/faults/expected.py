@@ -22,9 +22,12 @@ from monitor.sidecar.pipeline import Effects
 from monitor.types import Ended, Instant, Judged
 from tests.faults.publisher import read_log
 
-__all__ = ["ALERTS", "Expected", "Heard", "Outcome", "compare", "replay", "said_again"]
+__all__ = ["ALERTS", "Expected", "Fault", "Heard", "Outcome", "compare", "replay", "said_again"]
 
 Alert = dict[str, Any]
+Fault = tuple[float, float]
+"""When a fault began and ended, in seconds since the epoch."""
+
 Marks = defaultdict[tuple[str, Any], list[int]]
 """(topic, episode) -> revisions of an alarm that fired already."""
 
@@ -62,7 +65,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Heard:
-    """Message received by a subscriber; `at`: its monotonic clock in seconds; `again`: redelivered by the broker."""
+    """Message received by a subscriber; `at`: in seconds since the epoch; `again`: redelivered by the broker."""
 
     at: float
     topic: str
@@ -106,10 +109,10 @@ def replay(config: Path, log: Path, rate: float) -> Expected:
     return found
 
 
-def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float], *, late: bool = False) -> Outcome:
-    """Compare received with expected alerts; each may be repeated once for each fault.
+def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[Fault], *, late: bool = False) -> Outcome:
+    """Compare received with expected alerts; each may be repeated once for each fault after it was sent.
 
-    `faults`: time of each, on the clock of `heard`. `late`: ignore how late an alarm is published.
+    `late`: ignore how late an alarm is published.
     """
     outcome = Outcome()
     told = _first_copies(heard, faults, outcome)
@@ -128,14 +131,14 @@ def compare(expected: Expected, heard: Iterable[Heard], faults: Sequence[float],
     return outcome
 
 
-def said_again(said: Iterable[Heard], faults: Sequence[float]) -> tuple[int, list[str]]:
+def said_again(said: Iterable[Heard], faults: Sequence[Fault]) -> tuple[int, list[str]]:
     """Count duplicates sent by the monitor itself, recorded on its own connection; return also the excess ones."""
     outcome = Outcome()
     _first_copies((told for told in said if told.topic.startswith(ALERTS)), faults, outcome)
     return outcome.duplicates, outcome.problems
 
 
-def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outcome) -> dict[str, list[Alert]]:
+def _first_copies(heard: Iterable[Heard], faults: Sequence[Fault], outcome: Outcome) -> dict[str, list[Alert]]:
     """Return id -> its revisions in order; count repeated messages."""
     copies: dict[tuple[str, int], list[tuple[Heard, Alert]]] = defaultdict(list)
     for message in heard:
@@ -145,7 +148,7 @@ def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outc
     told: dict[str, list[Alert]] = defaultdict(list)
     for (name, _), several in sorted(copies.items()):
         # If messages are reordered, a heartbeat with a newer verdict may overtake the message that it repeats.
-        first_heard, first = min(several, key=lambda copy: float(copy[1]["sent_unix"]))
+        first = min((alert for _, alert in several), key=sent_at)
         told[name].append(first)
         if any(alert[key] != first[key] for _, alert in several for key in LASTING):
             outcome.problems.append(f"different contents under one revision: {_short(first)}")
@@ -155,10 +158,14 @@ def _first_copies(heard: Iterable[Heard], faults: Sequence[float], outcome: Outc
         again = sum(not message.again for message in same[1:])
         outcome.duplicates += again
         outcome.most_copies = max(outcome.most_copies, again)
-        since = sum(first_heard.at - 1.0 <= fault <= same[-1].at for fault in faults)
+        since = sum(begun <= same[-1].at and sent_at(first) <= ended for begun, ended in faults)
         if again > since:
             outcome.problems.append(f"{again} copies after {since} faults: {_short(first)}")
     return told
+
+
+def sent_at(alert: Alert) -> float:
+    return float(alert["sent_unix"])
 
 
 def _without_marks(told: dict[str, list[Alert]], outcome: Outcome) -> Marks:

@@ -88,7 +88,7 @@ def published(content: bytes, *, five: bool) -> Heard:
     topic, rest = content[start + 2 : start + 2 + length], content[start + 2 + length :]
     marked, numbered = content[0] & 0x08, content[0] & 0x06
     rest = rest[2:] if numbered else rest
-    return Heard(time.monotonic(), topic.decode(), rest[1 + rest[0] :] if five else rest, bool(marked))
+    return Heard(time.time(), topic.decode(), rest[1 + rest[0] :] if five else rest, bool(marked))
 
 
 @contextmanager

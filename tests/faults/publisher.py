@@ -23,7 +23,7 @@ from tests.faults.world import agent_steps
 
 __all__ = ["main", "read_log"]
 
-PATIENCE = 120.0
+PATIENCE = 1200.0
 """Seconds within which the broker must have everything after SIGTERM."""
 
 WINDOW = 100

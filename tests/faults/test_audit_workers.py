@@ -14,20 +14,23 @@ from monitor.sidecar.audit.plan import days_of, opened, partitions
 from monitor.sidecar.audit.results import findings
 from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
-from tests.faults.harness import only_long
+from tests.faults.harness import LONG
 from tests.sidecar.audited import events, recorded, replayed, world
 from tests.sidecar.test_audit import alerts, by_agent
+from tests.tiers import slow
 
 distributed: Any = pytest.importorskip("distributed")
 
+STEPS, KILLS = (6000, 4) if LONG else (300, 1)
 
+
+@slow
 @pytest.mark.filterwarnings("ignore")  # those of Dask, when workers die
-@pytest.mark.parametrize(("steps", "kills"), [(300, 1), pytest.param(6000, 4, marks=only_long)])
 def test_an_audit_with_killed_workers_gives_what_one_process_published(
-    tmp_path: Path, steps: int, kills: int, report: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, report: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CFMON_FAULTS", raising=False)  # to the workers it would be a setting
-    config, many = world(tmp_path), events(steps=steps)
+    config, many = world(tmp_path), events(steps=STEPS)
     loaded = assemble(config, {})
     days = days_of(opened([recorded(tmp_path / "r.parquet", many)], loaded), loaded)
     plan = partitions(days, loaded, config, tmp_path / "out", in_order=False)
@@ -37,13 +40,13 @@ def test_an_audit_with_killed_workers_gives_what_one_process_published(
 
         def kill(done: int) -> None:
             """Kill a worker after some partitions, while the others are computed."""
-            if done > len(killed) * total // (kills + 1) and len(killed) < kills and done < total:
+            if done > len(killed) * total // (KILLS + 1) and len(killed) < KILLS and done < total:
                 worker = next(nanny.pid for nanny in cluster.workers.values() if nanny.pid not in {None, *killed})
                 os.kill(worker, signal.SIGKILL)
                 killed.append(worker)
 
         run_all(plan, kill, scheduler=cluster.scheduler_address)
-    assert len(killed) == kills
+    assert len(killed) == KILLS
     expected = replayed(config, many)
     assert by_agent(alerts(plan)) == by_agent(expected)
     assert len(expected) > 100

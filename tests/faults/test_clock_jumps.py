@@ -39,10 +39,19 @@ def told(config: Path, jump: float) -> tuple[list[dict[str, Any]], list[Blind]]:
     return found.alerts, blind
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """A configuration, and all alerts where no clock is set."""
+    config = write_world(tmp_path_factory.mktemp("world"), "mqtt://127.0.0.1:1")
+    return config, told(config, 0.0)[0]
+
+
 @pytest.mark.parametrize("jump", [HOUR, -HOUR], ids=["forward", "back"])
-def test_a_jump_changes_nothing_but_when_it_was_sent(tmp_path: Path, jump: float, report: Callable[..., None]) -> None:
-    config = write_world(tmp_path, "mqtt://127.0.0.1:1")
-    (steady, _), (jumped, blind) = told(config, 0.0), told(config, jump)
+def test_a_jump_changes_nothing_but_when_it_was_sent(
+    undisturbed: tuple[Path, list[dict[str, Any]]], jump: float, report: Callable[..., None]
+) -> None:
+    config, steady = undisturbed
+    jumped, blind = told(config, jump)
     moments = dict.fromkeys(("sent", "sent_unix", "late"))
     without = [[{**alert, **moments} for alert in alerts] for alerts in (steady, jumped)]
     assert without[0] == without[1]

@@ -25,9 +25,10 @@ from cfmon_flink.messages import document_of, messages
 from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from tests.faults.flink_cluster import Cluster, cluster, job_python
-from tests.faults.harness import Listener, only_long
+from tests.faults.harness import Listener
 from tests.faults.world import AGENTS, FORMULAS, agent_steps, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
+from tests.tiers import slow
 
 LINES: Final = 100_000
 START: Final = 1_795_259_763_700
@@ -53,8 +54,8 @@ IN_LANES: Final[list[dict[str, object]]] = [
 
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
-needs_flink = pytest.mark.skipif(not job_python().exists(), reason="the environment of the job is missing: make flink")
-pytestmark = [only_long, needs_flink]
+needs_flink = pytest.mark.skipif(not job_python().exists(), reason="Flink is missing: make flink (1.4 GB, and Java 17)")
+pytestmark = [slow, needs_flink]
 
 
 def write_log(folder: Path, count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""`kill -9` of the monitor and of mosquitto, at random moments under 500 steps a second: nothing is lost or new."""
+"""`kill -9` of the monitor and of mosquitto, at random moments under a stream of steps: nothing is lost or new."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from statistics import median
 import pytest
 
 from tests.faults.expected import said_again
-from tests.faults.harness import Broker, Scene, only_long, scene
+from tests.faults.harness import LONG, Broker, Scene, scene
 from tests.faults.proxy import tapped
+from tests.tiers import slow
 
 SEED = 20261121
+KILLS = {"none": (0, 0), "monitor": (25, 0), "broker": (0, 25), "both": (100, 50)}
+SHORT = {"none": (0, 0), "monitor": (3, 0), "broker": (0, 2), "both": (1, 1)}
+"""Numbers of kills of the monitor and of the broker."""
+
+LULL = 1.0 if LONG else 0.3
+"""Seconds between two of them, at most twice or three times as long."""
 
 
 def kill_monitor(staged: Scene, draw: random.Random) -> float | None:
@@ -22,42 +29,34 @@ def kill_monitor(staged: Scene, draw: random.Random) -> float | None:
 
     Returns how long it took to be ready again, where it lived that long.
     """
-    staged.fault()
-    staged.monitor.kill()
+    with staged.fault():
+        staged.monitor.kill()
     staged.monitor.start()
     if draw.random() < 0.3:
-        time.sleep(draw.uniform(0.0, 1.5))  # a random moment, no synchronisation
+        time.sleep(LULL * draw.uniform(0.0, 1.5))  # a random moment, no synchronisation
         return None
     took = staged.monitor.until_ready()
-    time.sleep(draw.uniform(0.0, 3.0))
+    time.sleep(LULL * draw.uniform(0.0, 3.0))
     return took
 
 
 def kill_broker(staged: Scene, draw: random.Random) -> float | None:
-    staged.fault(of_broker=True)
-    staged.broker.kill()
+    with staged.fault(of_broker=True):
+        staged.broker.kill()
     staged.broker.start()
-    time.sleep(draw.uniform(0.0, 2.0))  # it may not have been connected to yet when it is killed again
+    time.sleep(LULL * draw.uniform(0.0, 2.0))  # it may not have been connected to yet when it is killed again
     return None
 
 
-@pytest.mark.parametrize(
-    ("monitors", "brokers"),
-    [
-        pytest.param(0, 0, id="none", marks=only_long),
-        pytest.param(25, 0, id="monitor", marks=only_long),
-        pytest.param(0, 25, id="broker", marks=only_long),
-        pytest.param(100, 50, id="both", marks=only_long),
-        pytest.param(1, 1, id="each"),
-    ],
-)
-def test_nothing_is_lost_by_kills(tmp_path: Path, monitors: int, brokers: int, report: Callable[..., None]) -> None:
+@pytest.mark.parametrize("of", ["both", *(pytest.param(of, marks=slow) for of in ("none", "monitor", "broker"))])
+def test_nothing_is_lost_by_kills(tmp_path: Path, of: str, report: Callable[..., None]) -> None:
+    monitors, brokers = (KILLS if LONG else SHORT)[of]
     draw = random.Random(SEED)
     kills = [kill_monitor] * monitors + [kill_broker] * brokers
     draw.shuffle(kills)
     broker = Broker(tmp_path / "broker")
     with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port) as staged:
-        time.sleep(draw.uniform(0.0, 2.0))
+        time.sleep(LULL * draw.uniform(0.0, 2.0))
         restarts: list[float] = []
         for kill in kills:
             if (took := kill(staged, draw)) is not None:

@@ -17,10 +17,13 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from monitor.sidecar.store.reshard import split_stores
-from tests.faults.expected import Outcome, compare, replay
-from tests.faults.harness import PROMPT, RATE, Broker, Listener, Monitor, only_long
+from tests.faults.expected import Fault, Outcome, compare, replay
+from tests.faults.harness import ENOUGH, LONG, RATE, Broker, Listener, Monitor, until_stepped
 from tests.faults.world import AGENTS, write_world
 from tests.servers import PATIENCE, end, wait_until
+from tests.tiers import slow
+
+pytestmark = slow
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Fleet:
     log: Path
     agents: subprocess.Popen[str]
     shards: list[Monitor] = field(default_factory=list)
-    faults: list[float] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
     def shard(self, number: int, of: int, store: Path | None = None) -> Monitor:
         """Return a shard that is not started yet."""
@@ -50,9 +53,16 @@ class Fleet:
         for shard in self.shards:
             shard.until_ready(patience=5 * PATIENCE)
 
+    @contextmanager
+    def fault(self) -> Iterator[None]:
+        """Record a fault that lasts as long as the block."""
+        begun = time.time()
+        yield
+        self.faults.append((begun, time.time()))
+
     def kill(self, number: int) -> None:
-        self.faults.append(time.monotonic())
-        self.shards[number].kill()
+        with self.fault():
+            self.shards[number].kill()
         self.shards[number].start()
         self.shards[number].until_ready()
 
@@ -69,39 +79,31 @@ class Fleet:
             client.disconnect()
             client.loop_stop()
 
-    def catch_up(self, since: float) -> None:
-        """Return once every shard has steps that are much younger than `since`: the broker delivers them in order."""
+    def catch_up(self) -> None:
+        """Return once every shard has what waited for it."""
         for shard in self.shards:
-            seen = shard.lags()
-
-            def current(shard: Monitor = shard) -> bool:
-                nonlocal seen
-                before, seen = seen, shard.lags()
-                steps, young = seen[1] - before[1], time.monotonic() - since > 2 * PROMPT
-                return young and steps > 0 and seen[0] - before[0] < PROMPT * steps
-
-            wait_until(current, "the shard has caught up", patience=4 * PATIENCE)
+            shard.catch_up()
 
     def reshard(self, shards: int) -> None:
         """Follow the procedure of docs/fleets.md."""
         self.reserve(shards)
-        self.catch_up(time.monotonic())
-        self.faults.append(time.monotonic())
-        for shard in self.shards:
-            code, _ = shard.stop()
-            assert code == 0, shard.logs
+        self.catch_up()
+        with self.fault():
+            for shard in self.shards:
+                code, _ = shard.stop()
+                assert code == 0, shard.logs
         stores = [shard.config.parent / "var" / "cfmon.sqlite" for shard in self.shards]
-        self.faults.append(time.monotonic())
         self.start([store.path for store in split_stores(stores, shards, self.folder / f"new-{shards}")])
 
     def outcome(self) -> Outcome:
-        """End the agents, and compare all alerts with those of one monitor without faults."""
+        """End the agents after enough steps, and compare all alerts with those of one monitor without faults."""
+        until_stepped(self.agents, self.log, ENOUGH)
         self.agents.send_signal(SIGTERM)
         printed, _ = self.agents.communicate(timeout=4 * PATIENCE)
         assert self.agents.returncode == 0, "the agents failed"
         expected = replay(write_world(self.folder / "one", "mqtt://127.0.0.1:1"), self.log, RATE)
         assert expected.steps == int(printed.split()[-1])
-        wait_until(lambda: self._shown() == expected.newest, "the last steps are evaluated", patience=4 * PATIENCE)
+        wait_until(lambda: self.newest() == expected.newest, "the last steps are evaluated", patience=4 * PATIENCE)
         wait_until(lambda: not any(shard.unsent() for shard in self.shards), "all alerts are sent")
         self.listener.catch_up()
         outcome = compare(expected, self.listener.heard, self.faults, late=True)
@@ -110,7 +112,8 @@ class Fleet:
         assert outcome.alerts > 50, "too few alerts for a test"
         return outcome
 
-    def _shown(self) -> dict[tuple[str, str], tuple[int, float]]:
+    def newest(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """Return what the status pages of all shards show."""
         return {key: verdict for shard in self.shards for key, verdict in shard.newest().items()}
 
 
@@ -130,16 +133,16 @@ def fleet(folder: Path, shards: int) -> Iterator[Fleet]:
         made.start([None] * shards)
         made.agents = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(end, made.agents)
-        wait_until(lambda: len(made._shown()) > AGENTS, "the first steps are evaluated")
+        wait_until(lambda: len(made.newest()) > AGENTS, "the first steps are evaluated")
         yield made
 
 
-@pytest.mark.parametrize("shards", [pytest.param(number, marks=only_long) for number in (1, 2, 4)])
+@pytest.mark.parametrize("shards", [1, 2, 4])
 def test_killed_shards_publish_the_alarms_of_one_monitor(
     tmp_path: Path, shards: int, report: Callable[..., None]
 ) -> None:
     with fleet(tmp_path, shards) as running:
-        for number in [*range(shards)] * 3:
+        for number in [*range(shards)] * (3 if LONG else 1):
             running.kill(number)
         outcome = running.outcome()
     report(shards=shards, kills=len(running.faults), **outcome.figures())
@@ -152,7 +155,7 @@ def test_two_shards_become_three_under_load_and_no_alarm_is_missing_or_new(
         running.kill(0)
         running.reshard(3)
         running.kill(1)
-        running.catch_up(time.monotonic())
+        running.catch_up()
         outcome = running.outcome()
         agents = [len({agent for agent, _ in shard.newest()}) for shard in running.shards]
     report(agents_of_each_shard=agents, **outcome.figures())

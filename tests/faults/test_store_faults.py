@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import AT_MOST, Monitor, Scene, only_long, scene
+from tests.faults.harness import Monitor, Scene, scene
 from tests.faults.world import write_world
-from tests.servers import wait_until
+from tests.servers import PATIENCE, wait_until
+from tests.tiers import slow
 
 
 @contextmanager
-def small_disk(folder: Path, size: str = "6m") -> Iterator[Path]:
+def small_disk(folder: Path, size: str = "16m") -> Iterator[Path]:
     """A file system of its own; skips the test where that is not allowed."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "cfmon", str(folder)]
@@ -83,14 +84,15 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, report: Callable[..., None]) 
             wait_until(lambda: failing(staged), "it says that it cannot keep anything")
             errors = staged.monitor.running.metric("cfmon_store_errors_total")
         wait_until(lambda: works(staged), "it keeps again")
-        staged.fault()
-        staged.monitor.kill()  # what was kept since the disk has room again is enough
+        with staged.fault():
+            staged.monitor.kill()  # what was kept since the disk has room again is enough
         staged.monitor.start()
         staged.monitor.until_ready()
         outcome = staged.outcome()
     report(store_errors=errors, **outcome.figures())
 
 
+@slow
 def test_a_restart_on_a_full_disk_watches(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:
         with filled(disk):
@@ -105,6 +107,7 @@ def test_a_restart_on_a_full_disk_watches(tmp_path: Path) -> None:
         wait_until(lambda: works(staged), "it keeps again")
 
 
+@slow
 def test_a_disk_that_becomes_read_only_stops_nothing(tmp_path: Path, report: Callable[..., None]) -> None:
     disk = tmp_path / "disk"
     with breaking_disk(disk) as break_it, scene(tmp_path, store={"path": str(disk / "cfmon.sqlite")}) as staged:
@@ -114,7 +117,7 @@ def test_a_disk_that_becomes_read_only_stops_nothing(tmp_path: Path, report: Cal
         wait_until(lambda: len(staged.listener.heard) > before + 100, "alerts are told all the same")
         outcome = staged.outcome()
         code, took = staged.monitor.stop()
-        assert (code, took < AT_MOST) == (0, True), (took, staged.monitor.logs)
+        assert code == 0, staged.monitor.logs
         assert staged.monitor.logs.count("a restart would lose state") == 1
     report(seconds_to_end=round(took, 2), **outcome.figures())
 
@@ -125,7 +128,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_at_start(tmp_path: Path) -> N
         store = {"path": str(disk / "cfmon.sqlite")}
         monitor = Monitor(write_world(tmp_path / "project", "mqtt://127.0.0.1:1", store=store))
         monitor.start()
-        assert monitor.running.process.wait(60) == 2
+        assert monitor.running.process.wait(PATIENCE) == 2
         assert "store.path" in monitor.logs
         assert "Traceback" not in monitor.logs
 
@@ -148,9 +151,7 @@ def flipped(store: Path) -> bytes:
     return bytes(content)
 
 
-@pytest.mark.parametrize(
-    "damaged", [pytest.param(emptied, marks=only_long), pytest.param(exchanged, marks=only_long), flipped]
-)
+@pytest.mark.parametrize("damaged", [flipped, *(pytest.param(each, marks=slow) for each in (emptied, exchanged))])
 def test_a_corrupt_store_is_set_aside(tmp_path: Path, damaged: Callable[[Path], bytes]) -> None:
     with scene(tmp_path) as staged:
         staged.monitor.kill()
