@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import paho.mqtt.client as mqtt
 import yaml
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.processes import Forked, fork_monitor
 from tests.servers import end
 
 __all__ = ["ALERTS", "Publisher", "cfmon", "hastened", "publisher"]
@@ -79,12 +79,11 @@ def publisher(port: int) -> Iterator[Publisher]:
 
 
 @contextmanager
-def cfmon(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `cfmon run` as a separate process, which must end cleanly on SIGTERM."""
-    with (config.parent / "cfmon.log").open("ab") as log:
-        command = [sys.executable, "-m", "monitor", "run", str(config)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+def cfmon(config: Path) -> Iterator[Forked]:
+    """Run `cfmon run` as a separate process, which must end cleanly on SIGTERM, unless it has been killed."""
+    log = config.parent / "cfmon.log"
+    process = fork_monitor("run", str(config), log=log)
     try:
         yield process
     finally:
-        assert end(process) == 0, (config.parent / "cfmon.log").read_text()
+        assert end(process) in {0, -signal.SIGKILL}, log.read_text()

@@ -8,7 +8,6 @@ and dead man's switches that the compose file starts.
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,7 +97,7 @@ def test_an_alarm_arrives_and_resolves_a_killed_monitor_and_a_killed_prometheus_
                 alertmanagers=[address],
             )
         )
-        with cfmon_to_be_killed(config) as monitor:
+        with cfmon(config) as monitor:
             end_of_chain.until("switch heard chain")
             end_of_chain.until("switch heard monitors")
             walk(agents, episode="one", states=[(ROAD, DRIFT), (EDGE, DRIFT)])
@@ -110,7 +109,7 @@ def test_an_alarm_arrives_and_resolves_a_killed_monitor_and_a_killed_prometheus_
             agents.step("w1", PARK, STAY, truncated=True)
             walk(agents, episode="two", states=[(ROAD, DRIFT), (EDGE, DRIFT)])
             fires = end_of_chain.until("critical firing CfmonAlarmCritical agent=w1", after=closes)
-            monitor.send_signal(signal.SIGKILL)
+            monitor.kill()
         killed = len(end_of_chain.lines)
         down = end_of_chain.until(f"critical firing CfmonDown instance={listen}", after=fires)
         end_of_chain.until("switch SILENT monitors", after=fires)
@@ -132,17 +131,6 @@ def walk(agents: Publisher, *, episode: str, states: list[tuple[int, int]]) -> N
     agents.seq.pop("w1", None)
     for state, action in states:
         agents.step("w1", state, action)
-
-
-@contextmanager
-def cfmon_to_be_killed(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (config.parent / "cfmon.log").open("ab") as log:
-        command = [sys.executable, "-m", "monitor", "run", str(config)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield process
-    finally:
-        end(process)
 
 
 # ---- the shipped routes ----

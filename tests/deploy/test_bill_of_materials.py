@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.test_lock import ROOT, pins
+from tests.tiers import slow
 
 
 def fault_of(bill: str) -> object:
@@ -21,6 +22,7 @@ def fault_of(bill: str) -> object:
     return JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill)
 
 
+@slow
 def test_every_package_of_the_lock_file_is_in_it_with_its_hashes(tmp_path: Path) -> None:
     if shutil.which("make") is None:
         pytest.skip("make is missing")

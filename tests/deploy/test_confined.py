@@ -21,6 +21,7 @@ from tests.deploy.chain import publisher
 from tests.deploy.confined import allowed, compiled, confined
 from tests.deploy.small_world import DRIFT, EDGE, ROAD, write_world
 from tests.servers import PATIENCE, Mosquitto, Sidecar, children, end, mosquitto, wait_until
+from tests.tiers import slow
 
 MONITOR = (sys.executable, "-P", "-m", "monitor")
 Confine = Callable[[Sequence[str]], list[str]]
@@ -104,6 +105,7 @@ def test_the_filter_is_in_force(confine: Confine) -> None:
     assert not {"mount", "ptrace", "reboot", "kexec_load", "sched_setaffinity"} & allowed()
 
 
+@slow
 def test_everything_works_under_the_units_filter(tmp_path: Path, confine: Confine) -> None:
     with mosquitto(tmp_path / "broker") as broker:
         config = write_world(tmp_path, broker.url, "127.0.0.1:0")

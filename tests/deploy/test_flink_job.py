@@ -37,6 +37,7 @@ from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Blind, Forgotten, FormulaSpec, Instant, Received, StreamSettings
 from tests.faults.world import agent_steps, write_world
+from tests.tiers import examples, first
 
 START: Final = 1_795_259_763_700
 FLINK: Final = Path(__file__).parents[2] / "deploy" / "flink"
@@ -164,7 +165,9 @@ class Loop:
 
 
 SLOW: Final = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(2, 12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 
@@ -385,7 +388,7 @@ def test_a_silent_agent_goes_blind_by_timers_alone_and_is_forgotten(loaded: Load
     assert sent(loaded, noticed)[-1].endswith("\t")
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", first(6, range(30)))
 def test_a_tick_at_the_time_when_something_is_due_does_it(seed: int) -> None:
     """Otherwise a timer would tick without end."""
     draw = random.Random(seed)

@@ -25,6 +25,7 @@ from tests.deploy.small_world import DRIFT, EDGE, write_world
 from tests.deploy.test_live_prometheus import WHILE_ALL_IS_WELL, Scene, Watcher, hanging_target, wait_for
 from tests.servers import Prometheus, free_port, mosquitto, prometheus, wait_until
 from tests.sidecar.watched import take
+from tests.tiers import slow
 
 TROUBLED = ALERTS - WHILE_ALL_IS_WELL
 ABOUT_TROUBLE = {
@@ -112,6 +113,7 @@ def stage(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
             yield Scene(broker, agents, stalling, Watcher(server)), config
 
 
+@slow
 def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
     here, config = stage
     server = here.watch.prometheus

@@ -43,6 +43,7 @@ from tests.deploy.chain import ALERTS, Publisher, cfmon, hastened, publisher
 from tests.deploy.small_world import DRIFT, EDGE, PARK, ROAD, STAY, write_world
 from tests.servers import Mosquitto, Prometheus, free_port, mosquitto, prometheus, wait_until
 from tests.sidecar.watched import metrics_of, take
+from tests.tiers import slow
 
 WHILE_ALL_IS_WELL = {"Watchdog", "CfmonWatchdog"}
 BY_STREAM = ALERTS - WHILE_ALL_IS_WELL - {"CfmonBrokerDisconnected", "CfmonDown"}
@@ -211,6 +212,7 @@ def scene(tmp_path: Path) -> Iterator[tuple[Scene, Path]]:
             yield Scene(broker, agents, stalling, Watcher(server)), config
 
 
+@slow
 def test_every_rule_is_seen_silent_firing_and_silent(scene: tuple[Scene, Path]) -> None:
     here, config = scene
     watch = here.watch

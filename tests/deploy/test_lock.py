@@ -15,6 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tests.tiers import slow
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -134,6 +136,7 @@ def test_every_package_the_monitor_imports_is_a_dependency_it_names() -> None:
         assert any(canonicalize_name(provider) in named for provider in providers[name]), name
 
 
+@slow
 def test_making_it_anew_changes_nothing(tmp_path: Path) -> None:
     """The inputs have not moved on without it. Asks the package index; where there is none, that shows nothing."""
     copies = tmp_path / "deploy"

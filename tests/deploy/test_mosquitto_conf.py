@@ -14,9 +14,10 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.servers import PATIENCE, end, free_port, listens, need, wait_until
+from tests.tiers import examples, scaled
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
-BURST = 3000  # three times mosquitto's default limit
+BURST = examples(1200, 3000)  # mosquitto's default limit is 1000
 LONG = 4 * PATIENCE
 """Seconds for the burst: the broker writes its whole store after each change, on a disk that others use too."""
 
@@ -105,6 +106,7 @@ def receive(port: int) -> list[int]:
     return numbers
 
 
+@scaled
 def test_a_queued_burst_survives_kill_9_whole(tmp_path: Path) -> None:
     port = free_port()
     conf = written_for(port, tmp_path)

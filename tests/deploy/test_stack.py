@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.deploy.test_compose import SERVICES, here
 from tests.deploy.test_mosquitto_conf import broker, written_for
 from tests.servers import PATIENCE, Prometheus, Sidecar, end, free_port, need, wait_until
+from tests.tiers import slow
 
 STARTED = ("mosquitto", "cfmon", "agent", "prometheus", "alertmanager", "receiver")
 PORTS = {"mosquitto": 1883, "cfmon": 9108, "prometheus": 9090, "alertmanager": 9093, "receiver": 9095}
@@ -101,6 +102,7 @@ def test_every_service_but_grafana_is_started_here() -> None:
     assert {*STARTED, "grafana"} == set(SERVICES)
 
 
+@slow
 def test_a_step_gets_from_the_agent_to_prometheus_and_a_sign_of_life_to_the_switches(tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     with ExitStack() as running:
