@@ -111,8 +111,8 @@ class Service:
         self.sinks = Sinks(loaded.watched, queue_length=lambda: float(len(self.inbox)))
         numbers = Numbers()
         self.outbox = Outbox(numbers=numbers)
-        self._webhooks = self._make_webhooks(numbers)
-        self._outgoing = Outgoing(self.outbox, self._webhooks)
+        self.webhooks = self._make_webhooks(numbers)
+        self._outgoing = Outgoing(self.outbox, self.webhooks)
         if self.store is not None:
             self.sinks.view.history.load(self.store.kept.alarms)
         self.worker = Worker(
@@ -178,7 +178,7 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self.worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self._webhooks.senders)]
+        others = [self.worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self.webhooks.senders)]
         others += [] if self.store is None else [self._tidy(self.store), self._write_files()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))
@@ -366,7 +366,7 @@ class Service:
             inbox=self.inbox,
             outbox=self.outbox,
             link=self._link,
-            webhooks=self._webhooks,
+            webhooks=self.webhooks,
             view=self.sinks.view,
             store=self.store,
         )

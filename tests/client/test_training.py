@@ -81,7 +81,7 @@ def train(callback: Any, environments: list[Corridor], turns: int) -> None:  # n
             infos.append(info)
         local = {"actions": np.ones(len(environments), np.int64), "new_obs": np.array(observations)}
         assert callback.on_step({**local, "rewards": np.array(rewards), "dones": np.array(dones), "infos": infos})
-        callback.model._last_obs = local["new_obs"]
+        callback.model = SimpleNamespace(env=callback.model.env, _last_obs=local["new_obs"])
     callback.on_training_end()
 
 

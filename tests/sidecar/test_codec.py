@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +24,16 @@ versions = pytest.mark.parametrize("version", VERSIONS)
 Message = tuple[str, bytes, int]
 messages = st.tuples(st.text(max_size=40), st.binary(max_size=300), st.integers(0, 65535))
 packets = st.sampled_from([codec.PING, b"\x40\x02\x00\x07", b"\xd0\x00", b"\x90\x04\x00\x01\x00\x01"])
+
+
+@contextmanager
+def memory() -> Iterator[Callable[[], tuple[int, int]]]:
+    """Bytes that are allocated within the block: now, and at most so far."""
+    tracemalloc.start()
+    try:
+        yield tracemalloc.get_traced_memory
+    finally:
+        tracemalloc.stop()
 
 
 def paho_properties(kind: int) -> Any:  # noqa: ANN401 - they have no types
@@ -67,9 +79,11 @@ def test_a_large_packet_in_small_pieces_is_put_together_once() -> None:
     packet = Codec("5").publish("a", bytes(8 << 20), number=1, retain=False)
     reader = Codec("5")
     pieces = [packet[at : at + 1000] for at in range(0, len(packet), 1000)]
-    joined = [len(reader._kept) for piece in pieces if reader.feed(piece) == ([], [])]
-    assert joined == list(range(1, len(pieces))), "each piece is kept as it is, until the last"
-    assert reader._kept == []
+    with memory() as traced:
+        assert all(reader.feed(piece) == ([], []) for piece in pieces[:-1])
+        assert traced()[1] < 1 << 20, "each piece is kept as it is, until the last"
+        assert len(reader.feed(pieces[-1])[0]) == 1
+        assert traced()[0] < 1 << 20, "and not beyond"
 
 
 def test_a_topic_that_is_not_utf8_is_empty() -> None:
@@ -78,12 +92,11 @@ def test_a_topic_that_is_not_utf8_is_empty() -> None:
 
 def test_long_topics_are_not_kept() -> None:
     """Whoever may publish could fill the memory with them."""
-    before = codec._topic.cache_info()
     topics = [f"{n}/" + "x" * 60_000 for n in range(3)]
-    assert [
-        topic for topic, _, _ in decoded("5", [Codec("5").publish(t, b"", number=0, retain=False) for t in topics])[0]
-    ] == topics
-    assert codec._topic.cache_info() == before
+    packets = [Codec("5").publish(topic, b"", number=0, retain=False) for topic in topics]
+    with memory() as traced:
+        assert [topic for topic, _, _ in decoded("5", packets)[0]] == topics
+        assert traced()[0] < 60_000
 
 
 def test_properties_of_a_message_are_passed_over() -> None:

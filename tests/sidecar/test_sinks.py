@@ -15,6 +15,7 @@ from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.sinks.sinks import Sinks
+from monitor.sidecar.store.journal import Batch, Journal
 from monitor.types import Instant, Received
 from tests.sidecar.conftest import RASH
 from tests.sidecar.project import write_project
@@ -43,34 +44,43 @@ class Broken(Toy):
 
 
 def test_a_toy_sink_hears_of_what_happens(tmp_path: Path, corridor: MDP) -> None:
-    service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
-    toy = Toy()
+    loaded = assemble(write_project(tmp_path / "project", corridor), {})
+    service, toy = Service(loaded), Toy()
     service.sinks.add(toy)
     step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": RASH}
     service.inbox.put(Arrived(service.clock(), "agents/ada/steps", json.dumps(step).encode(), None))
     service.worker.turn()
     assert toy.heard[0] == "Received"
     assert "Judged" in toy.heard
-    service.sinks.adopt(service._loaded.watched, NOW)
+    service.sinks.adopt(loaded.watched, NOW)
     assert toy.heard[-2:] == ["watch", "chance"]
     service.close()
 
 
-def test_a_sink_hears_of_an_event_after_it_is_in_the_store(tmp_path: Path, corridor: MDP) -> None:
+def test_a_sink_hears_of_an_event_after_it_is_in_the_store(
+    tmp_path: Path, corridor: MDP, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = Service(assemble(write_project(tmp_path / "project", corridor), {}))
-    store, committed = service.store, []
-    assert store is not None
+    order: list[str] = []
+    commit = Journal.commit
+
+    def noted(journal: Journal, batch: Batch) -> None:
+        commit(journal, batch)
+        if batch.events:
+            order.append("stored")
+
+    monkeypatch.setattr(Journal, "commit", noted)
 
     class Late(Toy):
         def take(self, effects: Effects, _now: Instant) -> None:
             if any(isinstance(notice, Received) for notice in effects.notices):
-                committed.append(store is not None and not store._events)
+                order.append("heard")
 
     service.sinks.add(Late())
     step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": RASH}
     service.inbox.put(Arrived(service.clock(), "agents/ada/steps", json.dumps(step).encode(), None))
     service.worker.turn()
-    assert committed == [True]
+    assert order == ["stored", "heard"]
     service.close()
 
 

@@ -15,6 +15,7 @@ from monitor.model import MDP
 from monitor.sidecar.effects import Publication
 from tests.sidecar.project import write_project
 from tests.sidecar.test_recovery import UNDOUBTED, CrashError, Life, World
+from tests.tiers import examples, scaled
 
 RECEIVER = "http://127.0.0.1:1/"
 WEBHOOKS = f"webhooks: {{pager: {{url: '{RECEIVER}'}}, chat: {{url: '{RECEIVER}', revisions: false}}}}\n"
@@ -40,8 +41,8 @@ class PostingLife(Life):
 
     async def send(self) -> None:
         await super().send()
-        for name, outbox in self.service._webhooks.outboxes.items():
-            while name not in self.world.away and outbox._unsent:
+        for name, outbox in self.service.webhooks.outboxes.items():
+            while name not in self.world.away and len(outbox):
                 number, post = await outbox.take()
                 self.world.point()
                 event = json.loads(post.payload)
@@ -95,6 +96,7 @@ def check_complete(world: Posting) -> None:
         assert revisions == sorted(revisions)
 
 
+@scaled
 def test_a_crash_at_any_point_loses_no_post_and_keeps_their_order(
     project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -102,7 +104,7 @@ def test_a_crash_at_any_point_loses_no_post_and_keeps_their_order(
     check_complete(calm)
     assert calm.posts["pager"] == firsts(calm.posts["pager"])
     assert len(calm.posts["pager"]) > len(calm.posts["chat"]) > 2
-    for point in range(1, calm.points + 1, 3):
+    for point in range(1, calm.points + 1, examples(9, 3)):
         world = lived(project, tmp_path_factory.mktemp(f"crash{point}"), [point])
         check_complete(world)
         assert {alarm for alarm, _ in world.posts["chat"]} == {alarm for alarm, _ in calm.posts["chat"]}, point
