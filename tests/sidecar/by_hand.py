@@ -17,9 +17,10 @@ from monitor.sidecar.mqtt.inbox import Arrived, Receipt
 from monitor.sidecar.service import Service
 from monitor.types import Instant
 
-__all__ = ["ByHand", "Time", "by_hand", "stopped_time"]
+__all__ = ["WALL", "ByHand", "Time", "by_hand", "stopped_time"]
 
 WALL = 1e9
+"""Wall time at the start of time."""
 
 
 class Handle:

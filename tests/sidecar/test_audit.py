@@ -25,6 +25,7 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Messag
 from monitor.sidecar.recording_table import ALL
 from monitor.types import Instant, TakenOver
 from tests.sidecar.audited import DAY, START, events, recorded, replayed, world
+from tests.tiers import examples, scaled
 
 Plan = Mapping[int, Sequence[Partition]]
 
@@ -55,9 +56,10 @@ def by_agent(lines: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+@scaled
 @pytest.mark.parametrize("batch", [1, 5])
 def test_an_audit_gives_what_one_process_published_to_the_byte(tmp_path: Path, batch: int) -> None:
-    config, many = world(tmp_path), events(batch=batch)
+    config, many = world(tmp_path), events(steps=examples(50, 400), batch=batch)
     expected = replayed(config, many)
     plan = plan_of(config, [recorded(tmp_path / "r.parquet", many)], tmp_path / "out")
     run(plan)
@@ -90,10 +92,11 @@ def test_steps_that_wait_where_a_part_of_the_recording_ends(tmp_path: Path, monk
     assert sum(count.get("verdicts", 0) for count in counts) == 725
 
 
+@scaled
 def test_takeovers_are_judged_as_one_process_judges_them(tmp_path: Path) -> None:
     config = world(tmp_path)
     careful = json.loads((tmp_path / "careful.yaml").read_text())["sha256"]
-    many = events(steps=150, taking_over=careful)
+    many = events(steps=examples(50, 150), taking_over=careful)
     pipeline = assemble(config, {}).pipeline("one")
     notices = [notice for event in many for notice in pipeline.step(event).notices if isinstance(notice, TakenOver)]
     expected = Counter((notice.formula, notice.policy, notice.outcome) for notice in notices)
@@ -104,8 +107,9 @@ def test_takeovers_are_judged_as_one_process_judges_them(tmp_path: Path) -> None
     assert by_agent(alerts(plan)) == by_agent(replayed(config, many))
 
 
+@scaled
 def test_in_the_order_of_one_process_even_the_order_is_the_same(tmp_path: Path) -> None:
-    config, many = world(tmp_path), events(batch=40, budget=3)
+    config, many = world(tmp_path), events(steps=examples(100, 400), batch=40, budget=3)
     plan = plan_of(config, [recorded(tmp_path / "r.parquet", many)], tmp_path / "out", in_order=True)
     run(plan)
     assert list(plan) == [ALL]
@@ -129,7 +133,7 @@ def test_evaluations_that_used_up_their_steps_are_counted_if_one_process_left_st
 def test_a_stopped_audit_goes_on_and_what_is_there_is_not_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, many = world(tmp_path), events(steps=100)
+    config, many = world(tmp_path), events(steps=30)
     recording = recorded(tmp_path / "r.parquet", many)
     plan = plan_of(config, [recording], tmp_path / "out")
     total = sum(map(len, plan.values()))
@@ -153,7 +157,7 @@ def test_a_stopped_audit_goes_on_and_what_is_there_is_not_computed_again(
 
 
 def test_a_day_that_was_recorded_further_is_computed_again_with_all_that_follow(tmp_path: Path) -> None:
-    config, many = world(tmp_path), events(steps=100)
+    config, many = world(tmp_path), events(steps=40)
     cut = len(many) // 2
     recording = recorded(tmp_path / "r.parquet", many[:cut])
     before = plan_of(config, [recording], tmp_path / "out")
@@ -166,7 +170,7 @@ def test_a_day_that_was_recorded_further_is_computed_again_with_all_that_follow(
 
 
 def test_another_configuration_computes_everything_again(tmp_path: Path) -> None:
-    config, many = world(tmp_path), events(steps=60)
+    config, many = world(tmp_path), events(steps=10)
     recording = recorded(tmp_path / "r.parquet", many)
     run(plan_of(config, [recording], tmp_path / "out"))
     other = world(tmp_path / "other", "  - name: watch\n    formula: 'P>=0.9 [ G<=2 !\"lost\" ]'\n")
@@ -174,7 +178,7 @@ def test_another_configuration_computes_everything_again(tmp_path: Path) -> None
 
 
 def test_recordings_continue_each_other_as_a_restarted_monitor_does(tmp_path: Path) -> None:
-    many = events(steps=100)
+    many = events(steps=40)
     cut = len(many) // 2
     pair = [recorded(tmp_path / "1.parquet", many[:cut]), recorded(tmp_path / "2.parquet", many[cut:])]
     kept = world(tmp_path / "kept")

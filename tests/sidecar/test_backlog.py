@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from monitor.model import MDP
-from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
-from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.overload import OverloadDetector, Rate
-from monitor.sidecar.service import Service
-from monitor.types import Blind, Instant, Judged, Skipped
+from monitor.sidecar.worker import RECONNECT_GRACE
+from monitor.types import Blind, Judged, Skipped
+from tests.sidecar.by_hand import WALL, ByHand, Time, by_hand, stopped_time
 from tests.sidecar.project import CONFIG, write_project
+from tests.tiers import examples, scaled
 
 COST = 0.002
 """Seconds an answer takes here: 500 steps a second are answered."""
@@ -27,32 +25,34 @@ TAKEN = 0.0002
 """Seconds it takes to take a step over where that counts."""
 WINDOW = 100
 """Messages that the broker sends ahead of our acknowledgements."""
-WALL = 1e9
 
 
 class Played:
     """A service whose answers take `COST` seconds of a time that the test makes, and a broker that has a queue."""
 
-    def __init__(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.service, self.now = service, 1000.0
+    def __init__(self, there: ByHand, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.there, self.time = there, time
+        self.pipeline = there.worker.pipeline
         self.queue: deque[tuple[str, bytes]] = deque()
         self.seqs: Counter[str] = Counter()
         self.sent: dict[tuple[str, int], float] = {}
         self.delays: dict[str, list[float]] = {}
         self.skipped: Counter[str] = Counter()
         self.blind: set[str] = set()
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(time, "time", lambda: WALL + self.now)
         self.taken = 0.0
-        self._step = service.worker.pipeline.step
-        monkeypatch.setattr(service.worker.pipeline, "step", self.step)
+        self._step = self.pipeline.step
+        monkeypatch.setattr(self.pipeline, "step", self.step)
+
+    @property
+    def now(self) -> float:
+        return self.time.now
 
     def step(self, event: Event) -> Effects:
         effects = self._step(event)
         if isinstance(event, Message):
-            self.now += self.taken
+            self.time.now += self.taken
         if isinstance(event, Evaluate):
-            self.now += COST * sum(isinstance(n, Judged) and n.formula == "watch" for n in effects.notices)
+            self.time.now += COST * sum(isinstance(n, Judged) and n.formula == "watch" for n in effects.notices)
         for notice in effects.notices:
             match notice:
                 case Judged(formula="watch"):
@@ -71,19 +71,19 @@ class Played:
         self.queue.append((agent, json.dumps(step).encode()))
 
     def turn(self) -> None:
-        door = self.service.inbox
-        while self.queue and len(door) < WINDOW:
+        inbox = self.there.service.inbox
+        while self.queue and len(inbox) < min(WINDOW, inbox.limit // 2):
             agent, payload = self.queue.popleft()
-            door.put(Arrived(Instant(WALL + self.now, self.now), f"agents/{agent}/steps", payload, None))
+            self.there.put(payload, agent=agent)
         before = self.now
-        self.service.worker.turn()
+        self.there.worker.turn()
         if self.now == before:
-            self.now += 0.001
+            self.time.now += 0.001
 
     def live(self, seconds: float, rate: float, agents: int, *, timed: bool = True) -> None:
         """So many steps a second of so many agents, as they happen; then until nothing waits."""
         began, published = self.now, 0
-        while self.now < began + seconds or self.queue or self.service.worker.pipeline.waiting.steps:
+        while self.now < began + seconds or self.queue or self.pipeline.waiting.steps:
             while published < rate * (min(self.now, began + seconds) - began):
                 self.publish(f"live-{published % agents}", at=began + published / rate, timed=timed)
                 published += 1
@@ -92,27 +92,28 @@ class Played:
 
 
 @pytest.fixture
-def played(tmp_path: Path, corridor: MDP, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
-    config = CONFIG.replace("path: var/cfmon.sqlite", "path: null")
-    service = Service(assemble(write_project(tmp_path / "project", corridor, config)))
-    loop = asyncio.new_event_loop()
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
-    played = Played(service, monkeypatch)
-    service.worker.connected(True)  # noqa: FBT003 - the one thing there is to say
-    service.clock.go()
-    yield played
-    loop.close()
-    service.close()
+def config(tmp_path: Path, corridor: MDP) -> Path:
+    return write_project(tmp_path / "project", corridor, CONFIG.replace("path: var/cfmon.sqlite", "path: null"))
 
 
+@pytest.fixture
+def played(config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    with stopped_time() as time, by_hand(config) as there:
+        there.worker.connected(True)  # noqa: FBT003 - as the link calls it
+        time.advance(RECONNECT_GRACE)
+        yield Played(there, time, monkeypatch)
+
+
+@scaled
 @pytest.mark.parametrize("timed", [True, False])
 def test_a_backlog_is_answered_step_for_step_and_live_agents_do_not_wait_behind_it(
     played: Played, *, timed: bool
 ) -> None:
-    for n in range(5_000):  # of two minutes, and ten seconds' work
+    seconds = examples(5, 20)
+    for n in range(250 * seconds):  # of some minutes, and half that many seconds' work
         played.publish(f"late-{n % 4}", at=played.now - 120.0 + n / 50, timed=timed)
-    played.live(20.0, 100.0, 5, timed=timed)
-    assert sum(played.seqs.values()) == 7_000
+    played.live(seconds, 100.0, 5, timed=timed)
+    assert sum(played.seqs.values()) == 350 * seconds
     assert {agent: len(delays) for agent, delays in played.delays.items()} == dict(played.seqs)
     assert played.skipped == {}
     assert "overload" not in played.blind
@@ -121,36 +122,40 @@ def test_a_backlog_is_answered_step_for_step_and_live_agents_do_not_wait_behind_
     assert max(waited) < 1.0
 
 
+@scaled
 def test_that_a_backlog_is_fetched_first_is_no_overload(played: Played) -> None:
     """Meanwhile fewer steps are answered than live ones come, for so it is meant to be."""
     played.taken = TAKEN
-    for n in range(20_000):
+    for n in range(examples(8_000, 20_000)):
         played.publish(f"late-{n % 4}", at=played.now - 120.0 + n / 200)
-    played.live(30.0, 150.0, 5)
+    played.live(examples(12, 30), 150.0, 5)
     assert played.skipped == {}
     assert {agent: len(delays) for agent, delays in played.delays.items()} == dict(played.seqs)
 
 
+@scaled
 @pytest.mark.parametrize("timed", [True, False])
 def test_in_overload_answers_are_passed_over_and_that_is_reported(played: Played, *, timed: bool) -> None:
     played.live(1.0, 100.0, 5, timed=timed)
     assert played.skipped == {}
-    played.live(30.0, 1_000.0, 5, timed=timed)  # twice what can be answered
+    seconds = examples(10, 30)
+    played.live(seconds, 1_000.0, 5, timed=timed)  # twice what can be answered
     assert set(played.skipped) == {f"live-{n}" for n in range(5)}
     assert "overload" in played.blind
     answered = sum(len(delays) for delays in played.delays.values())
-    assert 0.3 * 30_100 < answered < 0.7 * 30_100
+    assert 0.3 < answered / (1_000 * seconds + 100) < 0.7
     late = [delay for delays in played.delays.values() for delay in delays]
     assert max(late) < 8.0  # it takes some seconds to know that it lasts
     assert sorted(late)[len(late) // 2] < 2.0
 
 
+@scaled
 def test_a_stall_is_no_overload(played: Played) -> None:
     played.live(2.0, 400.0, 5)
-    played.now += 10.0  # the process was stopped; what comes next waited in the network
+    played.time.now += 10.0  # the process was stopped; what comes next waited in the network
     for n in range(4_000):
         played.publish(f"live-{n % 5}", at=played.now - 10.0 + n / 400)
-    played.live(30.0, 400.0, 5)
+    played.live(examples(8, 30), 400.0, 5)
     assert played.skipped == {}
 
 
@@ -164,15 +169,19 @@ def test_what_is_passed_over_is_logged_with_formula_agent_and_topic(
     assert said == {says.format(name, f"live-{n}") for name in ("watch", "chance") for n in range(2)}
 
 
+@pytest.fixture
+def few_may_wait(config: Path) -> None:
+    config.write_text(config.read_text() + "limits: {queue: 50}\n")
+
+
+@pytest.mark.usefixtures("few_may_wait")
 def test_no_more_is_taken_over_than_may_wait(played: Played) -> None:
-    limits = played.service.config.limits.model_copy(update={"queue": 50})
-    played.service.worker._config = played.service.config.model_copy(update={"limits": limits})
     for n in range(1_000):
         played.publish(f"late-{n % 2}", at=played.now - 60.0)
     most = 0
-    while played.queue or len(played.service.inbox) or played.service.worker.pipeline.waiting.steps:
+    while played.queue or len(played.there.service.inbox) or played.pipeline.waiting.steps:
         played.turn()
-        most = max(most, played.service.worker.pipeline.waiting.steps)
+        most = max(most, played.pipeline.waiting.steps)
     assert most <= 50
     assert sum(len(delays) for delays in played.delays.values()) == 1_000
 
@@ -194,3 +203,12 @@ def test_pressure_needs_both_a_wait_and_more_coming_than_going() -> None:
     for n in range(100, 500):
         pressure.record_batch(n / 10, live=9, answered=10, left=True)
     assert not pressure.overloaded(1e9)
+
+
+def test_a_batch_in_which_the_process_stood_still_says_nothing_of_its_speed() -> None:
+    pressure = OverloadDetector(1.0)
+    for n in range(100):
+        pressure.record_batch(n / 10, live=9, answered=10, left=True)
+    pressure.record_batch(20.0, live=9, answered=10, left=True)
+    pressure.record_batch(20.1, live=900, answered=10, left=True)  # which came meanwhile
+    assert not pressure.overloaded(5.0)
