@@ -17,7 +17,6 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer, read_signer, read_verifier
-from monitor.sidecar.store import archive as archive_module
 from monitor.sidecar.store.archive import Archive
 from monitor.sidecar.store.store import Store
 from tests.sidecar.keys import make_keys
@@ -47,15 +46,16 @@ def test_objects_may_be_written_while_it_is_asked_if_they_have_changed(
 ) -> None:
     """A reload writes those of the new configuration in another thread."""
     archive.keep_objects({"b" * 64: b"model"})
-    state_of = archive_module._state
+    lstat = Path.lstat
 
-    def state_while_written(path: Path) -> object:
-        monkeypatch.setattr(archive_module, "_state", state_of)
+    def while_written(path: Path) -> os.stat_result:
+        monkeypatch.setattr(Path, "lstat", lstat)
         archive.keep_objects({"c" * 64: b"new"})
-        return state_of(path)
+        return lstat(path)
 
-    monkeypatch.setattr(archive_module, "_state", state_while_written)
+    monkeypatch.setattr(Path, "lstat", while_written)
     assert not archive.changed()
+    assert archive.read_object("c" * 64) == b"new"
 
 
 @pytest.mark.parametrize("name", ["..", "../objects", "/etc/passwd", "", "A" * 32, "c" * 65, "c" * 32, "a\0b"])

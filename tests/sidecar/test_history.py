@@ -27,7 +27,7 @@ from monitor.types import AlarmSpec, Contradictions, Deviates, FormulaSpec, Inst
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
-from tests.sidecar.running import inside, publish, steps
+from tests.sidecar.running import Inside, inside, publish, steps
 from tests.sidecar.watched import show, watched
 
 SPEC = FormulaSpec("watch", REGRET, alarm=AlarmSpec(severity="critical"))
@@ -323,17 +323,17 @@ def test_a_hole_stays_a_hole_and_many_take_no_room() -> None:
 def test_the_list_outlives_a_restart(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> None:
     config = write_project(tmp_path / "project", corridor, CONFIG.replace("mqtt://127.0.0.1:1", broker.url))
 
-    def listed(url: str) -> list[tuple[str, str, str | None]]:
-        found = httpx.get(f"{url}/api/alarms?formula=watch").json()
+    def listed(there: Inside) -> list[tuple[str, str, str | None]]:
+        found = there.http.get("/api/alarms?formula=watch").json()
         return [(alarm["id"], alarm["state"], alarm["over"]) for alarm in found]
 
     with inside(config) as there:
-        wait_until(lambda: httpx.get(f"{there.url}/readyz").is_success, "it is connected")
+        wait_until(lambda: there.http.get("/readyz").is_success, "it is connected")
         for episode in ("one", "two"):
             publish(broker, steps([(0, RASH), (1, CAREFUL)], episode=episode))
-        wait_until(lambda: [state for _, state, _ in listed(there.url)] == ["firing", "ended"], "it fires again")
-        before = listed(there.url)
+        wait_until(lambda: [state for _, state, _ in listed(there)] == ["firing", "ended"], "it fires again")
+        before = listed(there)
     with inside(config) as there:
-        wait_until(lambda: httpx.get(f"{there.url}/readyz").is_success, "it is ready")
-        assert listed(there.url) == before
-        assert [alarm["id"] for alarm in httpx.get(f"{there.url}/api/overview").json()["recent"]] == [before[1][0]]
+        wait_until(lambda: there.http.get("/readyz").is_success, "it is ready")
+        assert listed(there) == before
+        assert [alarm["id"] for alarm in there.http.get("/api/overview").json()["recent"]] == [before[1][0]]

@@ -295,9 +295,12 @@ def test_another_model_keeps_the_paths_that_fit_it_and_judges_them_anew(
     assert {alert["model"]["sha256"] for published in told.values() for alert in published if alert} == {
         model_sha256(corridor)
     }, "an alarm is closed in the name of the model it was raised with"
-    held = {agent: each.session.path.pairs for agent, each in new._monitor._agents.items()}
-    assert held == {agent: each.session.path.pairs for agent, each in pipeline._monitor._agents.items()}
-    assert any(held.values())
+    before, after = (
+        {agent: state and state.session.path.held for agent, state in each.monitor.changed(everything=True).items()}
+        for each in (pipeline, new)
+    )
+    assert before == after
+    assert any(before.values())
 
 
 def test_a_model_of_another_size_begins_the_paths_anew_and_says_so(

@@ -6,26 +6,27 @@ import asyncio
 import json
 import random
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from monitor.cli.app import app
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.runtime.resharding import later
-from monitor.runtime.step import AgentStep
 from monitor.sidecar.events import Message
+from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.store.reshard import DATABASE, NewStore, merge_stores, split_stores
 from monitor.stream.shard import Shard, shard_of
 from monitor.types import Instant
-from tests.runtime.test_step import SHARED, event_of, stream
-from tests.sidecar.by_hand import ByHand, by_hand
+from tests.sidecar.by_hand import ByHand, by_hand, stopped_time
+from tests.sidecar.chaos import DEEDS as ALL_DEEDS
 from tests.sidecar.chaos import Life
 from tests.sidecar.project import CONFIG, write_project
 from tests.tiers import first
@@ -40,7 +41,7 @@ Said = dict[str, list[tuple[Any, ...]]]
 def begun(folder: Path, model: MDP, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
     """A monitor that has restored its store; it stores everything at its end, as a clean stop does."""
     environment = {"CFMON_STORE__PATH": str(store)} | ({} if shard is None else {"CFMON_MQTT__SHARD": shard})
-    with by_hand(write_project(folder, model, config), environment) as there:
+    with stopped_time(), by_hand(write_project(folder, model, config), environment) as there:
         asyncio.run(there.service.begin())
         yield there
         there.worker.keep_changes()
@@ -123,15 +124,16 @@ def test_joined_stores_are_one_monitors(tmp_path: Path, corridor: MDP) -> None:
 
 
 @pytest.mark.parametrize("seed", first(1, range(5)))
-def test_the_state_on_a_clock_that_is_ahead_is_that_of_later_events(seed: int) -> None:
+def test_the_state_on_a_clock_that_is_ahead_is_that_of_later_events(
+    make_pipeline: Callable[[], Pipeline], corridor: MDP, seed: int
+) -> None:
     """Ticks are multiples of 1/4 and the difference a power of two, so sums are exact."""
-    ahead = 65536.0
-    here, there = (AgentStep(SHARED[False], "a0") for _ in range(2))
-    for event in stream(seed, 1, 150):
-        given = event_of(event, "a0")
-        here.step(given, event.now)
-        there.step(given, Instant(event.now.wall, event.now.ticks + ahead))
-        states = [step._monitor.changed(everything=True).get("a0") for step in (here, there)]
+    ahead, rng = 65536.0, random.Random(seed)
+    here, there = make_pipeline(), make_pipeline()
+    for event in Life(corridor, rng, agents=1).events(rng.choices(ALL_DEEDS, k=150)):
+        here.step(event)
+        there.step(replace(event, now=Instant(event.now.wall, event.now.ticks + ahead)))
+        states = [pipeline.monitor.changed(everything=True).get("a0") for pipeline in (here, there)]
         assert states[0] is None or later(states[0], ahead) == states[1]
         assert (states[0] is None) == (states[1] is None)
 

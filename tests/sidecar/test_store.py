@@ -7,7 +7,6 @@ import hashlib
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from monitor.sidecar.store import store as rooms
 from monitor.sidecar.store.journal import Batch, Journal, Setting
 from monitor.sidecar.store.store import Store
 from monitor.types import FormulaSpec, Instant
+from tests.sidecar.store_writer import open_store, process
 
 SETTING = Setting("me", "world", (FormulaSpec("watch", "true"),), 7.0)
 ALERT = Publication("cfmon/alerts/ada/watch", b"{}")
@@ -333,9 +333,8 @@ def test_a_read_only_file_system_is_an_error_at_start(tmp_path: Path) -> None:
 
 
 def test_two_sidecars_cannot_share_a_store(store: Store, path: Path) -> None:
-    code = f"from pathlib import Path; from monitor.sidecar.store.store import Store; Store(Path({str(path)!r}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"ConfigError: store.path: {path} is in use by another sidecar; give each" in done.stderr
+    with process(open_store, path) as (_, said):
+        assert said.recv().startswith(f"store.path: {path} is in use by another sidecar; give each")
     with pytest.raises(ConfigError, match="is in use by another sidecar"):
         Store(path)
     assert reopened(store, path).kept.agents
