@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,10 @@ UNPRIVILEGED = ["setpriv", "--reuid=cfmon", "--regid=cfmon", "--clear-groups", "
 
 @dataclass(frozen=True)
 class BareRoot:
-    """Root directory at `path`."""
+    """Root directory at `path`. `borrowed`: folders of the host that can be read there, besides its programs."""
 
     path: Path
+    borrowed: Sequence[str] = ()
 
     def command(self, *arguments: str, read_only: bool) -> list[str]:
         """Return the command line that runs `arguments` in it, as root, or unprivileged and read-only."""
@@ -55,7 +56,7 @@ class BareRoot:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of a process in it: a search path and the mounted folders, nothing from the tests."""
-        lent = "/usr" if PYTHON.is_relative_to("/usr") else f"/usr {PYTHON}"
+        lent = " ".join(["/usr", *([] if PYTHON.is_relative_to("/usr") else [str(PYTHON)]), *self.borrowed])
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LENT": lent, "HOME": "/nowhere", **(more or {})}
 
     def run(
@@ -72,14 +73,15 @@ class BareRoot:
             return subprocess.Popen(command, env=self.environment(more), stdout=output, stderr=subprocess.STDOUT)
 
 
-def bare_root(path: Path) -> BareRoot:
+def bare_root(path: Path, borrowed: Sequence[str] = ()) -> BareRoot:
     """Make one at `path`; skips the test where that is impossible."""
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("a root of its own takes root, unshare and setpriv (Debian: util-linux)")
     probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     if probe.returncode != 0 or not Path("/bin").is_symlink():
         pytest.skip("mount namespaces are refused here, or /usr does not hold the whole system")
-    for folder in ("dev", "etc", "in", "opt", "proc", "root", "tmp", "usr", "var/lib", "run", str(PYTHON)[1:]):
+    own = ("dev", "etc", "in", "opt", "proc", "root", "tmp", "usr", "var/lib", "run")
+    for folder in (*own, *(lent[1:] for lent in (str(PYTHON), *borrowed))):
         (path / folder).mkdir(parents=True, exist_ok=True)
     for name in ("bin", "sbin", "lib", "lib64"):
         if Path("/", name).is_symlink():
@@ -90,4 +92,4 @@ def bare_root(path: Path) -> BareRoot:
     (path / "etc" / "login.defs").write_text("")
     for name in ("ld.so.cache", "nsswitch.conf"):
         shutil.copy(Path("/etc", name), path / "etc")
-    return BareRoot(path)
+    return BareRoot(path, borrowed)

@@ -1,27 +1,33 @@
 """`install.sh`, which the image is built with, in an empty root; then the monitor on a file system it cannot write to.
 
-One installation serves all: it takes a minute or two, most of it compiling. What was compiled is kept in
-`tests/output`, where it may be deleted; it is read again only for the very same sources.
+One installation serves all of the slow tests: it takes a minute or two, most of it compiling. What was compiled is kept
+in `tests/output`, where it may be deleted; it is read again only for the very same sources. The fast test borrows the
+packages that the tests run with, and ends where compiling would begin.
 """
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from monitor import __version__
 from tests.deploy.bare_root import PYTHON, BareRoot, bare_root
 from tests.deploy.test_bill_of_materials import fault_of
 from tests.deploy.test_lock import pinned
 from tests.servers import PATIENCE, Sidecar, end, free_port, mosquitto, wait_until
+from tests.tiers import slow
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -29,6 +35,7 @@ OUTPUT = ROOT / "tests" / "output"
 CONFIG = "/etc/cfmon/config/icu-sepsis.yaml"
 LONG = 10 * PATIENCE
 THIS_PYTHON = f"3.{sys.version_info.minor}"
+PRODUCT = f"counterfactual_monitor-{__version__}"
 
 
 def build_wheel(folder: Path) -> Path:
@@ -122,6 +129,7 @@ def test_a_wrong_call_is_reported_and_changes_nothing(arguments: list[str], said
     assert not list(tmp_path.iterdir())
 
 
+@slow
 def test_no_thread_is_started_for_each_core() -> None:
     """A host may have more cores than a unit or a container may have threads."""
     (said,) = re.findall(r"(?m)^OPENBLAS_NUM_THREADS=\d+$", (DEPLOY / "install.sh").read_text())
@@ -131,6 +139,44 @@ def test_no_thread_is_started_for_each_core() -> None:
     assert done.stdout == "1\n"
 
 
+def small_package(root: BareRoot) -> str:
+    """Put a package into the folder of wheels; return the content of a lock file that names it."""
+    wheel = root.path / "in" / "wheels" / "small-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("small.py", "")
+        for name, content in (
+            ("METADATA", "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n"),
+            ("WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+            ("RECORD", "small.py,,\nsmall-1.0.dist-info/METADATA,,\nsmall-1.0.dist-info/WHEEL,,\n"),
+        ):
+            archive.writestr(f"small-1.0.dist-info/{name}", content)
+    return f"small==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+
+
+def test_what_is_locked_is_installed_and_nothing_else_and_it_is_the_users_who_is_made(tmp_path: Path) -> None:
+    """With the packages that the tests run with beside it, and up to compiling, for which a file is missing."""
+    root = bare_root(tmp_path, site.getsitepackages())
+    prefix = root.path / "opt" / "cfmon"
+    packages = prefix / "lib" / f"python{THIS_PYTHON}" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()))
+    shutil.copy(DEPLOY / "install.sh", root.path / "in")
+    build_wheel(root.path / "in")
+    (root.path / "in" / "requirements.lock").write_text(small_package(root))
+    done = install(root, "--warm", "/nowhere/config.yaml")
+    assert done.returncode != 0
+    assert "/nowhere/config.yaml" in done.stderr, done.stdout + done.stderr
+    assert {path.name for path in packages.glob("*.dist-info")} == {"small-1.0.dist-info", f"{PRODUCT}.dist-info"}
+    examples = (prefix / "share").readlink().relative_to("/")
+    assert (root.path / examples / "config" / "icu-sepsis.yaml").is_file()
+    state = (root.path / "var" / "lib" / "cfmon").stat()
+    assert (state.st_uid, state.st_gid, state.st_mode & 0o777) == (10001, 10001, 0o750)
+    version = root.run("/opt/cfmon/bin/cfmon", "--version", read_only=True, more=settings(root))
+    assert version.stdout == f"cfmon {__version__}\n", version.stderr
+
+
+@slow
 def test_a_file_that_is_not_the_locked_one_is_refused(installed: BareRoot) -> None:
     wheel = next((installed.path / "in" / "wheels").glob("mdurl-*.whl"))
     honest = wheel.read_bytes()
@@ -144,6 +190,7 @@ def test_a_file_that_is_not_the_locked_one_is_refused(installed: BareRoot) -> No
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr
 
 
+@slow
 def test_owned_by_root_and_installed_as_locked(installed: BareRoot) -> None:
     prefix = installed.path / "opt" / "cfmon"
     assert all(
@@ -162,6 +209,7 @@ def test_owned_by_root_and_installed_as_locked(installed: BareRoot) -> None:
     }
 
 
+@slow
 def test_again_keeps_the_state_and_mends_the_rest(installed: BareRoot) -> None:
     note = installed.path / "var" / "lib" / "cfmon" / "note"
     note.write_text("kept")
@@ -187,6 +235,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@slow
 @pytest.mark.parametrize("arguments", [[], [CONFIG], ["/etc/cfmon/config/frozen-lake.yaml"]], ids=" ".join)
 def test_nothing_is_left_to_compile(installed: BareRoot, arguments: list[str]) -> None:
     python = ["/opt/cfmon/bin/python", "-I", "-c", WITHOUT_COMPILING, *arguments]
@@ -196,6 +245,7 @@ def test_nothing_is_left_to_compile(installed: BareRoot, arguments: list[str]) -
     assert installed.run(*python, read_only=True, more=elsewhere).returncode == 9
 
 
+@slow
 def test_bill_of_materials_of_what_is_installed(installed: BareRoot) -> None:
     """By the command of the Containerfile."""
     text = (DEPLOY / "Containerfile").read_text()
@@ -242,6 +292,7 @@ def answered(sidecar: Sidecar) -> bool:
     return sum(map(float, series)) > 0
 
 
+@slow
 def test_it_runs_there_unprivileged_and_ends_when_told(installed: BareRoot, tmp_path: Path) -> None:
     data = Path("/etc/cfmon/policies/icu-sepsis")
     with mosquitto(tmp_path / "broker") as broker, running(installed, broker.url, tmp_path / "log") as sidecar:

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +17,7 @@ from monitor.sidecar.sinks.instruments import Instruments
 from monitor.sidecar.webhooks.sender import PostResult
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
+from tests.tiers import slow
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -40,7 +42,7 @@ ALERTS = [rule["alert"] for rule in rules()]
     [
         ("check", "rules", "--lint-fatal", "cfmon.rules.yml"),
         ("check", "config", "--lint-fatal", "prometheus.yml"),
-        ("test", "rules", "cfmon.rules.test.yml"),
+        pytest.param(("test", "rules", "cfmon.rules.test.yml"), marks=slow),
     ],
     ids=" ".join,
 )
@@ -49,6 +51,7 @@ def test_promtool_is_content(arguments: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@cache
 def expectations() -> dict[str, set[bool]]:
     """For each alert whether the promtool tests expect it firing (True) and silent (False)."""
     seen: dict[str, set[bool]] = {alert: set() for alert in ALERTS}
@@ -123,10 +126,12 @@ def test_links_between_runbooks_lead_somewhere() -> None:
 def metrics() -> dict[str, set[str]]:
     """The labels of every metric: of those on the registry, and of those that are written out beside it."""
     instruments = Instruments(CollectorRegistry())
-    found = {name: set(series.labels) for series in instruments._families for name in series._names}
-    for name, collector in instruments._registry._names_to_collectors.items():
+    families = instruments._families  # noqa: SLF001 - the labels of a metric without series are in no exposition
+    found = {name: set(series.labels) for series in families for name in series._names}  # noqa: SLF001 - likewise
+    for name, collector in instruments._registry._names_to_collectors.items():  # noqa: SLF001 - likewise
         assert isinstance(collector, MetricWrapperBase | HistogramFamily)
-        found[name] = set(collector.labels if isinstance(collector, HistogramFamily) else collector._labelnames)
+        own = isinstance(collector, HistogramFamily)
+        found[name] = set(collector.labels if own else collector._labelnames)  # noqa: SLF001 - likewise
     return found
 
 

@@ -51,7 +51,7 @@ def test_after_an_outage_every_alarm_is_raised(
     tmp_path: Path, seconds: float, rate: str, report: Callable[..., None], *, clean: bool, busy: int
 ) -> None:
     broker = Broker(tmp_path / "broker", saves="each second")
-    # The last values are compared when the agents are gone. The rest is as shipped, where the machine is known to be fast.
+    # The last values are compared when the agents are gone. The rest is as shipped, if the machine is known to be fast.
     stream = {"stale_after": "30m", **({} if LONG else {"max_lag": "30m"})}
     with scene(tmp_path, broker=broker, rate=RATES[rate], stream=stream) as staged, busy_loops(busy):
         time.sleep(2.0 if LONG else 0.5)  # a while of the usual
