@@ -76,11 +76,15 @@ class ValueTable:
         self.law, self.automaton, self.labelling = law, automaton, labelling
         self._stationary_from = law.stationary_from()
         self._states = law.future.states
-        self._limit = max(MAX_TABLE_NUMBERS, 2 * numbers(law.future))
         self.table: Floats = np.zeros((0, self._states))
         self.rows: dict[Cell, int] = {}
         self._lazy = LazyValues(law, automaton, labelling)
         self._layer_cache: dict[tuple[object, ...], list[_LabelledLayer]] = {}
+
+    @property
+    def _limit(self) -> int:
+        """Numbers that the table may hold."""
+        return max(MAX_TABLE_NUMBERS, 2 * numbers(self.law.future))
 
     def tabled(self, offset: int, obligation: int) -> bool:
         """Return whether `all_values` is in the table; if not, `values` may cost less."""

@@ -118,8 +118,8 @@ def test_two_processes_that_write_at_once_do_not_take_the_same_name(
     for function, argument in zip(made, (3, 1.5), strict=True):
         function(argument)
     for function in made:
-        function._cache.flush()
-    both, read_index = Barrier(2), cast("Any", IndexDataCacheFile)._load_index
+        function._cache.flush()  # noqa: SLF001 - numba's, which has no public face
+    both, read_index = Barrier(2), cast("Any", IndexDataCacheFile)._load_index  # noqa: SLF001 - numba's, which has no public face
 
     def read_together(self: Any) -> Any:  # noqa: ANN401 - numba's index
         index = read_index(self)
@@ -129,7 +129,7 @@ def test_two_processes_that_write_at_once_do_not_take_the_same_name(
 
     monkeypatch.setattr(IndexDataCacheFile, "_load_index", read_together)
     with ThreadPoolExecutor(2) as threads:
-        [*threads.map(lambda function: function._cache.save_overload(*function.overloads.popitem()), made)]
+        [*threads.map(lambda function: function._cache.save_overload(*function.overloads.popitem()), made)]  # noqa: SLF001 - numba's, which has no public face
     monkeypatch.undo()
     kept_in(monkeypatch, str(tmp_path / "kept"))
     again = compiled(module.twice)
@@ -156,7 +156,7 @@ def test_code_that_is_loaded_while_code_is_loaded_does_not_wait_for_itself(
 ) -> None:
     kept_in(monkeypatch, str(tmp_path / "kept"))
     compiled(module.twice)(3)
-    outer, inner, read_index = compiled(module.twice), [], cast("Any", IndexDataCacheFile)._load_index
+    outer, inner, read_index = compiled(module.twice), [], cast("Any", IndexDataCacheFile)._load_index  # noqa: SLF001 - numba's, which has no public face
 
     def read_more(self: Any) -> Any:  # noqa: ANN401 - numba's index
         monkeypatch.setattr(IndexDataCacheFile, "_load_index", read_index)

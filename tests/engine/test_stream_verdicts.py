@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from monitor.alarm.canonical import plain
 from monitor.alarm.evidence import make_evidence, read_evidence, rederive
-from monitor.alarm.message import Identity, alert_payload
+from monitor.alarm.message import Identity, alert_payload, identity_of
 from monitor.engine import check, on_stream
 from monitor.errors import ConfigError, LimitError
 from monitor.exact import lazy_values, tables, value_table
@@ -192,8 +192,7 @@ def test_an_alert_reports_that_it_was_sampled_and_its_confidence(corridor: MDP) 
 
 def evidence(corridor: MDP, formula: FormulaSpec, sampling: Sampling = SAMPLING) -> bytes:
     given = tables(POLICIES, corridor)
-    monitor = Monitor(corridor, POLICIES, [formula], sampling=sampling)
-    identity = monitor._identity
+    identity = identity_of(corridor, given, {})
     told = watch(corridor, formula, sampling=sampling)
     alert = next(n for n in told if isinstance(n, Alert) and n.state == "firing")
     return make_evidence(alert, identity, given, {})

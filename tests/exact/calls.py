@@ -1,4 +1,4 @@
-"""Calls of a function written down, in order, while it goes on working."""
+"""What is computed, and what is followed from pair to pair: no answer shows it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-__all__ = ["note_calls"]
+from monitor.exact.path_values import PathValues, WorldValues
+
+__all__ = ["followed_worlds", "note_calls"]
+
+
+def followed_worlds(values: PathValues) -> list[WorldValues]:
+    """Return the values that are followed along a path, one of each measure in each world."""
+    return list(values._by_world.values())  # noqa: SLF001 - that goals share them shows in no answer
 
 
 def note_calls(

@@ -25,7 +25,7 @@ __all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "smal
 
 # a machine under load draws slowly; that is no fault of the test
 LAW = settings(
-    max_examples=examples(25, 60),
+    max_examples=examples(15, 60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

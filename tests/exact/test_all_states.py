@@ -18,6 +18,7 @@ from monitor.errors import FormulaError, LimitError
 from monitor.exact import Checker, tables, values
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.labelling import _passes
+from monitor.exact.value_table import ValueTable
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
@@ -31,6 +32,13 @@ def line(states: int) -> MDP:
     up = [(s, 0, min(s + 1, states - 1), 0.75) for s in range(states)]
     down = [(s, 0, max(s - 1, 0), 0.25) for s in range(states)]
     return MDP.from_transitions(states=states, actions=1, transitions=up + down, labels={"end": [states - 1]})
+
+
+def value_table_of(checker: Checker, text: str) -> ValueTable:
+    """Return the values beyond the path that answers to a query of the nominal world share."""
+    goal = parse(text)
+    assert isinstance(goal, Goal)
+    return checker.evaluators.value_table(checker.evaluators.nominal(), goal.measure)
 
 
 @settings(LAW)
@@ -88,14 +96,14 @@ def test_indexed_rows_equal_copied_rows(chance: Random) -> None:
         assert values(text, **asked).tobytes() == laid_out.tobytes()
 
 
-def test_one_query_in_one_state_of_a_large_model_is_local() -> None:
+def test_one_query_in_one_state_of_a_large_model_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     model = line(10_000)
     checker = Checker(model, tables({"nominal": np.zeros(10_000, dtype=int)}, model))
     text = 'P=? [ F<=12 "end" ]'
+    value_table = value_table_of(checker, text)
+    monkeypatch.setattr(reach_module, "MAX_REACHED", 3 * 12 * 25)  # a value and two entries for all that 12 steps reach
     found = checker.check(parse(text), [(9_990, 0)]).value
-    (value_table,) = checker._evaluators._value_tables.values()
     assert not value_table.rows
-    assert 0 < value_table._lazy._kept < 12 * 25  # no more than what 12 steps may reach, at each of them
     checker.prepare(parse(text))
     assert len(value_table.rows) == 13
     assert checker.check(parse(text), [(9_990, 0)]).value == found
@@ -110,8 +118,7 @@ def test_a_watched_formula_has_a_table_where_it_fits_and_an_answer_where_not(mon
     monkeypatch.setattr(table_module, "MAX_TABLE_NUMBERS", 60_000)  # room for 12; twice the model's numbers: for 8
     checker = Checker(model, policies)
     checker.prepare(parse(text))
-    (value_table,) = checker._evaluators._value_tables.values()
-    assert not value_table.rows
+    assert not value_table_of(checker, text).rows
     assert checker.check(parse(text), path).value == expected
     assert values(text, model=model, policies=policies)[4_990] == expected  # two rows at a time
     monkeypatch.setattr(reach_module, "MAX_REACHED", 50)

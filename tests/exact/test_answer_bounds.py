@@ -17,7 +17,7 @@ from monitor.model import MDP
 from monitor.types import Verdict
 from tests.exact.small import LAW, Small, chances, path_formula, question, small_world
 from tests.old_oracle import Dist, World, race, resolve
-from tests.tiers import examples
+from tests.tiers import examples, scaled
 
 CLASSES = ["any", "stable"]
 TOLERANCE = 1e-10
@@ -112,7 +112,7 @@ def test_exact_within_stable_within_any(chance: Random) -> None:
 
 
 @pytest.mark.parametrize("causal_model", CLASSES)
-@settings(LAW, max_examples=25)
+@settings(LAW, max_examples=examples(10, 25))
 @given(chances)
 def test_attained_for_reachability(causal_model: str, chance: Random) -> None:
     """One obligation at each (offset, state): backward induction with a linear program over couplings at each row."""
@@ -222,12 +222,13 @@ def open_question(small: Small) -> bool:
     return high - low > 0.1
 
 
+@scaled
 @pytest.mark.parametrize("causal_model", CLASSES)
 def test_nominal_has_an_interval_if_it_looks_back(causal_model: str) -> None:
     """The path is the observed one; what would have been on it depends on the causal model all the same."""
     inner = 'alt@1.P=? [ G[1,1] "a" ]'
     seen = 0
-    for seed in range(300):
+    for seed in range(examples(100, 300)):
         small = small_world(Random(seed), length=2)
         low, high = bounded(small, inner, causal_model)
         if high - low < 0.1:

@@ -34,6 +34,7 @@ def test_models_of_ended_episodes_are_evicted() -> None:
 
     first = [ask(state) for state in range(SIZE)]
     assert first == [float(state == 1) for state in range(SIZE)]
+    gc.collect()
     alive = [held for held in gc.get_objects() if type(held) is MDP and held.source == "letting go"]
     assert len(alive) <= MAX_ENDED + 1
     assert [ask(state) for state in range(SIZE)] == first

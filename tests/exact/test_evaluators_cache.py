@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
 from monitor.causal import Intervention, Law
 from monitor.exact import evaluators as worlds_module
 from monitor.exact import tables
-from monitor.exact.evaluators import Evaluators
-from monitor.exact.forward.row_table import EXACT
+from monitor.exact.evaluators import Evaluators, pair_arrays
+from monitor.exact.forward.buffers import ForwardBuffers
+from monitor.exact.forward.row_table import Budget
 from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.model import MDP
@@ -25,8 +27,14 @@ STAYING = MDP.from_transitions(
 POLICIES = {"nominal": [0] * STATES, "alt": [1] * STATES}
 
 
-def made(**models: MDP) -> Evaluators:
-    return Evaluators(MODEL, tables(POLICIES, MODEL), models)
+def made(budget: Budget | None = None) -> Evaluators:
+    return Evaluators(MODEL, tables(POLICIES, MODEL), budget=budget)
+
+
+def alive(*some: weakref.ref[Any]) -> list[bool]:
+    """Return which of some objects are still there."""
+    gc.collect()
+    return [each() is not None for each in some]
 
 
 def measure(text: str) -> Probability | Reward:
@@ -42,43 +50,44 @@ def test_tables_of_recent_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
-    one, two = worlds.value_table(law, ONE), worlds.value_table(law, TWO)
+    one, two = worlds.value_table(law, ONE), weakref.ref(worlds.value_table(law, TWO))
     assert worlds.value_table(law, ONE) is one
+    assert alive(two) == [True]
     worlds.value_table(law, THREE)  # the second was asked about longest ago
     assert worlds.value_table(law, ONE) is one
-    assert worlds.value_table(law, TWO) is not two
-    assert len(worlds._value_tables) == 2
+    assert alive(two) == [False]
 
 
 def test_recently_used_evaluators_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
     worlds = made()
     law = worlds.nominal(None, 0)
-    one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
+    one, two = worlds.evaluator(law, law, ONE), weakref.ref(worlds.evaluator(law, law, TWO))
     assert worlds.evaluator(law, law, ONE) is one
+    assert alive(two) == [True]
     worlds.evaluator(law, law, THREE)
     assert worlds.evaluator(law, law, ONE) is one
-    assert worlds.evaluator(law, law, TWO) is not two
-    assert len(worlds._evaluators) == 2
+    assert alive(two) == [False]
 
 
 def test_rows_of_evicted_evaluators_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
-    worlds = made()
+    budget, allocated = Budget(), []
+    worlds = made(budget)
     nominal = worlds.nominal(None, 0)
     for steps in (1, 2, 3, 4):
         evaluator = worlds.evaluator(nominal, nominal.under(Intervention(worlds.policies["alt"], steps)), ONE)
-        assert evaluator._row_tables(EXACT).computed == 0
-    alive = [tables(EXACT) for _, tables in worlds._dynamics.values()]
-    assert len(alive) == 2
-    assert worlds._budget.allocated == sum(len(table.arrays.successors) for table in alive)
+        assert evaluator.computed == 0  # there are tables to compute into
+        allocated.append(budget.allocated)
+    assert allocated == [allocated[0], *[2 * allocated[0]] * 3]
 
 
 def test_measures_of_an_intervention_share_its_rows() -> None:
     worlds = made()
     law = worlds.nominal(None, 0)
     one, two = worlds.evaluator(law, law, ONE), worlds.evaluator(law, law, TWO)
-    assert one._row_tables is two._row_tables
+    one.push_all(ForwardBuffers(0, 0, 1), pair_arrays([(0, 0), (0, 0), (1, 0)]))
+    assert two.computed == one.computed
     assert one.unrolled is not two.unrolled
     other = worlds.evaluator(law, law.under(Intervention(worlds.policies["alt"], 1)), ONE)
     assert other.unrolled is one.unrolled  # an unrolling under one law can be used under another
@@ -100,31 +109,34 @@ def test_evaluators_for_an_end_in_a_state_are_evicted_together(monkeypatch: pyte
     kept = worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)
     for end in (0, 1):
         worlds.value_table(ended(worlds, end), TWO)
+    values = [weakref.ref(worlds.value_table(ended(worlds, end), TWO)) for end in (0, 1)]
     models = [weakref.ref(ended(worlds, end).future) for end in (0, 1)]
     again = ended(worlds, 0).future
     assert again is models[0]()
     del again
     ended(worlds, 2)  # the one of state 1 was asked about longest ago
-    gc.collect()
-    assert {law.end for law, _ in worlds._value_tables} == {None, 0}
-    assert models[1]() is None
-    assert models[0]() is not None
+    assert alive(*values) == alive(*models) == [True, False]
     assert (worlds.evaluator(plain, plain, ONE), worlds.value_table(plain, TWO)) == kept
 
 
 def test_evaluators_and_rows_of_ended_episodes_are_evicted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 1)
-    worlds = made()
+    budget = Budget()
+    worlds = made(budget)
     plain = worlds.nominal(None, 0)
     first = worlds.evaluator(plain, plain, ONE)
-    first._row_tables(EXACT)
-    mixed = [(ended(worlds, 0), plain), (plain, ended(worlds, 0)), (ended(worlds, 0), ended(worlds, 0))]
-    for nominal, law in mixed:
-        worlds.evaluator(nominal, law, ONE, (nominal, law))._row_tables(EXACT)
+    assert first.computed == 0
+    alone, mixed = budget.allocated, list[weakref.ref[Any]]()
+    for nominal, law in ((ended(worlds, 0), plain), (plain, ended(worlds, 0)), (ended(worlds, 0), ended(worlds, 0))):
+        evaluator = worlds.evaluator(nominal, law, ONE, (nominal, law))
+        assert evaluator.computed == 0
+        mixed.append(weakref.ref(evaluator))
+    assert budget.allocated > alone
+    del evaluator, nominal, law
     ended(worlds, 1)
-    assert [(key[0].end, key[1].end) for key in worlds._evaluators] == [(None, None)]
-    assert [(key[0].end, key[1].end) for key in worlds._dynamics] == [(None, None)]
-    assert worlds._budget.allocated == len(first._row_tables(EXACT).arrays.successors)
+    assert alive(*mixed) == [False] * 3
+    assert worlds.evaluator(plain, plain, ONE) is first
+    assert budget.allocated == alone
 
 
 def test_an_end_changes_nothing_where_every_model_stays() -> None:

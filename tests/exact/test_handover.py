@@ -15,6 +15,7 @@ from monitor.model import MDP
 from monitor.policy.table import as_table
 from monitor.referee import judge
 from monitor.types import Verdict
+from tests.exact.calls import followed_worlds
 
 STATES, ACTIONS, DEAD, HORIZON, STEPS, BOUND = 12, 3, 11, 6, 4, 0.7
 GOAL = f'P>={BOUND} [ G<={HORIZON} !"dead" ]'
@@ -102,6 +103,6 @@ def test_a_step_computes_no_counterfactual_row(model: MDP, policies: dict[str, F
     for _ in range(200):
         path = [*path, (random.randrange(STATES - 1), random.randrange(ACTIONS))][-16:]
         check.verdict(path, 1)
-    worlds = check.path_values._by_world.values()
+    worlds = followed_worlds(check.path_values)
     assert len(worlds) == 3
     assert sum(world.evaluator.computed for world in worlds) == 0

@@ -18,6 +18,7 @@ from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.policy.session import load_policy
+from tests.tiers import slow
 
 ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"
 
@@ -67,6 +68,7 @@ def gumbel_paths(  # one posterior draw of the noise of every observed step, top
     return states
 
 
+@slow
 def test_ten_observed_and_twenty_further_steps_of_icu_sepsis(icu: tuple[MDP, dict[str, PolicyTable]]) -> None:
     model, policies = icu
     path = observe(model, policies["nominal"], 11, seed=5)

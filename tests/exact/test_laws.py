@@ -63,7 +63,7 @@ def test_answers_are_what_enumeration_gives(chance: Random) -> None:
 
 
 @pytest.mark.parametrize("nested", [*NESTED, *LOOKING_BACK])
-@settings(LAW, max_examples=examples(25, 30))
+@settings(LAW, max_examples=examples(10, 30))
 @given(chances)
 def test_nested_quantities_are_what_enumeration_gives(nested: str, chance: Random) -> None:
     """With every bound drawn anew: a truth shows a wrong number only if the bound lies between it and the right one."""

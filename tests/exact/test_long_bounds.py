@@ -51,9 +51,11 @@ def test_bounds_over_a_thousand_steps_need_memory_for_one_start_point() -> None:
     formula = parse('regret(alt@999, P>=0.5 [ G<=1005 !"bad" ])')
     checker.check(parse('P=? [ F<=1 "bad" ]'), path[:2])  # compiled
     tracemalloc.start()  # the profile of a thousand start points takes its share
-    verdict = checker.check(formula, path, causal_model="any")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    try:
+        verdict = checker.check(formula, path, causal_model="any")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert verdict.bounds is not None
     assert 0.0 <= verdict.bounds[0] <= verdict.bounds[1] <= 1.0
     assert peak < 256 << 20

@@ -17,6 +17,7 @@ from monitor.causal import counterfactual_row
 from monitor.engine import check
 from monitor.errors import LimitError
 from monitor.model import MDP
+from tests.tiers import first
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -68,7 +69,7 @@ def counterfactual_paths(
     yield from extend(((start, policy[start]),), 1.0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", first(3, range(12)))
 @pytest.mark.parametrize("t", [1, 2, 3, -1, -2, -3])
 @pytest.mark.parametrize("inner", ["third", "delta(third,nominal)", "nominal"])
 def test_nested_at_t_follows_the_definition(seed: int, t: int, inner: str) -> None:
@@ -125,7 +126,7 @@ def test_a_refusal_does_not_first_build_what_it_refuses(monkeypatch: pytest.Monk
     fan = [(0, 0, s, 0.25) for s in range(1, 5)] + [(s, 0, t, 1 / 64) for s in range(1, 65) for t in range(1, 65)]
     model = MDP.from_transitions(states=65, actions=1, transitions=fan, labels={"a": [1]})
     looked_from: list[int] = []
-    successors = history_module.HistoryChain._successors
+    successors = history_module.HistoryChain._successors  # noqa: SLF001 - what is looked at before a refusal
 
     def counted(chain: history_module.HistoryChain, cell: history_module._Cell, offset: int) -> set[object]:
         looked_from.append(cell.state)

@@ -13,7 +13,7 @@ from monitor.exact.path_values import PathValues
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Regret
 from monitor.model import MDP
-from tests.exact.calls import note_calls
+from tests.exact.calls import followed_worlds, note_calls
 from tests.exact.test_checker import PATH, checker, goal
 
 
@@ -39,7 +39,7 @@ def test_a_followed_goal_is_answered_from_its_path_value(
     text: str, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     incremental = followed(text)
-    assert len(incremental.path_values._by_world) == lines
+    assert len(followed_worlds(incremental.path_values)) == lines
     expected = [checker().check(parse(text), PATH[:end]) for end in range(1, len(PATH) + 1)]
     ended = [checker().check(parse(text), PATH[:end], terminated=True) for end in range(1, len(PATH) + 1)]
     apart = "X alt@1" in text or "true" in text  # a constant, or it looks back
@@ -56,7 +56,7 @@ def test_only_one_start_point_is_evaluated_unless_a_profile_is_requested() -> No
     for incremental, answered in ((plain, 1), (regret, 4)):
         for end in range(1, len(PATH) + 1):
             incremental.verdict(PATH[:end], 1)
-        for path_value in incremental.path_values._by_world.values():
+        for path_value in followed_worlds(incremental.path_values):
             assert np.isfinite(path_value.values).tolist() == [True] * answered + [False] * (4 - answered)
 
 
@@ -67,7 +67,7 @@ def test_two_offsets_of_a_goal_have_one_path_value(offsets: tuple[int, int]) -> 
     first = goal(f'alt@{offsets[0]}.P>0.5 [ F<=3 "bad" ]')
     second = replace(first, world=replace(first.world, offset=offsets[1]))
     incremental = IncrementalCheck(checker().evaluators, And(parse(other), And(first, second)), "gumbel", "", 9)
-    assert len(incremental.path_values._by_world) == 2
+    assert len(followed_worlds(incremental.path_values)) == 2
     for end in range(1, len(PATH) + 1):
         found = [quantity.value for quantity in incremental.verdict(PATH[:end], 1).quantities]
         texts = [other, print_formula(first), print_formula(second)][: len(found)]
@@ -91,7 +91,7 @@ def test_the_warm_up_runs_every_loop_of_a_stream(monkeypatch: pytest.MonkeyPatch
     """A first pair, several at once, an answer without a pair (an episode's end), and bounds: each is compiled then."""
     one = checker()
     lines = PathValues(one.evaluators, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
-    (path_value,) = lines._by_world.values()
+    (path_value,) = followed_worlds(lines)
     calls: list[tuple[str, int]] = []
     note_calls(monkeypatch, path_value.evaluator, "push", calls, lambda *_, answered: ("push", answered))
     note_calls(monkeypatch, path_value.evaluator, "push_all", calls, lambda _, pairs: ("push_all", len(pairs[0])))
@@ -134,7 +134,7 @@ def test_after_an_error_no_path_value_lacks_a_pair(monkeypatch: pytest.MonkeyPat
     text = 'alt@2.P>0.5 [ F<=3 "bad" ] & mix@1.P>0.5 [ F<=4 "bad" ]'
     incremental = followed(text)
     incremental.verdict(PATH[:2], 2)
-    second = list(incremental.path_values._by_world.values())[1]
+    second = followed_worlds(incremental.path_values)[1]
     with monkeypatch.context() as patch:
         patch.setattr(second.evaluator, "push", None)  # the first has taken the pair in, the second has not
         with pytest.raises(TypeError):
@@ -146,7 +146,7 @@ def test_after_an_error_no_path_value_lacks_a_pair(monkeypatch: pytest.MonkeyPat
 def test_pairs_are_not_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     text = 'alt@2.P=? [ F<=3 "bad" ]'
     incremental = followed(text)
-    (path_value,) = incremental.path_values._by_world.values()
+    (path_value,) = followed_worlds(incremental.path_values)
     incremental.verdict(PATH[:3], 3)
     expected = checker().check(parse(text), PATH[:5])
     taken: list[list[tuple[int, int]]] = []

@@ -75,7 +75,7 @@ def by_definition(
                 spread[number] += weight * chance * steps * (longest if isinstance(goal.measure, Reward) else 1)
                 for successor in row:
                     moves[number, successor] += weight * chance * (ahead[successor] - mean)
-        level, k = twin._advanced(k, level), k + 1
+        level, k = twin.advanced(k, level), k + 1
     return weights, moves, spread
 
 

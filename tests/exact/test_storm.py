@@ -17,6 +17,7 @@ from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.model.io import load_model
+from tests.tiers import slow
 
 stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: pip install '.[bench]' in a clone")
 TOLERANCE = 1e-9
@@ -126,7 +127,7 @@ ENVIRONMENTS = [
     "FrozenLake-v1?is_slippery=true",
     "FrozenLake-v1?map_name=8x8&is_slippery=true",
     "CliffWalkingSlippery-v1",
-    "Taxi-v4?is_rainy=true&fickle_passenger=true",
+    pytest.param("Taxi-v4?is_rainy=true&fickle_passenger=true", marks=slow),
 ]
 
 
@@ -161,7 +162,7 @@ def test_environments(source: str, tmp_path: Path) -> None:
 # ---- models that come with Storm ----
 
 BUNDLED = [
-    ("prism_dtmc_brp", "target", None),
+    pytest.param("prism_dtmc_brp", "target", None, marks=slow),
     ("prism_dtmc_die", "done", "coin_flips"),
     ("prism_mdp_coin_2_2", "finished", "steps"),
     ("prism_mdp_maze", "goal", ""),
@@ -170,7 +171,7 @@ BUNDLED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "label", "reward"), BUNDLED, ids=[name for name, _, _ in BUNDLED])
+@pytest.mark.parametrize(("name", "label", "reward"), BUNDLED)
 def test_models_bundled_with_storm(name: str, label: str, reward: str | None, tmp_path: Path) -> None:
     files = pytest.importorskip("stormpy.examples.files")
     program = stormpy.parse_prism_program(getattr(files, name))

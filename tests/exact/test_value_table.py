@@ -53,7 +53,7 @@ def test_a_table_holds_the_queried_values_and_their_prerequisites() -> None:
     assert len(value_table.rows) == len(value_table.table) == 4
     assert not row.flags.writeable
     assert not value_table.table.flags.writeable
-    assert not value_table._layer_cache  # they are as large as the model
+    assert not value_table._layer_cache  # noqa: SLF001 - memory as large as the model, which no answer shows
     before = value_table.table
     np.testing.assert_array_equal(value_table.all_values(0, start), row)
     assert value_table.table is before
@@ -125,7 +125,7 @@ def test_few_rows_are_copied_contiguously(monkeypatch: pytest.MonkeyPatch) -> No
     entries = len(MODEL.successors)
     for most, gathered in ((entries, True), (entries - 1, False)):
         monkeypatch.setattr(table_module, "MAX_GATHERED", most)
-        (labelled,) = value_table_of('P=? [ F<=3 "b" ]')._layers(0)
+        (labelled,) = value_table_of('P=? [ F<=3 "b" ]')._layers(0)  # noqa: SLF001 - either way has the same values
         assert (labelled.entries is not None) is gathered
         assert labelled.different == (0, 1)
 
@@ -140,7 +140,7 @@ def test_a_table_may_be_twice_the_size_of_the_model(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(table_module, "SMALL", STATES)
     with pytest.raises(LimitError, match=f"more than {2 * total} numbers .*at least {rows + 1} obligations"):
         refused.prepare()
-    assert not refused._layer_cache
+    assert not refused._layer_cache  # noqa: SLF001 - memory as large as the model, which no answer shows
     monkeypatch.setattr(table_module, "SMALL", 0)
     large = value_table_of(f'P=? [ F<={rows} "b" ]')
     assert large.prepare() is False
@@ -158,7 +158,7 @@ def test_a_value_used_once_needs_little_memory(monkeypatch: pytest.MonkeyPatch) 
     value_table = value_table_of('P=? [ F<=50 "b" ]')
     with pytest.raises(LimitError, match="at least 2 obligations"):
         value_table.compute_once(value_table.automaton.start)
-    assert not value_table._layer_cache
+    assert not value_table._layer_cache  # noqa: SLF001 - memory as large as the model, which no answer shows
 
 
 def test_many_pairs_are_worth_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,8 +155,6 @@ def test_after_an_error_all_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         second = incremental(text)
         with pytest.raises(LimitError):
             second.verdict(LONG[:2], 2)
-        for path_value in second.path_values._by_world.values():
-            path_value.evaluator.value_table._limit = 10_000_000
     for end in range(3, len(LONG) + 1):
         expected = Checker(MODEL, tables(POLICIES, MODEL)).check(parse(text), LONG[:end])
         again = second.verdict(LONG[:end], 1)  # its second pair was not taken in by all

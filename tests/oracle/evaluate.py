@@ -216,9 +216,9 @@ class Evaluator:
         _, position = resolve(world.offset, len(path))
         key = quantity, base, start + position, path[position:]
         if key not in self._values:
-            value = self._arm(quantity, self.laws.world(*key[1:], world.change))
+            value = self.value_in(quantity, self.laws.world(*key[1:], world.change))
             if world.baseline is not None:
-                value -= self._arm(quantity, self.laws.world(*key[1:], world.baseline))
+                value -= self.value_in(quantity, self.laws.world(*key[1:], world.baseline))
             self._values[key] = value
         return self._values[key]
 
@@ -252,7 +252,7 @@ class Evaluator:
             self._trees[key] = Tree(self.laws, world, length, kind)
         return self._trees[key]
 
-    def _arm(self, quantity: ast.Quantity, world: World) -> Fraction:
+    def value_in(self, quantity: ast.Quantity, world: World) -> Fraction:
         if isinstance(quantity, ast.Reward):
             tree = self.tree(world, quantity.last + 1, "gumbel")
             return tree.expected_reward(quantity.first, quantity.last)
@@ -383,7 +383,7 @@ class Evaluator:
             self.laws.world(self.laws.observed, len(path) - 1, path[-1:], each.change)
             for each in (quantity.world, goal.quantity.world)
         )
-        nominal, given = (self._arm(goal.quantity, world) for world in worlds)
+        nominal, given = (self.value_in(goal.quantity, world) for world in worlds)
         useful = 0 if compares(given, goal.op, goal.bound) else None
         return replace(answer, profile={0: (nominal, given)}, latest_useful=useful)
 
@@ -397,7 +397,7 @@ class Evaluator:
                 self.laws.world(self.laws.observed, position, path[position:], each.quantity.world.change)
                 for each in (formula.nominal, formula.under)
             )
-            values = [self._arm(formula.under.quantity, world) for world in worlds]
+            values = [self.value_in(formula.under.quantity, world) for world in worlds]
             profile[back] = values[0], values[1]
             truths = [compares(value, formula.under.op, formula.under.bound) for value in values]
             if latest is None and _outcome(holds=truths[0], helped=truths[1]) == "regret":

@@ -34,7 +34,7 @@ def known(case: Case) -> MDP:
     )
 
 
-@pytest.mark.parametrize("seed", first(8, range(40)))
+@pytest.mark.parametrize("seed", first(6, range(40)))
 def test_with_known_rows_only_the_causal_model_is_free(seed: int) -> None:
     """Then the trees of histories of `evaluate` give the same, in fractions."""
     case = random_case(seed)
@@ -47,7 +47,7 @@ def test_with_known_rows_only_the_causal_model_is_free(seed: int) -> None:
             assert bounds == pytest.approx(tuple(map(float, exact)), abs=TOLERANCE), text
 
 
-@pytest.mark.parametrize("seed", first(10, range(100, 150)))
+@pytest.mark.parametrize("seed", first(7, range(100, 150)))
 def test_the_truth_lies_inside(seed: int) -> None:
     """If every true row lies in its box, so do the values of the true model under every causal model."""
     case = random_case(seed)

@@ -9,9 +9,10 @@ import pytest
 
 from tests.oracle.player import Player
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
+from tests.tiers import examples, scaled
 
 WORLDS = 20_000
-CASES = 12
+CASES = examples(4, 12)
 FALSE_ALARM = 1e-6  # of all comparisons together
 
 
@@ -32,6 +33,7 @@ def hard() -> list[tuple[Question, str]]:
     raise AssertionError(found)
 
 
+@scaled
 @pytest.mark.parametrize("number", range(CASES))
 def test_noise_agrees_with_induction(number: int) -> None:
     """Hoeffding at the false-alarm rate of one comparison among all."""

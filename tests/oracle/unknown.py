@@ -74,9 +74,9 @@ class UnknownEvaluator(Evaluator):
         self.laws = UnknownLaws(setting, unknown, earned)
         self.other: UnknownEvaluator = self
 
-    def _arm(self, quantity: ast.Quantity, world: World) -> Fraction:
+    def value_in(self, quantity: ast.Quantity, world: World) -> Fraction:
         if isinstance(quantity, ast.Reward):
-            return super()._arm(quantity, world)
+            return super().value_in(quantity, world)
         tree = self.tree(world, horizon(quantity.body), "gumbel")
         surely, perhaps = (UnknownReading(self._of(best=best), tree, perhaps=best) for best in (False, True))
         surely.other, perhaps.other = perhaps, surely
@@ -86,10 +86,10 @@ class UnknownEvaluator(Evaluator):
         """Return the value on this side; of an effect, the baseline is taken from the other."""
         _, position = resolve(quantity.world.offset, len(path))
         seen = base, start + position, path[position:]
-        value = self._arm(quantity, self.laws.world(*seen, quantity.world.change))
+        value = self.value_in(quantity, self.laws.world(*seen, quantity.world.change))
         if quantity.world.baseline is not None:
             other = self.other
-            value -= other._arm(quantity, other.laws.world(*seen, quantity.world.baseline))
+            value -= other.value_in(quantity, other.laws.world(*seen, quantity.world.baseline))
         return value
 
     def _of(self, *, best: bool) -> UnknownEvaluator:

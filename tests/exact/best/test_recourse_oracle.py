@@ -12,6 +12,7 @@ from monitor.exact.recourse import RecourseReport, Unchanged
 from tests.oracle.recourse import Recourse
 from tests.oracle.recourse_cases import SETTINGS, Question, questions
 from tests.oracle.responsibility import avoidable, effects, few_changes, responsibility
+from tests.tiers import first
 from tests.truth.engine_side import Engine
 
 GROUPS = 6
@@ -57,7 +58,7 @@ def agrees(report: RecourseReport, oracle: Recourse) -> bool:
     return True
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_a_report_agrees_with_brute_force(number: int) -> None:
     missed, changed = 0, 0
     for asked, about in asked_of(number):
@@ -79,7 +80,7 @@ def test_a_report_agrees_with_brute_force(number: int) -> None:
     assert changed >= 5
 
 
-@pytest.mark.parametrize("number", range(GROUPS))
+@pytest.mark.parametrize("number", first(1, range(GROUPS)))
 def test_a_report_agrees_if_unchanged_is_the_observed_action(number: int) -> None:
     differing = 0
     for asked, about in asked_of(number):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -44,11 +46,16 @@ def ask(text: str, path: Pairs = FELL, **options: Any) -> monitor.Verdict:  # no
     return monitor.check(text, model=LEDGE, path=path, policies=POLICIES, engine="exact", **options)
 
 
+def goal_of(text: str) -> Goal:
+    goal = monitor.parse(text)
+    assert isinstance(goal, Goal)
+    return goal
+
+
 def outlook(
     text: str, path: Pairs, most: int, model: monitor.MDP = LEDGE, policies: Mapping[str, object] = POLICIES
 ) -> Outlook:
-    goal = monitor.parse(text)
-    assert isinstance(goal, Goal)
+    goal = goal_of(text)
     checker = monitor.Checker(model, {name: as_table(table, model) for name, table in policies.items()})
     states, actions = np.array(path).T.copy()  # contiguous, as the monitor passes them: else all is compiled again
     return checker.evaluators.best.of(goal.measure, None).outlook(Observed(states, actions), most)
@@ -194,8 +201,7 @@ def test_a_long_takeover_is_computed_without_recursion() -> None:
 
 def test_what_decides_is_not_followed_step_by_step() -> None:
     checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
-    goal = monitor.parse(f"best@2.{REACH}")
-    assert isinstance(goal, Goal)
+    goal = goal_of(f"best@2.{REACH}")
     with pytest.raises(FormulaError, match="best is evaluated backward along a whole path"):
         checker.stepper(goal)
 
@@ -239,25 +245,26 @@ def test_a_growing_path_is_answered_as_a_new_one() -> None:
             assert verdict == checker.check(formula, FELL[:end], causal_model="stable", text=text)
 
 
-def test_preparing_a_formula_makes_its_tables() -> None:
+def test_preparing_a_formula_makes_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
     formula = monitor.parse(f"regret(best@2, {REACH})")
     checker.prepare(formula, "any", window=8)
-    (values,) = checker.evaluators.best._known.values()
-    made = list(values._prior._best)
-    assert len(made) == 3  # F<=2 to F<=0: what may remain after the pair that is observed
+    monkeypatch.setattr(prior, "MAX_NUMBERS", -1)  # no more of them
     assert checker.check(formula, FELL).outcome == "regret"
-    assert list(checker.evaluators.best._known.values()) == [values]
-    assert list(values._prior._best) == made
+    with pytest.raises(LimitError, match="limit MAX_NUMBERS"):
+        ask(f"regret(best@2, {REACH})")
 
 
 def test_no_more_measures_are_kept_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.exact.best.catalogue.MAX_MEASURES", 1)
     checker = monitor.Checker(LEDGE, {name: as_table(actions, LEDGE) for name, actions in POLICIES.items()})
-    values = [checker.check(monitor.parse(f'max@2.P=? [ F<={steps} "home" ]'), FELL).value for steps in (3, 2, 3, 2)]
+    goals = [goal_of(f'max@2.P=? [ F<={steps} "home" ]') for steps in (3, 2)]
+    values = [checker.check(goal, FELL).value for goal in goals * 2]
     assert values[:2] == values[2:]
     assert values[0] != values[1]
-    assert len(checker.evaluators.best._known) == 1
+    known = [weakref.ref(checker.evaluators.best.of(goal.measure)) for goal in goals]
+    gc.collect()
+    assert [each() is not None for each in known] == [False, True]
 
 
 def test_on_a_learned_model_the_bands_that_are_missing_are_named() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,11 @@ from monitor.causal import Law
 from monitor.exact import tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward import step
-from monitor.exact.forward.buffers import ForwardBuffers
-from monitor.exact.forward.evaluator import Evaluator
+from monitor.exact.forward.buffers import ForwardBuffers, Workspace
+from monitor.exact.forward.evaluator import Evaluator, dynamics, labelled_automaton
+from monitor.exact.forward.row_table import Budget, RowTables
+from monitor.exact.forward.rows import Dynamics
+from monitor.exact.value_table import is_large
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import Goal
 from tests.exact.forward.twin import Node, Twin
@@ -26,7 +29,19 @@ from tests.oracle.setting import Setting
 from tests.oracle.syntax import Ask
 from tests.truth.engine_side import model_of
 
-__all__ = ["CLOSE", "Case", "a_case", "accumulated", "assert_close", "bounded", "pending"]
+__all__ = [
+    "CLOSE",
+    "Case",
+    "Own",
+    "a_case",
+    "accumulated",
+    "assert_close",
+    "bounded",
+    "evaluator_of",
+    "law_of",
+    "own",
+    "pending",
+]
 
 CLOSE = 1e-12
 """How far the compiled numbers, all of them sums of a few products, may be from the fractions."""
@@ -60,11 +75,11 @@ class Case:
     @property
     def law(self) -> Law:
         """The law after the intervention."""
-        return self.nominal.under(self.evaluators.intervention(self.goal.world.change, None))
+        return law_of(self.evaluators, self.goal)
 
     def evaluator(self) -> Evaluator:
         """Return the compiled evaluator of the goal."""
-        return self.evaluators.evaluator(self.nominal, self.law, self.goal.measure)
+        return evaluator_of(self.evaluators, self.goal)
 
     def twin(self, start: int, length: int | None = None) -> Twin:
         """Return the twin from one start point, after some pairs of the path (all of them if not given)."""
@@ -130,6 +145,36 @@ def _measure(chance: Random, *, nested: bool) -> str:
     return f"P=? [ {path_formula(chance)} ]"
 
 
+def law_of(evaluators: Evaluators, goal: Goal) -> Law:
+    """Return the law after a goal's intervention."""
+    return evaluators.nominal().under(evaluators.intervention(goal.world.change, None))
+
+
+def evaluator_of(evaluators: Evaluators, goal: Goal) -> Evaluator:
+    """Return the evaluator of a goal that all who ask for it share."""
+    return evaluators.evaluator(evaluators.nominal(), law_of(evaluators, goal), goal.measure)
+
+
+class Own(NamedTuple):
+    """An evaluator, and what it reads and works in, made for it alone."""
+
+    evaluator: Evaluator
+    dynamics: Dynamics
+    rows: RowTables
+    workspace: Workspace
+
+
+def own(evaluators: Evaluators, goal: Goal) -> Own:
+    """Return an evaluator of a goal that shares nothing but the value table."""
+    nominal, law, model = evaluators.nominal(), law_of(evaluators, goal), evaluators.model
+    value_table = evaluators.value_table(law, goal.measure)
+    made = dynamics(nominal, law, merge_actions=not value_table.labelling.by_action)
+    rows = RowTables(model.states, Budget())
+    workspace = Workspace(model.states, share_prior_rows=is_large(model))
+    evaluator = Evaluator(nominal, value_table, labelled_automaton(value_table), (made, rows), workspace)
+    return Own(evaluator, made, rows, workspace)
+
+
 def pending(evaluator: Evaluator, buffers: ForwardBuffers, start: int) -> dict[Node, float]:
     """Return the weights of the nodes (state, obligation) of a start point, 0 for the newest."""
     offset = int(buffers.scalars[step.BASE_OFFSET]) + start
@@ -140,12 +185,12 @@ def pending(evaluator: Evaluator, buffers: ForwardBuffers, start: int) -> dict[N
     }
 
 
-def bounded(case: Case, evaluator: Evaluator, offset: int) -> dict[Node, tuple[float, float]]:
+def bounded(mine: Own, offset: int) -> dict[Node, tuple[float, float]]:
     """Return the lowest and highest value of each node that bounds have reached at an offset, as they were left."""
-    levels = case.evaluators._workspace().levels
+    levels = mine.workspace.levels
     found = {}
     for node in range(levels.first_node[offset], levels.first_node[offset + 1]):
-        obligation = evaluator.unrolled.obligations[levels.column[node]][offset]
+        obligation = mine.evaluator.unrolled.obligations[levels.column[node]][offset]
         found[int(levels.state[node]), obligation] = float(levels.low[node]), float(levels.high[node])
     return found
 

@@ -23,7 +23,7 @@ from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.exact.calls import note_calls
-from tests.exact.forward.case import CLOSE, a_case, bounded
+from tests.exact.forward.case import CLOSE, a_case, bounded, own
 from tests.exact.forward.test_evaluator import RING, ring_path
 from tests.exact.small import LAW, chances, telling_world
 
@@ -55,7 +55,10 @@ def test_bounds_by_levels_are_those_by_cells(
         value_table = worlds.value_table(world.law, goal.measure)
         by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
         assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
-        levels = worlds._workspace().levels
+        mine = own(worlds, goal)
+        ends = mine.evaluator.interval(pair_arrays(world.path), ANY if kind == "any" else STABLE)
+        assert ends == pytest.approx(by_cells, abs=1e-12)
+        levels = mine.workspace.levels
         for begin, end in pairwise(levels.first_node[: len(world.path) + 1].tolist()):
             nodes = list(zip(levels.column[begin:end], levels.state[begin:end], strict=True))
             assert len(set(nodes)) == len(nodes)
@@ -65,23 +68,22 @@ def test_more_transitions_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
     goal, path = parse('alt@4.P=? [ F<=9 "bad" ]'), ring_path(12)
     assert isinstance(goal, Goal)
-    expected = Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY)
+    expected = own(Evaluators(RING, policies), goal).evaluator.interval(pair_arrays(path), ANY)
     followed = Checker(RING, policies).along(goal, path)
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 256, 256, 2048))  # all rows fit
-    assert Checker(RING, policies).stepper(goal)._values.evaluator.interval(pair_arrays(path), ANY) == expected
+    assert own(Evaluators(RING, policies), goal).evaluator.interval(pair_arrays(path), ANY) == expected
     np.testing.assert_array_equal(Checker(RING, policies).along(goal, path), followed)
 
 
 def test_rows_of_one_path_are_not_those_of_another() -> None:
     """Many transitions, and the same states at each: what is remembered of one is not taken for another."""
     policies = tables({"nominal": [0] * 8, "alt": [1] * 8}, RING)
-    one, goal = Checker(RING, policies), parse('alt@4.P=? [ F<=9 "bad" ]')
+    worlds, goal = Evaluators(RING, policies), parse('alt@4.P=? [ F<=9 "bad" ]')
     assert isinstance(goal, Goal)
-    evaluator, path = one.stepper(goal)._values.evaluator, ring_path(60)
+    evaluator, path = own(worlds, goal).evaluator, ring_path(60)
     for begin in range(0, 54, 3):
         pairs = pair_arrays(path[begin : begin + 6])
-        alone = Checker(RING, policies).stepper(goal)._values.evaluator
-        assert evaluator.interval(pairs, ANY) == alone.interval(pairs, ANY)
+        assert evaluator.interval(pairs, ANY) == own(worlds, goal).evaluator.interval(pairs, ANY)
 
 
 @pytest.mark.parametrize(("kind", "number"), [("any", ANY), ("stable", STABLE)])
@@ -90,12 +92,12 @@ def test_rows_of_one_path_are_not_those_of_another() -> None:
 def test_bounds_of_each_node_are_those_of_the_twin(chance: Random, kind: str, number: int) -> None:
     """At each offset, from what is chosen at the last observed transition to the value itself."""
     case = a_case(chance, nested=chance.random() < 0.2)
-    evaluator, twin = case.evaluator(), case.twin(0)
-    bounds = evaluator.interval(case.arrays(), number)
+    mine, twin = own(case.evaluators, case.goal), case.twin(0)
+    bounds = mine.evaluator.interval(case.arrays(), number)
     assert bounds == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, kind)], abs=CLOSE)
     levels = twin.levels()
     for offset, level in enumerate(levels):
-        found = bounded(case, evaluator, offset)
+        found = bounded(mine, offset)
         assert level.weights.keys() <= found.keys()  # what has weight in one causal model of the class is reached
         for node, ends in found.items():
             expected = [float(end) for end in twin.bounds(offset, *node, kind)]
@@ -109,9 +111,9 @@ def test_bounds_of_each_node_are_those_of_the_twin(chance: Random, kind: str, nu
 def test_the_choice_at_a_node_is_the_optimum_of_a_linear_program(text: str, kind: str, number: int, seed: int) -> None:
     """Of the distributions within the ranges, given the values of the nodes that they lead to: by another solver."""
     case = a_case(Random(seed), text=text, length=4)
-    evaluator, twin = case.evaluator(), case.twin(0)
-    evaluator.interval(case.arrays(), number)
-    levels = [bounded(case, evaluator, offset) for offset in range(4)]
+    mine, twin = own(case.evaluators, case.goal), case.twin(0)
+    mine.evaluator.interval(case.arrays(), number)
+    levels = [bounded(mine, offset) for offset in range(4)]
     for offset in range(3):
         for (state, obligation), ends in levels[offset].items():
             for n, sign in enumerate((1.0, -1.0)):
@@ -135,10 +137,9 @@ def test_the_choice_at_a_node_is_the_optimum_of_a_linear_program(text: str, kind
 def test_forward_and_backward_are_the_two_halves_of_an_interval(seed: int) -> None:
     """What lies between them, the values at the last pair, may come from elsewhere."""
     case = a_case(Random(seed), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=4)
-    evaluator, pairs = case.evaluator(), case.arrays()
-    whole = evaluator.interval(pairs, ANY)
-    levels = case.evaluators._workspace()
-    context, last = evaluator._context(ANY), len(pairs[0]) - 1
+    (evaluator, _, _, levels), pairs = own(case.evaluators, case.goal), case.arrays()
+    whole, last = evaluator.interval(pairs, ANY), len(pairs[0]) - 1
+    context = evaluator._context(ANY)  # noqa: SLF001 - what the compiled loops are given
     nodes = slice(*levels.levels.first_node[last : last + 2])
     closed = levels.levels.low[nodes].copy()
     levels.levels.low[:] = levels.levels.high[:] = np.nan

@@ -20,6 +20,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal, Reward
 from monitor.model import MDP
 from monitor.types import CausalModel
+from tests.exact.calls import followed_worlds
 from tests.exact.forward.case import CLOSE, a_case, accumulated, pending
 from tests.exact.small import LAW, chances, exact, telling_world
 
@@ -63,7 +64,7 @@ def test_only_the_queried_start_point_is_evaluated() -> None:
         world = World.at(path, 0, worlds.nominal(), Intervention(worlds.policies["same"], steps))
         assert worlds.value(world, measure) == 1 + 21 + (40 if steps in (1, 2) else 41)
     track = Checker(CORRIDOR, tables(policies, CORRIDOR)).incremental_check(parse("same@2.R=? [ C<=2 ]"), window=9)
-    (line,) = track.path_values._by_world.values()
+    (line,) = followed_worlds(track.path_values)
     for end in (1, 2, 3):
         track.verdict(path[:end], 1)
         assert np.isfinite(line.values).tolist() == [True, False, False]
@@ -169,9 +170,9 @@ def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
     for cells in evaluator.unrolled.obligations:
         for k in {offset, offset + 1} & cells.keys():
             evaluator.value_table.all_values(k, cells[k])
-    evaluator._find_vectors()
-    evaluator._context(EXACT)
-    context = evaluator._contexts[EXACT][1]
+    evaluator._find_vectors()  # noqa: SLF001 - as after each new table
+    evaluator._context(EXACT)  # noqa: SLF001 - what the compiled loops are given
+    context = evaluator._contexts[EXACT][1]  # noqa: SLF001 - what the compiled loops are given
     assert isinstance(context, step.Context)
     return context
 

@@ -17,13 +17,14 @@ from monitor.exact import value_table as table_module
 from monitor.exact.evaluators import pair_arrays
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
+from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator, dynamics
 from monitor.exact.forward.row_table import ANY, EXACT
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
-from tests.exact.forward.case import CLOSE, a_case
+from tests.exact.forward.case import CLOSE, a_case, evaluator_of, own
 from tests.exact.small import LAW, Small, as_policies, chances, exact, telling_world
 from tests.exact.test_checker import MODEL, PATH, POLICIES, checker, goal
 from tests.mutation.test_questions import call_every_model_large
@@ -145,7 +146,7 @@ def test_weights_of_different_width_take_turns() -> None:
     for n, pair in enumerate(PATH):
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
-    assert len(steppers[2]._values.evaluator.unrolled.obligations) > 4  # more than fit at first
+    assert len(evaluator_of(one.evaluators, goal(texts[2])).unrolled.obligations) > 4  # more than fit at first
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
@@ -202,7 +203,7 @@ def test_a_table_is_made_for_a_model_of_few_states_or_beforehand(monkeypatch: py
         if prepared:
             one.prepare(parse(text))
         answers.add(one.check(parse(text), PATH).value)
-        (evaluator,) = one.evaluators._evaluators.values()
+        evaluator = evaluator_of(one.evaluators, goal(text))
         assert evaluator.lazy is lazy
         assert (len(evaluator.value_table.table) == 0) is lazy
     assert len(answers) == 1
@@ -228,11 +229,12 @@ def test_recordings_of_a_large_model_follow_each_other(monkeypatch: pytest.Monke
 
 
 def test_an_end_builds_no_table_for_the_model_without_end() -> None:
-    one = checker()
-    one.check(parse('alt@1.P=? [ F<=6 "bad" ]'), PATH, terminated=True)
-    rows = {law.end: len(value_table.rows) for (law, _), value_table in one.evaluators._value_tables.items()}
-    assert rows[None] == 0
-    assert rows[PATH[-1][0]] > 0
+    one, query, end = checker(), goal('alt@1.P=? [ F<=6 "bad" ]'), PATH[-1][0]
+    one.check(query, PATH, terminated=True)
+    alt = one.evaluators.intervention(query.world.change, end)
+    ended = one.evaluators.value_table(one.evaluators.nominal(end, 0).under(alt), query.measure)
+    assert len(ended.rows) > 0
+    assert not evaluator_of(one.evaluators, query).value_table.rows
 
 
 SPREAD = (0.5, 0.25, 0.25)
@@ -272,23 +274,23 @@ def test_without_a_row_budget_rows_take_what_one_query_needs(
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
     monkeypatch.setattr(row_table, "MAX_SUCCESSORS", 0)
     one, query = ring_checker()
-    stepper = one.stepper(query)
+    mine = own(one.evaluators, query)
+    evaluator, buffers = mine.evaluator, ForwardBuffers(5, -1, mine.evaluator.unrolled.horizon)
     path = ring_path(60) if wandering else [(3 * n % 8, 0) for n in range(60)]  # eight transitions, in turn
-    evaluator = stepper._values.evaluator
     if way == "pair by pair":
         for pair in path:
-            stepper.push(*pair)
+            evaluator.push(buffers, *pair, answered=True)
     elif way == "one at once":
         for pair in path:
-            stepper.push_all([pair])
+            evaluator.push_all(buffers, pair_arrays([pair]), np.zeros((1, 5)))
     elif way == "all at once":
-        stepper.push_all(path)
+        evaluator.push_all(buffers, pair_arrays(path), np.zeros((len(path), 5)))
     elif way == "without answers":
-        evaluator.push_all(stepper._values.buffers, pair_arrays(path))
+        evaluator.push_all(buffers, pair_arrays(path))
     else:
         for begin in range(56):
             evaluator.interval(pair_arrays(path[begin : begin + 4]), ANY)
-    table = evaluator._row_tables(ANY if way == "bounds" else EXACT)
+    table = mine.rows(ANY if way == "bounds" else EXACT)
     assert 3 * table.computed > 8 * ONE_STEP
     assert len(table.arrays.successors) <= 2 * ONE_STEP
 

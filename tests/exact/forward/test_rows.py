@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from monitor.causal import Intervention, Law, conditional_choices, counterfactual_row
+from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import dynamics
 from monitor.exact.forward.row_table import (
     ANY,
@@ -233,24 +234,28 @@ def test_another_model_is_never_what_was_observed() -> None:
     assert found(world(change=Intervention(dynamics=other)), EXACT, (0, 0, 1), 0)[0][3] == {0: 1.0}
 
 
+def with_space(monkeypatch: pytest.MonkeyPatch, kind: int, *sizes: int) -> RowTable:
+    """Return a table with space for so many observed transitions, entries, rows and successors."""
+    monkeypatch.setattr(row_table, "INITIAL_SIZES", sizes)
+    return RowTable(kind, MODEL.states)
+
+
 @pytest.mark.parametrize(("kind", "space"), [(EXACT, 3), (ANY, 4)])  # of bounds, space for the first of two rows
-def test_without_space_nothing_is_changed(kind: int, space: int) -> None:
-    table, of = RowTable(kind, MODEL.states), world(change=Intervention(MIXED))
-    table.arrays = table._allocate(64, 64, 64, space)
+def test_without_space_nothing_is_changed(kind: int, space: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, table = world(change=Intervention(MIXED)), with_space(monkeypatch, kind, 64, 64, 64, space)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     used = table.arrays.used.copy()
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == FULL
     assert table.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
     assert (table.arrays.entry_keys == -1).all()
-    table.arrays = table._allocate(64, 64, 64, space + 1)
+    table = with_space(monkeypatch, kind, 64, 64, 64, space + 1)
     observed = find_observed(of, table.arrays, 0, 0, 0, 1)
     assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == 0
 
 
-def test_space_is_used_up_and_not_exceeded() -> None:
+def test_space_is_used_up_and_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two transitions, three entries, and as many rows as there is space for."""
-    table, of = RowTable(EXACT, MODEL.states), world()
-    table.arrays = table._allocate(2, 3, 8, 64)
+    of, table = world(), with_space(monkeypatch, EXACT, 2, 3, 8, 64)
     numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, FULL]
     assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no space
@@ -259,11 +264,10 @@ def test_space_is_used_up_and_not_exceeded() -> None:
     assert find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
 
 
-def test_two_rows_need_space_for_two() -> None:
+def test_two_rows_need_space_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
-        table = RowTable(EXACT, MODEL.states)
-        table.arrays = table._allocate(64, 64, held, 64)
+        table = with_space(monkeypatch, EXACT, 64, 64, held, 64)
         observed = find_observed(of, table.arrays, 0, 0, 0, 1)
         entries.append(find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, 1))
     assert entries == [FULL, 0]

@@ -10,15 +10,17 @@ import pytest
 from hypothesis import given
 
 from monitor.exact import Checker, tables
+from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import row_table, step
 from monitor.exact.forward.buffers import ForwardBuffers
+from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import EXACT, RowTable
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from tests.exact.calls import note_calls
-from tests.exact.forward.case import CLOSE, a_case, accumulated, assert_close, pending
+from tests.exact.forward.case import CLOSE, a_case, accumulated, assert_close, evaluator_of, own, pending
 from tests.exact.forward.test_row_table import entry
 from tests.exact.small import LAW, chances
 from tests.mutation.test_questions import call_every_model_large
@@ -36,7 +38,8 @@ def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, sta
     held = np.array([states - 1] * start + met, dtype=np.int32)
     by_state = np.arange(len(held) + 2)
     state_stamp[met], state_node[met] = 7, np.arange(start, start + nodes)
-    step.sort_nodes(state_stamp, state_node, held, by_state, start, start + nodes)
+    # As written: compiled alone, for these arguments only, it would take seconds.
+    getattr(step.sort_nodes, "py_func", step.sort_nodes)(state_stamp, state_node, held, by_state, start, start + nodes)
     assert held[by_state[start : start + nodes]].tolist() == sorted(met)
     assert by_state[:start].tolist() == list(range(start))
     assert by_state[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
@@ -66,6 +69,11 @@ ROUND = [(0, 0), (0, 1), (5, 0), (6, 0), (6, 1), (1, 1), (8, 0), (8, 1), (1, 0),
 """The nominal policy takes action 0: half of this is not its own."""
 
 
+def buffers_of(evaluator: Evaluator, starts: int) -> ForwardBuffers:
+    """Return empty buffers for so many start points."""
+    return ForwardBuffers(starts, -1, evaluator.unrolled.horizon)
+
+
 @pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
 @pytest.mark.parametrize("world", ["nominal@4", "alt@4", "alt[2]@4", "mix@4", "mix[1]@4"])
 def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
@@ -77,14 +85,15 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
     assert isinstance(goal, Goal)
     expected = Checker(WIDE, policies).along(goal, ROUND)
     call_every_model_large(monkeypatch)
-    large = Checker(WIDE, policies)
-    np.testing.assert_allclose(large.along(goal, ROUND), expected, atol=1e-12)
-    assert large.stepper(goal)._values.evaluator._dynamics.share_prior_rows
-    again = large.stepper(goal)
-    table = again._values.evaluator._row_tables(EXACT)
-    before = table.arrays.used.tolist()
-    again.push_all(ROUND)
-    assert table.arrays.used.tolist() == before  # all of it is known
+    np.testing.assert_allclose(Checker(WIDE, policies).along(goal, ROUND), expected, atol=1e-12)
+    mine, used = own(Evaluators(WIDE, policies), goal), list[list[int]]()
+    assert mine.dynamics.share_prior_rows
+    for _ in range(2):
+        values = np.full(expected.shape, np.nan)
+        mine.evaluator.push_all(buffers_of(mine.evaluator, 5), pair_arrays(ROUND), values)
+        np.testing.assert_allclose(values, expected, atol=1e-12)
+        used.append(mine.rows(EXACT).arrays.used.tolist())
+    assert used[0] == used[1]  # the second time all of it is known
 
 
 @pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
@@ -95,10 +104,11 @@ def test_weights_restarted_hold_nothing_of_those_before(end: int, text: str) -> 
     assert isinstance(goal, Goal)
     checker = Checker(WIDE, policies)
     alone = checker.along(goal, ROUND[5:])
-    stepper = checker.stepper(goal)
-    stepper.push_all(ROUND[:end])
-    stepper._values.buffers.restart()
-    found = stepper.push_all(ROUND[5:])
+    evaluator, found = evaluator_of(checker.evaluators, goal), np.full(alone.shape, np.nan)
+    buffers = buffers_of(evaluator, 4)
+    evaluator.push_all(buffers, pair_arrays(ROUND[:end]))
+    buffers.restart()
+    evaluator.push_all(buffers, pair_arrays(ROUND[5:]), found)
     for n in range(len(found)):
         np.testing.assert_array_equal(found[n, : n + 1], alone[n, : n + 1])
 
@@ -121,11 +131,11 @@ def test_nodes_ascend_by_column_and_state(world: str) -> None:
     goal = parse(f'{world}.P=? [ F<=4 ("bad" & X X X !"bad") ]')
     assert isinstance(goal, Goal)
     policies = tables({"nominal": [0] * 12, "alt": [1] * 12, "mix": [[0.5, 0.5]] * 12}, WIDE)
-    stepper = Checker(WIDE, policies).stepper(goal)
-    most = 0
+    evaluator = evaluator_of(Evaluators(WIDE, policies), goal)
+    buffers, most = buffers_of(evaluator, 5), 0
     for pair in ROUND:
-        stepper.push(*pair)
-        held = stepper._values.buffers.arrays
+        evaluator.push(buffers, *pair, answered=True)
+        held = buffers.arrays
         segments = int(held.scalars[step.SEGMENT_COUNT])
         assert (np.diff(held.column[:segments]) > 0).all()
         for g in range(segments):
@@ -145,10 +155,13 @@ def test_a_node_keeps_the_older_starts_when_a_later_edge_brings_newer_ones() -> 
     )
     goal = parse('alt@2.P=? [ F<=4 "one" ]')
     assert isinstance(goal, Goal)
-    stepper = Checker(model, tables({"nominal": [0] * 4, "alt": [1] * 4}, model)).stepper(goal)
-    assert stepper.push_all([(3, 0), (2, 0), (3, 0)])[-1].tolist() == [1.0, 1.0, 1.0]
-    of_start = stepper._values.buffers.of_start
-    held = [[(states.tolist(), weights.tolist()) for _, states, weights in of_start(start)] for start in range(3)]
+    evaluator = evaluator_of(Evaluators(model, tables({"nominal": [0] * 4, "alt": [1] * 4}, model)), goal)
+    buffers, values = buffers_of(evaluator, 3), np.full((3, 3), np.nan)
+    evaluator.push_all(buffers, pair_arrays([(3, 0), (2, 0), (3, 0)]), values)
+    assert values[-1].tolist() == [1.0, 1.0, 1.0]
+    held = [
+        [(states.tolist(), weights.tolist()) for _, states, weights in buffers.of_start(start)] for start in range(3)
+    ]
     assert held == [[([3], [1.0])], [([1], [1.0])], [([1], [1.0])]]
 
 

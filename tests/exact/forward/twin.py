@@ -107,10 +107,10 @@ class Twin:
         """Return the levels after 0, 1, ... observed transitions."""
         levels = [Level({self.first: ONE}, ZERO)]
         for k in range(self.observed):
-            levels.append(self._advanced(k, levels[k]))
+            levels.append(self.advanced(k, levels[k]))
         return levels
 
-    def _advanced(self, k: int, level: Level) -> Level:
+    def advanced(self, k: int, level: Level) -> Level:
         """Read the labels of every node, take its actions, and move the weight along their transitions."""
         weights: defaultdict[Node, Fraction] = defaultdict(Fraction)
         accumulated = level.accumulated
