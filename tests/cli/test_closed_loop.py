@@ -201,15 +201,18 @@ def test_a_run_starts_afresh(tmp_path: Path) -> None:
 
 @slow
 def test_everything_together(tmp_path: Path) -> None:
-    run = started("demo", "--takeover", "--episodes", "10", "--interval", "0.02", cwd=tmp_path)
-    rows = {line.split()[0]: line for line in run.out.splitlines() if line.strip()}
-    assert run.err == ""
+    for interval in ("0.02", "0.2", "1"):  # a slow machine hears of alarms after their episodes, unless these last
+        run = started("demo", "--takeover", "--episodes", "10", "--interval", interval, cwd=tmp_path)
+        rows = {line.split()[0]: line for line in run.out.splitlines() if line.strip()}
+        assert run.err == ""
+        assert run.code in {0, 1}  # by chance: too few episodes
+        takeovers = round(10 * float(rows["handed"].split()[2]) / 100)
+        if takeovers:
+            break
+    assert takeovers > 0, run.out
     assert rows["episodes"].split()[1:] == ["10", "10"]
     assert " % ± " in rows["survived"]
-    takeovers = round(10 * float(rows["handed"].split()[2]) / 100)
-    assert takeovers > 0, run.out
     judged = [rows[outcome].split() for outcome in (*OUTCOMES, "undecided") if outcome in rows]
     assert {words[4] for words in judged} == {str(takeovers)}, run.out
     assert sum(float(words[1]) for words in judged) == pytest.approx(100, abs=0.3)
     assert "percentage points" in rows["survival"]
-    assert run.code in {0, 1}  # by chance: too few episodes

@@ -13,7 +13,7 @@ import typer
 
 from monitor.model import load_model
 from monitor.policy.session import load_policy
-from tests.tiers import slow
+from tests.tiers import examples, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -175,6 +175,7 @@ def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run
     assert many > few
 
 
+@scaled
 def test_an_error_after_files_were_replaced_puts_them_back(
     cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +188,7 @@ def test_an_error_after_files_were_replaced_puts_them_back(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("monitor.cli.init_parts.written_sample", full)
-    for folder in ("t", "new"):
+    for folder in ("t", "new")[: examples(1, 2)]:
         code, _, err = cfmon("init", folder, *given, "--force", "--for", "2")
         assert (code, "cannot be written: No space left on device" in err) == (2, True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()} == before
@@ -221,6 +222,7 @@ def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.M
     assert cfmon("init", "lake", "--steps", "50")[0] == 0
 
 
+@slow
 def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     lines = ["episode,t,state,action,reward,done"]

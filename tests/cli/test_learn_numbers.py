@@ -13,6 +13,7 @@ from monitor.learning.companion import companion_of, load_learner
 from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256, pack
 from tests.learning.recorded import Row, csv_of, random_rows, same_but_for_numbers
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -52,9 +53,11 @@ def recorded(name: str, seed: int, states: int, *, ends: bool = True) -> str:
     [
         (("--state", "name"), "name", lambda x: f"room {x}"),
         (("--state", "x,name", "--next-state", ""), "valuation", lambda x: (x, f"room {x}")),
-        (("--state", "x", "--abstraction", "values", "--next-state", "after"), "valuation", lambda x: (x,)),
         (("--state", "x", "--bins", "x:0.5|1.5|2.5|3.5", "--observation", "x"), "bins", lambda x: (float(x),)),
-        (("--state", "x", "--timing", "state", "--abstraction", "values"), "valuation", lambda x: (x,)),
+        *(
+            pytest.param(("--state", "x", "--abstraction", "values", *more), "valuation", lambda x: (x,), marks=slow)
+            for more in (("--next-state", "after"), ("--timing", "state"))
+        ),
     ],
 )
 def test_old_states_keep_their_numbers_and_new_ones_come_after(

@@ -26,7 +26,7 @@ from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
 from tests.learning.recorded import csv_of, random_rows
-from tests.tiers import examples, first, scaled
+from tests.tiers import examples, first, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -169,6 +169,7 @@ def test_a_file_that_changed_is_counted_from_its_beginning(cfmon: Run, cut: tupl
     assert not part_of(Path("m.npz")).exists()
 
 
+@slow
 def test_another_file_can_be_counted_instead(cfmon: Run, cut: tuple[str, str]) -> None:
     path, third = cut[0], written("csv", 2)
     assert cfmon("model", "learn", third, "--append", "m.npz")[0] == 0
@@ -213,6 +214,7 @@ def test_a_row_that_cannot_be_read_leaves_no_part(cfmon: Run) -> None:
     assert cfmon("model", "learn", str(path), "-o", "m.npz", *OPTIONS)[0] == 0
 
 
+@slow
 def test_recordings_of_the_monitor_and_computed_states_go_on_too(cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(Path("r.cfmon"), Header("client", "c" * 64, "m" * 64, "0"))
     rng = np.random.default_rng(0)

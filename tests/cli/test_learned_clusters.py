@@ -153,6 +153,7 @@ def test_auto_on_columns_that_it_cannot_use_is_one_message(cfmon: Run, steps: st
     assert "void.csv: has no rows" in cfmon("model", "learn", "void.csv", *auto, "--label", "high: x > 5")[2]
 
 
+@slow
 def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("other.csv").write_text(Path(steps).read_text() + "80,0,5.0,300.0,1\n")
     counted: dict[str, int] = {}

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from monitor.cli.files import data_file
+from tests.processes import fork_monitor
 from tests.servers import PATIENCE, mosquitto, wait_until
 from tests.terminal import Terminal
 from tests.tiers import first, slow
 
-CONFIG = str(data_file("config/frozen-lake.yaml"))
-RUN = ["cfmon", "run", CONFIG]
+RUN = ["cfmon", "run", str(data_file("config/frozen-lake.yaml"))]
 MODEL, POLICY = data_file("policies/frozen-lake/model.npz"), data_file("policies/frozen-lake/rash.yaml")
 COLOUR = re.compile(rb"\x1b\[[0-9;]*(?:3[0-9]|4[0-9]|9[0-7]|10[0-7])[0-9;]*m")
 
@@ -69,6 +69,7 @@ def test_a_signal_ends_it_with_a_sane_terminal(env: dict[str, str], number: sign
         assert terminal.end() == 0
         assert terminal.cursor_shown()
         assert "Traceback" not in terminal.text
+        assert COLOUR.search(terminal.raw)
 
 
 def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> None:
@@ -86,14 +87,11 @@ def test_another_size_leaves_no_pieces_of_the_old_table(env: dict[str, str]) -> 
 
 
 def test_without_colours_where_none_are_wanted(env: dict[str, str]) -> None:
-    other = {"NO_COLOR": "1", "CFMON_STORE__PATH": f"{env['CFMON_STORE__PATH']}-2"}
-    with Terminal(RUN, env=env) as colourful, Terminal(RUN, env={**env, **other}) as plain:
-        for terminal in (colourful, plain):
-            terminal.until("NOT CONNECTED", "0 known to fire")
-            terminal.process.send_signal(signal.SIGTERM)
-            assert terminal.end() == 0
-        assert COLOUR.search(colourful.raw)
-        assert not COLOUR.search(plain.raw)
+    with Terminal(RUN, env={**env, "NO_COLOR": "1"}) as terminal:
+        terminal.until("NOT CONNECTED", "0 known to fire")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.end() == 0
+        assert not COLOUR.search(terminal.raw)
 
 
 @pytest.mark.parametrize(("more", "term"), [(["--plain"], "xterm"), pytest.param([], "dumb", marks=slow)])
@@ -108,24 +106,21 @@ def test_plain_lines_on_a_terminal_that_wants_them(env: dict[str, str], more: li
         assert "firing" not in terminal.text
 
 
-def test_nothing_but_lines_in_a_pipe(env: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "monitor", "run", CONFIG]
-    with subprocess.Popen(
-        command, env={**os.environ, **env, "FORCE_COLOR": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stderr is not None
-            heard = b""
-            while b"cannot connect" not in heard:
-                line = process.stderr.readline()
-                assert line, f"ended: {heard!r}"
-                heard += line
-            process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    assert (process.returncode, out) == (0, b"")
-    assert b"\x1b" not in heard + err
+def test_nothing_but_lines_where_no_terminal_is(env: dict[str, str], tmp_path: Path) -> None:
+    out, log = tmp_path / "out", tmp_path / "log"
+    process = fork_monitor(*RUN[1:], log=out, errors=log, env={**os.environ, **env, "FORCE_COLOR": "1"})
+    try:
+        wait_until(
+            lambda: process.poll() is not None or (log.exists() and b"cannot connect" in log.read_bytes()),
+            "it looks for its broker",
+        )
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(PATIENCE)
+    finally:
+        process.kill()
+    assert (code, out.read_bytes()) == (0, b"")
+    assert b"cannot connect" in log.read_bytes()
+    assert b"\x1b" not in log.read_bytes()
 
 
 def test_a_terminal_that_takes_nothing_holds_nothing_up(env: dict[str, str]) -> None:

@@ -58,7 +58,8 @@ def test_values_are_those_of_storm(suffix: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(storm_values(built, f"R{word}=? [ C<=5 ]"), total, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("policy", first(1, ["fast", "slow"]))
+@slow
+@pytest.mark.parametrize("policy", ["fast", "slow"])
 def test_values_under_a_policy_are_those_of_storm_without_the_other_action(policy: str, tmp_path: Path) -> None:
     module = stormpy()
     other = "slow" if policy == "fast" else "fast"

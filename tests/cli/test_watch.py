@@ -90,6 +90,7 @@ def test_a_table_where_there_is_one(tmp_path: Path, patient: Path) -> None:
         assert "all agree" in terminal.text
 
 
+@slow
 def test_until_ctrl_c(tmp_path: Path, patient: Path) -> None:
     with Terminal(demo(patient, "--forever", "--output", str(tmp_path)), columns=300) as terminal:
         terminal.until("runs until Ctrl-C", " firing ")

@@ -11,8 +11,9 @@ import pytest
 from typer.main import get_command
 
 from monitor.cli.app import app
-from tests.docs.blocks import PAGES, ROOT, Command, agrees, tells
+from tests.docs.blocks import PAGES, ROOT, Command, Save, agrees, tells
 from tests.docs.stage import stage
+from tests.tiers import slow
 
 NOT_RUN: Final = {
     "podman compose": "takes a container engine; tests/deploy/test_stack.py starts the same processes by hand",
@@ -26,6 +27,17 @@ NOT_RUN: Final = {
 ON_PAGE_NOT_RUN: Final = {
     ("deploy/README.md", "curl http://127.0.0.1:9108/metrics"): "asks what the line above started"
 }
+
+SLOW: Final = (
+    "make demo",
+    "curl -s http://127.0.0.1:9108/metrics | grep cfmon_formula_value",
+    "ls var/demo",
+    'cfmon explain "$(ls -d var/demo/',
+    "cfmon demo",
+    "cfmon model learn tank-1.csv -o auto.npz",
+    "promtool test",
+)
+"""Beginnings of commands that take seconds, and of what looks at what they do; `make test-all` runs their pages."""
 
 RUNNABLE: Final = [page for page in PAGES if any(isinstance(told, Command) for told in tells(page))]
 INLINE: Final = re.compile(r"`(cfmon [a-z][^`]*)`")
@@ -42,20 +54,38 @@ def why_not(page: Path, command: Command) -> str | None:
     return next(iter(reasons), ON_PAGE_NOT_RUN.get((named(page), command.text)))
 
 
+def todo(page: Path) -> list[Command | Save]:
+    """What the page tells its reader to do, without what is in NOT_RUN."""
+    return [told for told in tells(page) if not isinstance(told, Command) or why_not(page, told) is None]
+
+
+def is_slow(told: Command | Save) -> bool:
+    return isinstance(told, Command) and told.text.startswith(SLOW)
+
+
+def do(steps: list[Command | Save], folder: Path) -> None:
+    if any(isinstance(told, Command) for told in steps):  # else all of it is left to others
+        with stage(folder) as where:
+            for told in steps:
+                where.do(told)
+
+
 @pytest.mark.parametrize("page", RUNNABLE, ids=named)
+def test_every_fast_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    do([told for told in todo(page) if not is_slow(told)], tmp_path)
+
+
+@slow
+@pytest.mark.parametrize("page", [page for page in RUNNABLE if any(map(is_slow, todo(page)))], ids=named)
 def test_every_command_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
-    todo = [told for told in tells(page) if not isinstance(told, Command) or why_not(page, told) is None]
-    if not any(isinstance(told, Command) for told in todo):
-        return  # all of it stands in NOT_RUN
-    with stage(tmp_path) as where:
-        for told in todo:
-            where.do(told)
+    do(todo(page), tmp_path)
 
 
 def test_each_reason_not_to_run_is_of_use() -> None:
     commands = [(page, told) for page in PAGES for told in tells(page) if isinstance(told, Command)]
     given = {why_not(page, command) for page, command in commands} - {None}
     assert given == {*NOT_RUN.values(), *ON_PAGE_NOT_RUN.values()}
+    assert {name for name in SLOW for _, command in commands if command.text.startswith(name)} == {*SLOW}
 
 
 def lines(page: Path) -> list[str]:

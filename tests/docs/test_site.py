@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 import monitor
 from tests.docs.blocks import ROOT
+from tests.tiers import first, slow
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LOADS = {
@@ -34,11 +36,19 @@ def built(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    run = built(folder)
-    assert run.returncode == 0, run.stdout + run.stderr
+    """The site, built by the first of all processes of the tests that needs it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            run = built(shared / "site-begun")
+            assert run.returncode == 0, run.stdout + run.stderr
+            (shared / "site-begun").rename(folder)
     return folder
 
 
@@ -107,6 +117,7 @@ def test_every_promised_name_is_in_the_reference(site: Path) -> None:
         assert re.search(rf'id="monitor\.[\w.]*\b{name}"', text), f"{name} of {home}"
 
 
+@slow
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: chromium)")
 def test_the_pages_can_be_read_by_everyone(site: Path) -> None:
     """WCAG 2 AA as far as axe can see, by day and by night; in a process of its own, for playwright keeps its loop."""
@@ -115,7 +126,9 @@ def test_the_pages_can_be_read_by_everyone(site: Path) -> None:
     assert (run.returncode, run.stdout) == (0, "14 pages read\n"), run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("target", ["nowhere.md", "../tests/nowhere.py", "concepts.md#nowhere", "pictures/nowhere.svg"])
+@pytest.mark.parametrize(
+    "target", first(1, ["nowhere.md", "../tests/nowhere.py", "concepts.md#nowhere", "pictures/nowhere.svg"])
+)
 def test_a_broken_link_ends_the_build(tmp_path: Path, target: str) -> None:
     """On the smallest site with the same rules: one page beside those it may link to."""
     folder = tmp_path / "docs"

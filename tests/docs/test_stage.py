@@ -21,7 +21,7 @@ LOOKED = Command("ls evidence || { touch looked; false; }", "evidence", root=Fal
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Stage]:
     """A stage without a network of its own; what was started on it is gone afterwards."""
-    made = Stage(tmp_path, enter=[])
+    made = Stage(tmp_path)
     yield made
     made.interrupt()
 
@@ -46,6 +46,6 @@ def test_a_command_that_does_something_has_one_try(bare: Stage) -> None:
 
 def test_a_look_in_vain_fails_in_the_end(tmp_path: Path, bare: Stage) -> None:
     bare.do(STARTED)
-    impatient = Stage(tmp_path, enter=[], running=bare.running, looks_for=0.0)
+    impatient = Stage(tmp_path, running=bare.running, looks_for=0.0)
     with pytest.raises(AssertionError, match="ls nothing"):
         impatient.do(Command("ls nothing", "nothing", root=False, forever=False))
