@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -73,9 +75,6 @@ class _Server:
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._failed)
         self.errors = _Errors()
-        for name in ("uvicorn.error", "monitor"):
-            logging.getLogger(name).handlers = [self.errors]
-            logging.getLogger(name).propagate = False
         sources = Sources(
             view=StatusView(loaded().watched),
             exposition=lambda: b"cfmon_metric 1\n",
@@ -97,7 +96,6 @@ class _Server:
             server_header=False,
         )
         self.config.load()
-        server_module.PATIENCE = PATIENCE  # type: ignore[misc] # else each connection is kept for as long
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.errors.records.append(str(context))
@@ -119,6 +117,23 @@ class _Server:
         return bytes(transport.written)
 
 
+@contextmanager
+def _changed(errors: _Errors) -> Iterator[None]:
+    """Keep the errors that are logged, and connections no longer than need be; afterwards all is as it was."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "monitor")]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    patience = server_module.PATIENCE
+    try:
+        server_module.PATIENCE = PATIENCE  # type: ignore[misc] # its own is for a running server
+        for logger in loggers:
+            logger.handlers, logger.propagate = [errors], False
+        yield
+    finally:
+        server_module.PATIENCE = patience  # type: ignore[misc]
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+
+
 @cache
 def _server() -> _Server:
     return _Server()
@@ -128,5 +143,6 @@ def answer(pieces: list[bytes]) -> tuple[bytes, list[str]]:
     """What comes back for these bytes, received one piece after the other, and what was logged as an error."""
     server = _server()
     server.errors.records.clear()
-    written = server.loop.run_until_complete(server.talk(pieces))
+    with _changed(server.errors):
+        written = server.loop.run_until_complete(server.talk(pieces))
     return written, list(server.errors.records)

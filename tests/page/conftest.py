@@ -21,7 +21,7 @@ from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
 from monitor.types import Instant
-from tests.servers import end, wait_until
+from tests.servers import PATIENCE, end, wait_until
 from tests.sidecar.watched import show
 from tests.tiers import examples, first
 
@@ -158,7 +158,7 @@ def browser(chromium: str) -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.connect_over_cdp(chromium)
+        browser = playwright.chromium.connect_over_cdp(chromium, timeout=1000 * PATIENCE)
         yield browser
         browser.close()  # the connection
 
@@ -167,6 +167,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Iterator[Page]:
     """The page, live, in both schemes; an error on its console fails the test."""
     context = browser.new_context(color_scheme=request.param, viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -182,6 +183,7 @@ def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Itera
 def blank(browser: Browser) -> Iterator[Page]:
     """A page that has not been anywhere yet; what fails on it is the test's to look at."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
+    context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
     context.close()
 

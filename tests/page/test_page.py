@@ -13,12 +13,13 @@ from playwright.sync_api import expect
 from monitor.sidecar.events import Connected
 from monitor.types import Instant
 from tests.page.conftest import Scene
+from tests.servers import PATIENCE
 from tests.tiers import slow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SOON = 20_000  # milliseconds
+SOON = 1000 * PATIENCE  # milliseconds
 
 
 def accessible(page: Page) -> list[str]:
@@ -52,7 +53,7 @@ def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, kee
 def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     picture = page.locator("#why-picture")
-    picture.wait_for(state="visible", timeout=3 * SOON)
+    picture.wait_for(state="visible")
     assert "Value at each step:" in (picture.get_attribute("alt") or "")
     assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 100
     keep(page, "why", whole=False)

@@ -132,7 +132,7 @@ def test_an_alarm_that_fires_again_does_not_hide_the_one_before(
     assert [head.removeprefix("!!").split()[0] for head in heads] == ["FIRING", "RESOLVED"]
     assert "UTC" in heads[1] or "GMT" in heads[1]
     chart = page.locator(".chart")
-    expect(chart.locator("canvas")).to_have_count(1)
+    expect(chart.locator("canvas")).to_have_count(1, timeout=SOON)
     assert "required >= 0.8; alarms in the list: 2" in (chart.get_attribute("aria-label") or "")
     keep(page, "agent")
     assert accessible(page) == []
