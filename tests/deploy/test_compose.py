@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import check_jsonschema
+import check_jsonschema  # type: ignore[import-untyped]
 import httpx
 import pytest
 import yaml

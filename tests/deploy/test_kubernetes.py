@@ -27,7 +27,8 @@ VERSIONS = ("1.29", "newest")
 
 def refused(text: str, version: str) -> list[str]:
     """Return what is wrong with resources for a version of Kubernetes, an error each."""
-    from kubernetes_validate import utils  # noqa: PLC0415 - takes a second, in each process that collects tests
+    # It takes a second, in each process that collects tests.
+    from kubernetes_validate import utils  # type: ignore[import-untyped]  # noqa: PLC0415
 
     found = []
     for resource in filter(None, yaml.safe_load_all(text)):

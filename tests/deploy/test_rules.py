@@ -130,8 +130,10 @@ def metrics() -> dict[str, set[str]]:
     found = {name: set(series.labels) for series in families for name in series._names}  # noqa: SLF001 - likewise
     for name, collector in instruments._registry._names_to_collectors.items():  # noqa: SLF001 - likewise
         assert isinstance(collector, MetricWrapperBase | HistogramFamily)
-        own = isinstance(collector, HistogramFamily)
-        found[name] = set(collector.labels if own else collector._labelnames)  # noqa: SLF001 - likewise
+        if isinstance(collector, HistogramFamily):
+            found[name] = set(collector.labels)
+        else:
+            found[name] = set(collector._labelnames)  # noqa: SLF001 - likewise
     return found
 
 

@@ -356,7 +356,7 @@ class Scene:
         deadline = time.monotonic() + 4 * PATIENCE
         while (shown := self._shown()) != expected.newest:
             late = {key: (shown.get(key), verdict) for key, verdict in expected.newest.items()}
-            assert not (lost := self.monitor.lost()), f"{lost}; before: {self.lost}"
+            assert not any(lost := [*self.lost, self.monitor.lost()]), lost
             assert time.monotonic() < deadline, f"these are not evaluated: {late}"
             time.sleep(0.1)
         wait_until(lambda: self.monitor.status()["unsent"] == 0, "all alerts are sent")
