@@ -12,6 +12,7 @@ from monitor.model import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import BandSettings, FormulaSpec, Instant, Judged, Observation, StreamSettings
 from tests.exact.learned import learned_model
+from tests.tiers import examples, first, scaled
 
 SHA = {"nominal": "a" * 64, "careful": "b" * 64, "mixed": "c" * 64}
 POLICIES: dict[str, list[Any]] = {
@@ -71,12 +72,13 @@ def test_after_an_unknown_policy_an_answer_that_depends_on_it_is_undecided_until
     assert [reason[:30] for reason in reasons["depends"]] == ["", *["a policy that is not configured"[:30]] * 2, ""]
 
 
-@pytest.mark.parametrize("causal_model", ["gumbel", "any"])
+@scaled
+@pytest.mark.parametrize("causal_model", first(1, ["any", "gumbel"]))
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_verdict_on_a_stream_is_that_of_a_check_from_scratch(causal_model: str, *, learned: bool) -> None:
     random = Random(11)
     model = model_of(random, learned=learned)
-    policies, bands = policies_for(model), BandSettings(draws=40)
+    policies, bands = policies_for(model), BandSettings(draws=9, level=0.8)
     specs = [
         FormulaSpec(f"f{n}", text, causal_model=causal_model, bands="always")  # type: ignore[arg-type] # a literal
         for n, text in enumerate(FORMULAS)
@@ -87,7 +89,7 @@ def test_a_verdict_on_a_stream_is_that_of_a_check_from_scratch(causal_model: str
     state, acting, mixed = 0, "nominal", 0
     path: list[tuple[int, int]] = []
     acted: list[str] = []
-    for seq in range(12 if learned else 30):
+    for seq in range(examples(8, 12) if learned else 30):
         acting = random.choice(list(SHA)) if random.random() < 0.4 else acting
         choices = POLICIES[acting][state]
         action = choices if isinstance(choices, int) else random.choices([0, 1], choices)[0]

@@ -19,10 +19,10 @@ from monitor.runtime.step import AgentState, AgentStep
 from monitor.stream.encoding import MAX_BYTES
 from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
 from tests.runtime.test_lane_runs import NAMES, START, Message
-from tests.runtime.test_lanes import Agent, World, payload
+from tests.runtime.test_lanes import Agent, World, payload, without_lanes
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(25, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(8, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def lived(world: World, wild: float) -> list[list[Message]]:
@@ -144,9 +144,7 @@ class Together(OneByOne):
 
 
 def both(world: World) -> tuple[OneByOne, Together]:
-    plain = world.monitor()
-    plain._tables = None
-    return OneByOne(plain), Together(world.monitor())
+    return OneByOne(without_lanes(world.monitor())), Together(world.monitor())
 
 
 @LAW
@@ -199,9 +197,7 @@ def test_looks_for_a_silent_agent_are_done_while_its_messages_pass() -> None:
     monitor, agent = world.monitor(), Agent(world, "ada", names_policy=False, rewards=False)
     seconds = [START + n / 10.0 for n in range(1000)]
     messages = [Message(0, "ada", payload(each), Instant(at, at)) for at in seconds for each in agent.step(at, 0.0)]
-    plain = world.monitor()
-    plain._tables = None
-    one, many = OneByOne(plain), Together(monitor)
+    one, many = OneByOne(without_lanes(world.monitor())), Together(monitor)
     for each in (one, many):
         each.process(messages[:100])
         each.process(messages[100:])

@@ -13,6 +13,8 @@ from monitor.statistics import betting_odds, model_test, row_tests
 from monitor.statistics.betting_odds import MEMORY
 from monitor.statistics.row_tests import ROW_MEMORY
 from monitor.types import Instant, Observation, StreamSettings
+from tests.runtime.test_lanes import without_lanes
+from tests.tiers import examples, first, scaled
 
 AGENTS = ("ada", "bob")
 
@@ -33,7 +35,9 @@ def steps(draw: random.Random, chances: list[float], seq: int) -> list[tuple[Obs
     return [(Observation(agent=agent, episode=1, seq=seq, state=state, action=0), now) for agent, state in each]
 
 
-@pytest.mark.parametrize("chances", [[0.98, 0.02], [0.6, 0.39, 0.01]])  # the count of a rare step falls to zero again
+@pytest.mark.parametrize(
+    "chances", first(1, [[0.6, 0.39, 0.01], [0.98, 0.02]])
+)  # the count of a rare step falls to zero again
 def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
     chances: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,8 +49,7 @@ def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
         close(lane)
 
     monkeypatch.setattr(Lane, "close", noted)
-    lanes, plain = monitor_of(chances), monitor_of(chances)
-    plain._tables = None
+    lanes, plain = monitor_of(chances), without_lanes(monitor_of(chances))
     draw = random.Random(len(chances))
     count = 8 * ROW_MEMORY
     assert count > 4 * MEMORY * 3, "each row is halved several times, by the agents' own counts too"
@@ -62,17 +65,17 @@ def test_counts_that_are_halved_and_bets_that_begin_anew_stay_in_lanes(
     assert len(closed) < 20, "hardly a step goes the ordinary way"
 
 
+@scaled
 def test_counts_that_are_halved_and_cleared_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """More transitions than are counted: all counts are cleared, which is for the ordinary way."""
     draw = random.Random(5)
-    for _ in range(8):
+    for _ in range(examples(3, 8)):
         monkeypatch.setattr(betting_odds, "MEMORY", draw.choice([3, 6, 10]))
         monkeypatch.setattr(row_tests, "ROW_MEMORY", draw.choice([4, 9]))
         monkeypatch.setattr(row_tests, "MAX_TRANSITIONS", draw.choice([3, 5, 100]))
         monkeypatch.setattr(model_test, "OWN_TRANSITIONS", draw.choice([2, 3, 5]))
         chances = draw.choice([[0.7, 0.3], [0.5, 0.3, 0.2]])
-        lanes, plain = monitor_of(chances), monitor_of(chances)
-        plain._tables = None
+        lanes, plain = monitor_of(chances), without_lanes(monitor_of(chances))
         for n in range(400):
             for step, now in steps(draw, chances, n):
                 lanes.step(step, now)

@@ -12,6 +12,7 @@ from monitor.statistics.discoveries import KEPT
 from monitor.statistics.fleet import Fleet, wrong_agents
 from monitor.statistics.model_test import DECIDED, HIGHEST, OWN_BETS, ModelTest
 from monitor.types import TrustSettings
+from tests.tiers import examples, scaled
 
 
 def agents(draw: random.Random, fleet: Fleet) -> list[ModelTest]:
@@ -25,9 +26,10 @@ def agents(draw: random.Random, fleet: Fleet) -> list[ModelTest]:
     return tests
 
 
+@scaled
 def test_it_is_what_the_fleet_computes_or_changes_nothing() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(1000):
+    for seed in range(examples(300, 1000)):
         draw = random.Random(seed)
         fleet = Fleet([0, 2], [0, 1], [0.5, 0.5], alpha=draw.choice([1e-8, 0.001, 0.01]))
         fleet = fleet.alone() if draw.random() < 0.7 else fleet  # without a test of the row, which finds it first
@@ -65,7 +67,7 @@ def test_it_is_what_the_fleet_computes_or_changes_nothing() -> None:
             }
             seen[next((why for why, so in found_out.items() if so), "nearly")] += 1
     reasons = ("not due", "combined", "decided", "not silent", "model rejected", "agents rejected")
-    assert min(seen[why] for why in reasons) > 1, seen
+    assert min(seen[why] for why in reasons) >= examples(1, 2), seen
     assert seen["nearly"] < seen["combined"] / 4
 
 

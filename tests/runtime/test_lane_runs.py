@@ -19,9 +19,10 @@ from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TUR
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import decode
 from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
-from tests.runtime.test_lanes import Agent, World, payload
+from tests.runtime.test_lanes import Agent, World, payload, without_lanes
+from tests.tiers import examples
 
-LAW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(8, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = ("ada", "bob", "cid")
 START = 1000.0
 
@@ -177,9 +178,7 @@ def test_events_in_runs_are_events_one_by_one(seed: int, wild: float) -> None:
     world.stale_after = rng.choice([4.0, 4.0, 4.0, 0.3, 0.037, 1e-9, math.inf])
     world.forget_after = rng.choice([40.0, 40.0, math.inf, world.stale_after, 0.9 * world.stale_after])
     messages, evaluations = recorded(world, wild)
-    plain = world.monitor()
-    plain._tables = None
-    one = one_by_one(plain, messages, evaluations)
+    one = one_by_one(without_lanes(world.monitor()), messages, evaluations)
     cuts = sorted({n for cut in rng.sample(range(len(messages) - 2), rng.choice([0, 1, 3])) for n in (cut, cut + 2)})
     many = in_runs(world.monitor(), messages, evaluations, cuts)
     many.counts.pop("in lanes")

@@ -29,6 +29,7 @@ from monitor.types import (
     Sampling,
     Verdict,
 )
+from tests.exact.calls import note_calls
 from tests.runtime.test_takeovers import CRAWL, DITCH, HOME, POLICIES, ROAD, RUSH, Stream, road
 
 HOME_AT_LAST = 'regret(careful@1, P>=0.2 [ F<=3 "home" ])'
@@ -202,13 +203,15 @@ def test_what_is_too_large_does_not_prevent_the_start(monkeypatch: pytest.Monkey
     assert (found.avoidable, "limit MAX_NUMBERS" in found.reason) == (None, True)
 
 
-def test_the_tables_are_made_before_the_first_message() -> None:
+def test_the_tables_are_made_before_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    note_calls(monkeypatch, BestValues, "__init__", made, lambda *_: None)
     checker = Checker(road(), tables(POLICIES, road()))
     engines = Engines(checker, Sampling())
-    for when, known in (("off", 0), ("auto", 1)):
+    for when, count in (("off", 0), ("auto", 1)):
         formula = spec(recourse=cast("RecourseWhen", when))
         engines.prepare(read_query(formula, None, window=8).formula, formula, window=8)
-        assert len(checker.evaluators.best._known) == known
+        assert len(made) == count
 
 
 def test_a_setting_that_does_not_exist_is_refused() -> None:

@@ -6,15 +6,16 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from monitor import check
 from monitor.exact import IncrementalCheck
 from monitor.model import MDP
 from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
-from monitor.types import FormulaSpec, Instant, Judged, Observation, StreamSettings, Verdict
+from monitor.types import AlarmSpec, FormulaSpec, Instant, Judged, Observation, StreamSettings, Verdict
 from tests.exact.calls import note_calls
+from tests.runtime.test_takeovers import DITCH, ROAD, RUSH, road
+from tests.runtime.test_takeovers import POLICIES as TWO_POLICIES
 from tests.tiers import first
 
 SHA = {"nominal": "a" * 64, "careful": "b" * 64}
@@ -67,9 +68,11 @@ class Fleet:
         now = Instant(self.now, self.now)
         self.monitor.observe(message, now)
         notices = self.monitor.evaluate(now)
-        path = self.monitor._agents[agent].session.path
-        about = {"path": path.pairs, "terminated": ends, "acted": tuple(path.acted)}
-        about["start_observed"] = path.start_observed
+        state_now = self.monitor.changed()[agent]
+        assert state_now is not None
+        path = state_now.session.path
+        about = {"path": tuple(path.held), "terminated": ends, "acted": tuple(path.acted)}
+        about["start_observed"] = path.broken is None and not path.start_dropped
         self.judged += [(each, about) for each in notices if isinstance(each, Judged)]
         if ends:
             self.where[agent] = (episode + 1, 0, 0)
@@ -97,7 +100,7 @@ class Fleet:
         return known[asked]
 
 
-@pytest.mark.parametrize("takeovers", [False, True])
+@pytest.mark.parametrize("takeovers", first(1, [True, False]))
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
     seed: int, monkeypatch: pytest.MonkeyPatch, *, takeovers: bool
@@ -106,8 +109,8 @@ def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
     known: dict[str, Verdict] = {}  # both fleets have the same model and go the same ways
     for entries in (8192, 3):
         monkeypatch.setattr(shared, "ENTRIES", entries)
-        fleet = Fleet(Random(seed), 5, takeovers=takeovers)
-        fleet.run(25)
+        fleet = Fleet(Random(seed), 4, takeovers=takeovers)
+        fleet.run(20)
         assert len(fleet.judged) > 500
         for judged, about in fleet.judged:
             assert judged.verdict == fleet.verdict(judged, about, known), (entries, judged.formula, about)
@@ -123,8 +126,8 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = evaluated(monkeypatch)
-    fleet = Fleet(Random(1), 20)
-    fleet.run(20)
+    fleet = Fleet(Random(1), 12)
+    fleet.run(16)
     asked = [judged.verdict.formula for judged, _ in fleet.judged]
     paths = [(judged.verdict.formula, about["path"][-3:], about["terminated"]) for judged, about in fleet.judged]
     assert calls.count(FORMULAS[0]) == len({path for path in paths if path[0] == FORMULAS[0]})
@@ -149,14 +152,23 @@ def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.Monkey
 
 def test_only_the_question_for_a_verdict_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recourse is looked up where a verdict was just kept: counted, it would make sharing look worthwhile."""
-    monkeypatch.setattr(shared, "ENTRIES", 1 << 20)
-    fleet = Fleet(Random(2), 3)
-    fleet.run(15)
-    verdicts = fleet.monitor.queries[0].shared
-    asked = [judged for judged, _ in fleet.judged if judged.formula == "f0"]
-    assert any(judged.verdict.recourse is not None for judged in asked)
-    assert verdicts._asked == len(asked)
-    assert verdicts._asked - verdicts._found == len(verdicts._known)
+    monkeypatch.setattr(shared, "TRIAL", 2)
+    calls = evaluated(monkeypatch)
+    ring = MDP.from_transitions(
+        states=9,
+        actions=2,
+        transitions=[(s, a, (s + 1) % 9, 1.0) for s in range(9) for a in (0, 1)],
+        labels={"home": [8]},
+    )
+    watched = FormulaSpec("f", 'regret(careful@0, P>=0.5 [ F<=1 "home" ])', recourse="always")
+    monitor = Monitor(ring, {"nominal": [0] * 9, "careful": [1] * 9}, [watched])
+    for agent in ("ada", "bob"):
+        for seq in range(5):
+            now = Instant(float(seq), float(seq))
+            monitor.observe(Observation(agent, "e", seq, seq, 0), now)
+            (judged,) = [each for each in monitor.evaluate(now) if isinstance(each, Judged)]
+            assert judged.verdict.recourse is not None
+    assert len(calls) == 10, "when three were kept and none was asked for again, sharing had ended"
 
 
 def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
@@ -174,13 +186,16 @@ def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
     assert values == [0.75, 0.0, 0.75]
 
 
-def test_the_kept_verdict_has_no_recourse() -> None:
-    """Recourse is kept beside it, because not every verdict on a path is examined."""
-    fleet = Fleet(Random(2), 3)
-    fleet.run(15)
-    missed = [judged.verdict for judged, _ in fleet.judged if judged.verdict.recourse is not None]
-    query = fleet.monitor.queries[0]
-    kept = [each.verdict for each in query.shared._known.values()]
-    assert missed
-    assert kept
-    assert all(verdict == replace(verdict, recourse=None) for verdict in kept)
+def test_the_kept_verdict_has_no_recourse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recourse is kept beside it, because not every verdict on a path is examined: only while there is an alarm."""
+    calls = evaluated(monkeypatch)
+    watched = FormulaSpec("f", 'regret(careful@0, P>=0.05 [ F<=3 "home" ])', alarm=AlarmSpec(for_=3))
+    monitor = Monitor(road(), TWO_POLICIES, [watched])
+    examined = []
+    for seq, (agent, state) in enumerate([("ada", DITCH), ("ada", ROAD), ("ada", DITCH), ("bob", DITCH)]):
+        now = Instant(float(seq), float(seq))
+        monitor.observe(Observation(agent, "e", seq if agent == "ada" else 0, state, RUSH), now)
+        (judged,) = [each for each in monitor.evaluate(now) if isinstance(each, Judged)]
+        examined.append(judged.verdict.recourse is not None)
+    assert examined == [False, True, True, False], "ada's alarm is pending when she is in the ditch again, bob's is not"
+    assert len(calls) == 2, "one verdict on the ditch"
