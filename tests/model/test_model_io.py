@@ -15,6 +15,7 @@ import pytest
 from monitor.errors import ModelError
 from monitor.model import MDP, canonical_bytes, load_model, model_sha256, read_model, save_model
 from monitor.model.npz import MAX_UNPACKED_BYTES
+from tests.tiers import examples, scaled
 
 RICH = MDP.from_transitions(
     states=3,
@@ -207,12 +208,13 @@ def test_damaged_bytes_are_a_model_error_and_nothing_else() -> None:
     assert refused > 2500
 
 
+@scaled
 def test_damaged_arrays_in_a_sound_archive_are_a_model_error_and_nothing_else() -> None:
     damage = random.Random(6)
     with zipfile.ZipFile(io.BytesIO(canonical_bytes(RICH))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     refused = 0
-    for _ in range(1500):
+    for _ in range(examples(500, 1500)):
         name = damage.choice(sorted(members))
         content = bytearray(members[name])
         for _ in range(damage.randint(1, 3)):
@@ -225,7 +227,7 @@ def test_damaged_arrays_in_a_sound_archive_are_a_model_error_and_nothing_else() 
             read_model(file.getvalue(), "x")
         except ModelError:
             refused += 1
-    assert refused > 500
+    assert refused > examples(150, 500)
 
 
 def test_a_file_too_large_is_not_read(tmp_path: Path) -> None:
