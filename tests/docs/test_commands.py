@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,11 +97,17 @@ def lines(page: Path) -> list[str]:
     return [*calls, *INLINE.findall(text)]
 
 
+@cache
+def command() -> Any:  # noqa: ANN401 - typer's own copy of click is private
+    return get_command(app)
+
+
 @pytest.mark.parametrize("page", MENTIONING, ids=named)
 def test_every_option_named_exists(page: Path) -> None:
+    cfmon = command()
     for line in lines(page):
         words = shlex.split(re.sub(r"[\[\]]", " ", line.replace("\\|", "|").replace("...", "")))[1:]
-        wrong = problems(get_command(app), words)
+        wrong = problems(cfmon, words)
         assert not wrong, f"{line}: {wrong}"
 
 
