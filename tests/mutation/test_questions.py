@@ -14,6 +14,7 @@ import monitor
 from monitor.causal import world
 from monitor.exact import evaluators, lazy_values, value_table
 from monitor.exact.forward import buffers, evaluator, row_table
+from monitor.exact.inputs import tables
 from tests.oracle.evaluate import Answer, Evaluator
 from tests.oracle.setting import Setting
 from tests.tiers import first
@@ -92,7 +93,8 @@ def test_a_track_has_the_oracles_answer_after_each_pair(
     if space == "little":
         leave_no_room(monkeypatch)
     questions = streamed(seed)
-    checker = Engine(questions[0][0].setting)._checker
+    about = Engine(questions[0][0].setting).about
+    checker = monitor.Checker(about["model"], tables(about["policies"], about["model"]), about["models"])
     path = questions[0][0].setting.path
     for case, answers in questions:
         window = max(end - begin for begin, end, _ in answers)
