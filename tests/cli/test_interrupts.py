@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from monitor.cli.signals import exit_immediately, exits_immediately, orderly
-from tests.cli.interrupts import ENDS, shoot
+from tests.cli.interrupts import shoot
+from tests.servers import interruptible
 from tests.tiers import examples, scaled
 
 MOMENTS = (0.0, 0.02, 0.1, 0.25, 0.4, 0.6, 0.9, 1.3)
@@ -21,8 +24,17 @@ def test_every_signal_while_it_starts_ends_it_without_a_word() -> None:
     with ThreadPoolExecutor(2) as pool:
         shots = list(pool.map(lambda one: shoot(*one, wait=True), plan))
     assert [shot for shot in shots if not shot.fine] == []
-    at_once = [shot for shot in shots if not shot.after]
-    assert [shot.code for shot in at_once] == list(ENDS)  # 130 for Ctrl-C; to be told to stop is no failure
+
+
+@pytest.mark.parametrize(
+    ("command", "number", "code"),
+    [("run", signal.SIGINT, 130), ("run", signal.SIGTERM, 0), ("verify", signal.SIGTERM, 143)],
+)
+def test_the_exit_code_says_what_ended_it(command: str, number: int, code: int) -> None:
+    """To be told to stop is no failure of `cfmon run`."""
+    own = f"import os; from monitor.cli.signals import exit_immediately as e; e(); os.kill(os.getpid(), {number:d})"
+    run = [sys.executable, "-c", f"{own}; os._exit(1)", command]
+    assert subprocess.run(run, check=False, preexec_fn=interruptible).returncode == code
 
 
 @pytest.mark.parametrize("ignored", [False, True])
