@@ -15,7 +15,7 @@ from hypothesis.extra.lark import from_lark
 from monitor.logic.grammar import grammar
 from tests.fuzz.largest import LARGEST
 from tests.fuzz.targets import TARGETS, Target, found
-from tests.tiers import examples
+from tests.tiers import examples, scaled
 
 FEW = settings(
     max_examples=examples(25, 100),
@@ -31,6 +31,7 @@ def test_true_inputs_and_those_that_once_broke_it(target: Target) -> None:
         target.read(data)
 
 
+@scaled
 @every
 def test_changed_inputs_bring_nothing_but_the_declared_errors(target: Target) -> None:
     known = [*target.seeds(), *found(target.name)]
@@ -45,6 +46,7 @@ def test_changed_inputs_bring_nothing_but_the_declared_errors(target: Target) ->
     holds()
 
 
+@scaled
 @every
 def test_any_bytes_bring_nothing_but_the_declared_errors(target: Target) -> None:
     @FEW
