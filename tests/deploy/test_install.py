@@ -296,7 +296,7 @@ def answered(sidecar: Sidecar) -> bool:
 def test_it_runs_there_unprivileged_and_ends_when_told(installed: BareRoot, tmp_path: Path) -> None:
     data = Path("/etc/cfmon/policies/icu-sepsis")
     with mosquitto(tmp_path / "broker") as broker, running(installed, broker.url, tmp_path / "log") as sidecar:
-        with urllib.request.urlopen(f"{sidecar.url}/healthz", timeout=10) as health:
+        with urllib.request.urlopen(f"{sidecar.url}/healthz", timeout=PATIENCE) as health:
             assert health.status == 200
         status = Path(f"/proc/{sidecar.process.pid}/status").read_text()
         assert re.search(r"(?m)^Uid:\t10001\t10001\t10001\t10001$", status)

@@ -14,7 +14,10 @@ import pytest
 __all__ = ["BAD", "CLEAN", "Hurt", "far_host", "inside", "losing", "severed", "throttled"]
 
 NAME = f"cfmon{os.getpid() % 100000}"
-CLEAN, BAD = "10.213.1.2", "10.213.2.2"
+NETWORK = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 256}"
+"""That of this process: tests run side by side."""
+
+CLEAN, BAD = f"{NETWORK}.2", f"{NETWORK}.6"
 """Addresses of the far host on the two links."""
 
 
@@ -44,7 +47,7 @@ def far_host() -> Iterator[None]:
         pytest.skip("network namespaces are not allowed here")
     try:
         run(*inside(), "ip", "link", "set", "lo", "up")
-        for line, (here, there) in {"c": ("10.213.1.1", CLEAN), "b": ("10.213.2.1", BAD)}.items():
+        for line, (here, there) in {"c": (f"{NETWORK}.1", CLEAN), "b": (f"{NETWORK}.5", BAD)}.items():
             ours, theirs = f"{NAME}{line}0", f"{NAME}{line}1"
             run("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", NAME)
             run("ip", "address", "add", f"{here}/30", "dev", ours)

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Protocol
 
 from tests.faults.expected import Heard
-from tests.servers import PATIENCE, free_port
+from tests.servers import PATIENCE
 
 __all__ = ["delaying", "tapped"]
 
@@ -120,7 +120,7 @@ class _Direction(Protocol):
 @contextmanager
 def _between(port: int, there: Callable[[], _Direction], back: Callable[[], _Direction]) -> Iterator[int]:
     """Yield a port that forwards to `port`; a connection closed on one side is closed on both."""
-    loop, own = asyncio.new_event_loop(), free_port()
+    loop = asyncio.new_event_loop()
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError), closing(writer):
@@ -131,9 +131,9 @@ def _between(port: int, there: Callable[[], _Direction], back: Callable[[], _Dir
 
     thread = threading.Thread(target=loop.run_forever, name="proxy")
     thread.start()
-    server = asyncio.run_coroutine_threadsafe(asyncio.start_server(connect, "127.0.0.1", own), loop).result(PATIENCE)
+    server = asyncio.run_coroutine_threadsafe(asyncio.start_server(connect, "127.0.0.1", 0), loop).result(PATIENCE)
     try:
-        yield own
+        yield server.sockets[0].getsockname()[1]
     finally:
         asyncio.run_coroutine_threadsafe(_end(server), loop).result(PATIENCE)
         loop.call_soon_threadsafe(loop.stop)
