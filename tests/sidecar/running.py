@@ -97,6 +97,10 @@ class Inside:
                 return float(line.rpartition(" ")[2])
         return None
 
+    def until_ready(self) -> None:
+        """Wait until it hears what agents say."""
+        wait_until(lambda: self.http.get("/readyz").status_code == 200, "it is ready")
+
     def reload(self) -> None:
         """As a SIGHUP would."""
         self._loop.call_soon_threadsafe(self.service.reload)

@@ -109,7 +109,7 @@ def heard(running: Sidecar) -> float | None:
 def test_files_removed_while_it_runs_are_reported_and_rewritten(config: Path, broker: Mosquitto) -> None:
     store = config.parent / "var" / "cfmon.sqlite"
     with inside(config) as running:
-        wait_until(lambda: running.http.get("/readyz").status_code == 200, "it listens")
+        running.until_ready()
         publish(broker, steps(DANGER))
         wait_until(lambda: running.http.get("/api/alarms").json(), "the alarm")
         store.unlink()

@@ -328,12 +328,12 @@ def test_the_list_outlives_a_restart(tmp_path: Path, corridor: MDP, broker: Mosq
         return [(alarm["id"], alarm["state"], alarm["over"]) for alarm in found]
 
     with inside(config) as there:
-        wait_until(lambda: there.http.get("/readyz").is_success, "it is connected")
+        there.until_ready()
         for episode in ("one", "two"):
             publish(broker, steps([(0, RASH), (1, CAREFUL)], episode=episode))
         wait_until(lambda: [state for _, state, _ in listed(there)] == ["firing", "ended"], "it fires again")
         before = listed(there)
     with inside(config) as there:
-        wait_until(lambda: there.http.get("/readyz").is_success, "it is ready")
+        there.until_ready()
         assert listed(there) == before
         assert [alarm["id"] for alarm in there.http.get("/api/overview").json()["recent"]] == [before[1][0]]

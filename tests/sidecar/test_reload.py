@@ -44,7 +44,7 @@ def config(tmp_path: Path, corridor: MDP, broker: Mosquitto) -> Path:
 @contextmanager
 def running(config: Path) -> Iterator[Inside]:
     with inside(config, again=partial(assemble, config)) as there:
-        wait_until(lambda: there.http.get("/readyz").status_code == 200, "it is ready")
+        there.until_ready()
         yield there
 
 

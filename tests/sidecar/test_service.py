@@ -130,14 +130,16 @@ def test_without_a_broker_it_serves_is_not_ready_and_ends_when_told(tmp_path: Pa
     with inside(write_project(tmp_path, corridor)) as running:
         assert running.lines == [f"metrics, health and status page at {running.url}"]
         wait_until(lambda: running.http.get("/healthz").status_code == 200, "it is alive")
-        ready = running.http.get("/readyz")
-        assert (ready.status_code, ready.text) == (503, "not connected to the broker")
+        unready = "not connected to the broker"
+        wait_until(lambda: running.http.get("/readyz").text == unready, "it says what it waits for")
+        assert running.http.get("/readyz").status_code == 503
         status = running.http.get("/api/status").json()
         assert (status["connected"], status["client_id"]) == (False, running.service.client_id)
 
 
 def test_an_alarm_goes_out_even_if_its_evidence_cannot_be_kept(config: Path, broker: Mosquitto) -> None:
     with inside(config) as running, subscriber(broker) as listening:
+        running.until_ready()
         evidence = config.parent / "var" / "evidence"
         evidence.rmdir()
         evidence.write_text("in the way")
@@ -158,6 +160,7 @@ def test_a_recording_that_cannot_go_on_does_not_stop_the_watching(
 ) -> None:
     monkeypatch.setattr("monitor.sidecar.service.new_recorder", lambda path, header, _: FullRecorder(path, header))
     with inside(config, record=config.parent / "recording") as running:
+        running.until_ready()
         wait_until(lambda: running.service.worker.recorder is None, "the recording ends")
         publish(broker, steps(RISE_AND_FALL[:1]))
         accepted = 'cfmon_messages_total{result="accepted"}'
@@ -248,6 +251,7 @@ def test_without_a_store_it_watches_all_the_same_and_says_so(
     config.write_text(config.read_text().replace("store: {path: var/cfmon.sqlite}", "store: {path: null}"))
     with inside(config) as running, subscriber(broker) as listening:
         assert "store.path is null: a restart loses paths" in caplog.text
+        running.until_ready()
         publish(broker, steps(RISE_AND_FALL[:1]))
         assert wait_until(listening.alerts, "the alert")[0]["evidence"] is None
         assert running.http.get("/api/status").json()["store"] == "nothing is kept"
