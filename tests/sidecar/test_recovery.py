@@ -22,7 +22,9 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.store.store import Store
+from monitor.sidecar.worker import RECONNECT_GRACE
 from monitor.types import Instant
+from tests.sidecar.by_hand import by_hand, stopped_time
 from tests.sidecar.project import CONFIG, write_project
 from tests.tiers import examples, scaled
 
@@ -41,7 +43,7 @@ class World:
     """The broker, as it remembers: steps in order until they are acknowledged; what was published, in order."""
 
     def __init__(self, steps: int) -> None:
-        self.steps = {n: self._step(n) for n in range(steps)}
+        self.steps = {n: self.step(n) for n in range(steps)}
         self.published: list[tuple[str, bytes]] = []
         self.topic = "agents/{}/steps"
         self.points = 0
@@ -49,7 +51,7 @@ class World:
         self.listed: list[tuple[str, str, bool]] = []
 
     @staticmethod
-    def _step(n: int) -> bytes:
+    def step(n: int) -> bytes:
         """Two agents in turn, nine steps an episode."""
         episode, seq = divmod(n // 2, len(PATH))
         state, action = PATH[seq]
@@ -371,3 +373,19 @@ def test_what_fired_since_the_snapshot_is_taken_back_where_it_cannot_happen_agai
         topic.replace("watch", formula) for topic in life.fired for formula in ("watch", "chance")
     ), "and no other"
     assert not life.fired.keys() & life.retained.keys()
+
+
+def test_time_goes_on_where_a_killed_process_heard_the_last_step(tmp_path: Path, corridor: MDP) -> None:
+    """No step counts as late, and no agent as silent, for what an earlier process has seen of the time."""
+    config = write_project(tmp_path / "project", corridor)
+    with stopped_time() as passing:
+        with by_hand(config) as there:
+            asyncio.run(there.service.begin())
+            there.worker.connected(True)  # noqa: FBT003 - as the link calls it
+            passing.advance(RECONNECT_GRACE + 60.0)
+            there.hear(World.step(0))
+            heard = there.service.clock().ticks
+        passing.now = 10.0  # another machine, or this one started anew
+        with by_hand(config) as there:
+            asyncio.run(there.service.begin())
+            assert there.service.clock().ticks == heard
