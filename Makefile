@@ -48,12 +48,15 @@ coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by th
 .PHONY: prepared
 prepared: $(VENV)/.dev
 	@$(PYTHON) .ci/setup.py system
-	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j2 ARGS= lint compiled
+	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j3 ARGS= lint compiled bytecode
 
 .PHONY: compiled
 compiled: $(VENV)/.dev
 	@output=$$($(BIN)/cfmon warm 2>&1) || { echo "$$output"; exit 1; }
 	@output=$$(TIER= $(BIN)/pytest -q -n 0 -p no:cacheprovider $(COMPILING) 2>&1) || { echo "$$output"; exit 1; }
+
+.PHONY: bytecode
+bytecode: $(VENV)/.dev
 	@output=$$($(BIN)/pytest -q -n 0 --collect-only 2>&1) || { echo "$$output" | tail -n 40; exit 1; }
 
 mutants: $(VENV)/.dev ## Mutation testing of the pure packages (an hour): ARGS="exact --jobs 4"

@@ -25,7 +25,9 @@ ENTER = """
 set -eu
 root=$1 read_only=$2; shift 2
 mount --bind "$root" "$root"
+mount -t tmpfs -o mode=1777,size=64m tmpfs "$root/tmp"
 for lent in $LENT; do
+    mkdir -p "$root$lent"
     mount --bind "$lent" "$root$lent"
     mount -o remount,bind,ro "$root$lent"
 done
@@ -35,7 +37,6 @@ if [ "$read_only" = yes ]; then
     mount --bind "$root/var/lib/cfmon" "$root/var/lib/cfmon"
     mount -o remount,bind,ro "$root"
 fi
-mount -t tmpfs -o mode=1777,size=64m tmpfs "$root/tmp"
 exec chroot "$root" "$@"
 """
 
@@ -81,7 +82,7 @@ def bare_root(path: Path, borrowed: Sequence[str] = ()) -> BareRoot:
     if probe.returncode != 0 or not Path("/bin").is_symlink():
         pytest.skip("mount namespaces are refused here, or /usr does not hold the whole system")
     own = ("dev", "etc", "in", "opt", "proc", "root", "tmp", "usr", "var/lib", "run")
-    for folder in (*own, *(lent[1:] for lent in (str(PYTHON), *borrowed))):
+    for folder in own:
         (path / folder).mkdir(parents=True, exist_ok=True)
     for name in ("bin", "sbin", "lib", "lib64"):
         if Path("/", name).is_symlink():
