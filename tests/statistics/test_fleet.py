@@ -118,7 +118,7 @@ def test_what_is_wrong_for_all_is_found_as_soon_as_by_one_test_of_all_steps() ->
 @scaled
 @pytest.mark.parametrize("agents", [1, 3, 30])
 def test_a_true_model_is_seldom_doubted(agents: int) -> None:
-    rows, alpha, runs = grid(0.2), 0.05, examples(40, 200)
+    rows, alpha, runs = grid(0.2), 0.05, examples(20, 200)
     doubted = {"model": 0, "agents": 0}
     for seed in range(runs):
         fleet = the_fleet(rows, alpha=alpha)
