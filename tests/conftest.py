@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import tiers
 from tests.leaks import leaves_no_task, leaves_nothing_open
@@ -18,7 +18,14 @@ __all__ = ["broker", "leaves_no_task", "leaves_nothing_open"]
 
 # The time an example takes is the machine's, not the code's: a slow or busy one must not fail a test. The examples are
 # the same in each run: what varies is found by the long suites (`make soak-truth`, `make fuzz`), which keep what fails.
-settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=tiers.examples(25, 100))
+settings.register_profile(
+    "tests",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=tiers.examples(25, 100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("tests")
 
 

@@ -310,7 +310,9 @@ def test_a_path_that_does_not_fit_its_seq_is_reported(content: bytes, road: MDP,
 
 
 @given(data=st.data())
-@settings(max_examples=examples(25, 300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(25, 300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_one_flipped_bit_anywhere_is_found(content: bytes, data: st.DataObject) -> None:
     bit = data.draw(st.integers(0, 8 * len(content) - 1))
     flipped = bytearray(content)
@@ -320,7 +322,7 @@ def test_one_flipped_bit_anywhere_is_found(content: bytes, data: st.DataObject) 
 
 
 @given(content=st.binary(max_size=200))
-@settings(max_examples=examples(25, 500), deadline=None)
+@settings(max_examples=examples(25, 500))
 def test_any_bytes_are_evidence_or_an_evidence_error(content: bytes) -> None:
     with pytest.raises(EvidenceError):
         read_evidence(content)
@@ -336,7 +338,9 @@ more_keys = st.text(max_size=3) | st.sampled_from(["digest", "verdict", "profile
 
 
 @given(data=st.data())
-@settings(max_examples=examples(25, 150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(25, 150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_any_document_with_a_fitting_digest_is_evidence_or_an_evidence_error(
     content: bytes, road: MDP, tables: Tables, data: st.DataObject
 ) -> None:

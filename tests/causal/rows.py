@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from monitor.causal import Row
@@ -14,7 +14,7 @@ from tests.tiers import examples
 
 __all__ = ["LAW", "as_row", "distributions", "hard_rows", "mass", "rows"]
 
-LAW = settings(max_examples=examples(25, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 300))
 
 STATES = 6
 

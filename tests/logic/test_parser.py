@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import FormulaError
@@ -34,7 +34,7 @@ from monitor.logic.syntax import (
 )
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 400))
 
 A, B, C = Label("a"), Label("b"), Label("c")
 

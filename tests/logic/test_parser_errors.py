@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import FormulaError
@@ -13,7 +13,7 @@ from monitor.logic.grammar import MAX_HORIZON
 from monitor.logic.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 400))
 
 
 def refused(text: str) -> FormulaError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.runtime import shared
@@ -22,7 +22,7 @@ from tests.runtime.test_lane_runs import NAMES, START, Message
 from tests.runtime.test_lanes import Agent, World, payload, without_lanes
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(8, 40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(8, 40))
 
 
 def lived(world: World, wild: float) -> list[list[Message]]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.arrays import Bytes
@@ -29,7 +29,7 @@ from monitor.types import FormulaSpec, Instant, Received, StreamSettings
 from tests.runtime.test_lanes import in_lanes, without_lanes
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(10, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(10, 60))
 POLICY = "ab" * 32
 BEGUN = 22
 """Steps after which the agent has a lane."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
@@ -22,7 +22,7 @@ from monitor.types import AlarmMoved, Instant, Judged, Notice, Received, Trust
 from tests.runtime.test_lanes import Agent, World, payload, without_lanes
 from tests.tiers import examples
 
-LAW = settings(max_examples=examples(8, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(8, 25))
 NAMES = ("ada", "bob", "cid")
 START = 1000.0
 

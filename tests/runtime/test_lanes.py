@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -40,7 +40,7 @@ from tests.exact.learned import learned_model
 from tests.tiers import examples, scaled
 
 # a machine under load draws slowly; that is no fault of the test
-LAW = settings(max_examples=examples(8, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(8, 25))
 NOMINAL, OTHER, FOREIGN = "ab" * 32, "cd" * 32, "ef" * 32
 TEXTS = [
     'P>=0.6 [ G<=4 !"bad" ]',

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgpack
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -128,7 +128,7 @@ def live(monitor: Monitor, event: Event) -> list[Notice]:
     return [*notices, *monitor.evaluate(event.now)]
 
 
-@settings(max_examples=examples(6, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(6, 25))
 @given(st.integers(0, 2**32))
 @example(648)  # a withheld revision is published with the blindness that a silent agent's check finds
 def test_from_bytes_in_memory_and_live_the_notices_are_the_same_to_the_bit(seed: int) -> None:
@@ -144,7 +144,7 @@ def test_from_bytes_in_memory_and_live_the_notices_are_the_same_to_the_bit(seed:
     assert hydrated.checkpoint() == state
 
 
-@settings(max_examples=examples(5, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5, 15))
 @given(st.integers(0, 2**32))
 def test_an_agent_among_others_is_told_what_its_own_steps_say(seed: int) -> None:
     """Without the test of the model, in which agents share what they have learned."""

@@ -50,7 +50,9 @@ def write(path: Path, many: list[Event], *, live: bool = True) -> ParquetRecorde
     return recorder
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 50), deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=examples(25, 50)
+)
 @given(many=st.lists(events, max_size=20), live=st.booleans())
 def test_what_was_written_is_what_is_read(tmp_path: Path, *, many: list[Event], live: bool) -> None:
     path = tmp_path / "r.parquet"

@@ -53,7 +53,9 @@ events = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 50))
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=examples(25, 50)
+)
 @given(many=st.lists(events, max_size=20))
 def test_what_was_written_is_what_is_read(tmp_path: Path, many: list[Event]) -> None:
     path = tmp_path / "recording"
@@ -85,7 +87,9 @@ def test_a_recording_cut_off_anywhere_gives_what_came_before_and_says_so(tmp_pat
         assert got == before
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25, 300))
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=examples(25, 300)
+)
 @given(place=st.integers(min_value=0), value=st.integers(min_value=0, max_value=255))
 def test_a_damaged_recording_raises_nothing_but_its_error(tmp_path: Path, place: int, value: int) -> None:
     path = tmp_path / "recording"

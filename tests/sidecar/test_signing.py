@@ -134,7 +134,9 @@ def test_what_is_no_public_key_is_refused_in_words(tmp_path: Path, file: str, sa
 
 
 @given(data=st.data())
-@settings(max_examples=examples(25, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(25, 300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 def test_any_bytes_are_a_key_or_a_configuration_error(tmp_path: Path, data: st.DataObject) -> None:
     private, public = make_keys(tmp_path)
     for true, read in ((private, read_signer), (public, read_verifier)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError, InputError
@@ -44,7 +44,7 @@ EXPECTED = Observation(
 
 
 # a machine under load draws slowly; that is no fault of the test
-FUZZ = settings(max_examples=examples(25, 500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=examples(25, 500))
 
 
 def packed(**changes: object) -> bytes:

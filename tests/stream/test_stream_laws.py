@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -48,7 +48,7 @@ PATIENT = StreamSettings(window=5, reorder_steps=64)
 NOON = Instant(wall=1000.0, ticks=50.0)
 
 # a machine under load draws slowly; that is no fault of the test
-LAW = settings(max_examples=examples(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(max_examples=examples(25, 200))
 
 
 def episodes(lengths: Sequence[int]) -> list[Observation]:
