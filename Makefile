@@ -9,7 +9,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v $$p; break; }; done)
 ARGS ?=
-# Tests run in parallel, one process more than there are processors, because many mostly wait.
+# Tests run in parallel, in one process more than there are processors, at most four: many mostly wait.
 SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist worksteal
 # Tests that need the machine code of learned models, and of bounds on large ones, which `cfmon warm` does not compile.
 COMPILING := tests/exact/test_guaranteed.py::test_bounds_are_those_of_linear_programs[5000] \
@@ -29,13 +29,13 @@ help: ## Show this list
 demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, resolves and is verified (ARGS=--forever, ARGS="--seed 3")
 	@$(BIN)/cfmon demo $(ARGS)
 
-# The tests start some hundred processes; without bytecode each would compile the sources again.
+# Without bytecode each process of the tests would compile the sources again.
 test test-all coverage: export PYTHONDONTWRITEBYTECODE :=
 test: export TIER := fast
 test: prepared ## Run lint, types, import contracts and the fast tests (ARGS=tests/logic: tests only, of one package)
 	@$(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 
-test-all: test ## Run all checks: `make test`, then slow tests, more random examples, and coverage
+test-all: test ## Run what continuous integration runs: `make test`, then slow tests, more random examples, and coverage
 	@TIER=rest $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory coverage
 

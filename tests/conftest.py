@@ -44,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (files[item.path], draw()))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Accept a package or file that has no tests in the tier."""
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and os.environ.get("TIER"):
+        session.exitstatus = pytest.ExitCode.OK
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     """A mosquitto of this test's own."""

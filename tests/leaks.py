@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import multiprocessing
 import os
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-__all__ = ["leaves_no_task", "leaves_nothing_open"]
+__all__ = ["alone", "leaves_no_task", "leaves_nothing_open"]
 
 T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[1]
@@ -20,12 +21,14 @@ VENV: Final = ROOT / ".venv"
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_open() -> Iterator[None]:
-    """Collect garbage at the end of a test that has more open files than at its start.
+    """Collect garbage at the end of a test that has more open files than at its start; fail one that leaves a process.
 
     A socket or file that nobody closed warns (ResourceWarning, an error here) when it is collected.
     """
-    before = _open_files()
+    before, running = _open_files(), set(multiprocessing.active_children())
     yield
+    left = set(multiprocessing.active_children()) - running
+    assert not left, f"processes still run: {left}"
     if _open_files() > before:
         gc.collect()
 
@@ -36,15 +39,17 @@ def leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     run = asyncio.run
 
     def checked(main: Coroutine[Any, Any, T], **options: Any) -> T:  # noqa: ANN401 - those of asyncio.run
-        async def alone() -> T:
-            result = await main
-            left = [task for task in asyncio.all_tasks() - {asyncio.current_task()} if _is_ours(task)]
-            assert not left, f"tasks still run: {left}"
-            return result
-
-        return run(alone(), **options)
+        return run(alone(main), **options)
 
     monkeypatch.setattr(asyncio, "run", checked)
+
+
+async def alone(main: Coroutine[Any, Any, T]) -> T:
+    """Return what `main` returns; AssertionError if a task of the project still runs then."""
+    result = await main
+    left = [task for task in asyncio.all_tasks() - {asyncio.current_task()} if _is_ours(task)]
+    assert not left, f"tasks still run: {left}"
+    return result
 
 
 def _is_ours(task: asyncio.Task[Any]) -> bool:

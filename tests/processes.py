@@ -2,6 +2,8 @@
 
 A new interpreter takes 1.7 s of processor time to import the sidecar; a fork takes none. Only a test that is about the
 start itself (the interpreter's options, the command line, what is imported) starts `python -m monitor`.
+
+A forked command cannot start processes of `multiprocessing`, and runs no `atexit` functions at its end.
 """
 
 from __future__ import annotations
@@ -12,15 +14,33 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Final
 
+import pytest
+
 __all__ = ["Forked", "fork_monitor"]
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["monitor.cli.app", "monitor.cli.run", "monitor.sidecar.service"])
+_CONTEXT.set_forkserver_preload(["monitor.cli.app", "monitor.sidecar.service"])
+
+_ENVIRONMENT: Final = dict(os.environ)
+"""That of the tests when this is imported: what the monitor reads when it is imported must not be up to one test."""
+
+
+@cache
+def _start_server() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - _ENVIRONMENT.keys():
+            patch.delenv(name)
+        for name, value in _ENVIRONMENT.items():
+            patch.setenv(name, value)
+        forkserver.ensure_running()
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,7 @@ class Forked:
     """A running `cfmon` command, with the interface of `subprocess.Popen` as far as the tests use it."""
 
     def __init__(self, arguments: Sequence[str], place: _Place) -> None:
+        _start_server()
         self.args = ["cfmon", *arguments]
         self._process = _CONTEXT.Process(target=_be, args=(self.args, place), daemon=True)
         self._process.start()
@@ -60,7 +81,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

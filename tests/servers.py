@@ -191,7 +191,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401 - any JSON
         """Return `data` of an API call such as `query` or `targets`."""
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=PATIENCE) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:
@@ -301,7 +301,7 @@ class Sidecar:
 
     def get(self, path: str) -> bytes:
         """Return the response for a path."""
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
             content: bytes = answer.read()
             return content
 
@@ -347,7 +347,7 @@ def sidecar(config: Path, *arguments: str) -> Iterator[Sidecar]:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -3,7 +3,7 @@
 `make test-all` then runs the rest (`TIER=rest`): tests that are slow, and those that are scaled again, with many
 examples. Without TIER, pytest runs every test with many examples.
 
-A test belongs into the slow tier if it takes seconds and a fault that it finds would usually fail a fast test too.
+A test belongs in the slow tier if it takes seconds and a fault that it finds would usually fail a fast test too.
 """
 
 from __future__ import annotations

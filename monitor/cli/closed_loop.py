@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from monitor.cli.embedded import embedded_broker, free_port
+from monitor.cli.embedded import embedded_broker, held_port
 from monitor.cli.output import on_terminal, progress, say
 from monitor.cli.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.errors import ConfigError
@@ -102,10 +102,10 @@ class ClosedLoop:
         """
         if importlib.util.find_spec("cfmon_client") is None:
             raise ConfigError("the agents of this demo need cfmon-client: pip install ./client (`make demo` does this)")
-        broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
-        url = f"mqtt://127.0.0.1:{broker_port}"
-        with progress("reading the model, and running the policies on each of its states"):
-            loaded = load(self.config, self.output.absolute() / NAME, url, http_port)
+        with held_port() as broker_port, held_port(PREFERRED_PORT) as http_port:
+            url = f"mqtt://127.0.0.1:{broker_port}"
+            with progress("reading the model, and running the policies on each of its states"):
+                loaded = load(self.config, self.output.absolute() / NAME, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # there are hundreds
         service, result = Service(loaded), Result()
         address = service.start()

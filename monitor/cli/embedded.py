@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from monitor.errors import ConfigError, to_install
 
-__all__ = ["embedded_broker", "free_port"]
+__all__ = ["embedded_broker", "held_port"]
 
 
-def free_port(preferred: int = 0) -> int:
-    """Return `preferred` if it is free on loopback, else any free port. Raise ConfigError if there is none."""
-    for port in (preferred, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+@contextmanager
+def held_port(preferred: int = 0) -> Iterator[int]:
+    """Yield `preferred` if it is free on loopback, else any free port; nobody else can take it until the block ends.
+
+    Raises:
+        ConfigError: no port is free.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+        for port in (preferred, 0):
             try:
-                probe.bind(("127.0.0.1", port))
+                holder.bind(("127.0.0.1", port))
+                holder.listen()  # others could bind it too if it did not
             except OSError:
                 continue
-            return int(probe.getsockname()[1])
-    raise ConfigError("no loopback port is free")
+            break
+        else:
+            raise ConfigError("no loopback port is free")
+        yield int(holder.getsockname()[1])
 
 
 @asynccontextmanager

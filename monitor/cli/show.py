@@ -16,7 +16,7 @@ from pathlib import Path
 from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 
-from monitor.cli.embedded import embedded_broker, free_port
+from monitor.cli.embedded import embedded_broker, held_port
 from monitor.cli.output import progress, say
 from monitor.cli.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.cli.watch import Watcher
@@ -52,10 +52,10 @@ class DemoRun:
         Raises:
             ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
         """
-        broker_port, http_port = free_port(), free_port(PREFERRED_PORT)
-        url = f"mqtt://127.0.0.1:{broker_port}"
-        with progress("reading the model, and running the policies on each of its states"):
-            loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
+        with held_port() as broker_port, held_port(PREFERRED_PORT) as http_port:
+            url = f"mqtt://127.0.0.1:{broker_port}"
+            with progress("reading the model, and running the policies on each of its states"):
+                loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
         watcher = Watcher(loaded.model, self._header(loaded, service.start()))

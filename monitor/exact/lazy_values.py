@@ -86,8 +86,12 @@ class LazyValues:
         self._law, self._automaton, self._labelling = law, automaton, labelling
         self._stationary_from = law.stationary_from()
         self._known: dict[Cell, _Known] = {}
-        self.kept = 0
+        self._kept = 0
+
+    @property
+    def kept(self) -> int:
         """Number of values kept for later queries."""
+        return self._kept
 
     def values(self, offset: int, obligation: int, states: Ints) -> Floats:
         """Return the values [n] of an obligation, to be read at `offset`, in n states.
@@ -95,9 +99,9 @@ class LazyValues:
         Raises LimitError if they need more than `MAX_REACHED` numbers.
         """
         cell = (min(offset, self._stationary_from), obligation)
-        if self.kept > MAX_KEPT:
+        if self._kept > MAX_KEPT:
             self._known.clear()
-            self.kept = 0
+            self._kept = 0
         wanted, places = np.unique(states, return_inverse=True)
         for ahead in reversed(self._expand(cell, wanted)):
             for here, step in ahead.items():
@@ -167,7 +171,7 @@ class LazyValues:
         if len(fresh) < len(states):
             values, states = values[np.searchsorted(states, fresh)], fresh
         self._known[cell] = before.with_more(states, values)
-        self.kept += len(states)
+        self._kept += len(states)
 
 
 def _successors(step: _Step) -> Iterator[tuple[int, Entries]]:

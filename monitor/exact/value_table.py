@@ -165,9 +165,10 @@ class ValueTable:
             plan = self._plan((0, obligation), MAX_PLANNED, _too_many)
             needed = Counter(need for cell in plan for need in self._needs(cell))
             held: dict[Cell, Floats] = {}
+            limit = self._limit
             for cell in plan:
                 held[cell] = np.zeros(self._states)
-                if len(held) * self._states > self._limit:
+                if len(held) * self._states > limit:
                     raise LimitError(self._refusal(len(held)))
                 self._compute(cell, held[cell], held.__getitem__)
                 for need in self._needs(cell):

@@ -257,7 +257,6 @@ def test_an_alarm_is_drawn(stage: Stage, tmp_path: Path, cfmon: Run) -> None:
     assert (tmp_path / "again.svg").read_text() == picture
 
 
-@slow
 def test_an_alarm_is_drawn_in_pixels(stage: Stage, tmp_path: Path, cfmon: Run) -> None:
     assert cfmon("explain", str(stage.evidence[0]), "-o", str(tmp_path / "alarm.png"))[0] == 0
     assert (tmp_path / "alarm.png").read_bytes().startswith(b"\x89PNG")

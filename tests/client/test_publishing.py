@@ -187,11 +187,11 @@ def test_a_broker_that_is_killed_costs_no_step(tmp_path: Path) -> None:
     ):
         total = 0
         for _ in range(3):
+            published = steps.status.published
             for _ in range(200):
                 steps.step(total, 0)
                 total += 1
                 time.sleep(0.001)  # the agent's own pace
-            published = steps.status.published
             wait_until(lambda published=published: steps.status.published > published, "some are acknowledged")  # type: ignore[misc]
             broker.kill()
             for _ in range(20):

@@ -166,7 +166,6 @@ class Loop:
 
 SLOW: Final = settings(
     max_examples=examples(2, 12),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

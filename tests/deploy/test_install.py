@@ -168,8 +168,8 @@ def test_what_is_locked_is_installed_and_nothing_else_and_it_is_the_users_who_is
     assert done.returncode != 0
     assert "/nowhere/config.yaml" in done.stderr, done.stdout + done.stderr
     assert {path.name for path in packages.glob("*.dist-info")} == {"small-1.0.dist-info", f"{PRODUCT}.dist-info"}
-    examples = (prefix / "share").readlink().relative_to("/")
-    assert (root.path / examples / "config" / "icu-sepsis.yaml").is_file()
+    shipped = (prefix / "share").readlink().relative_to("/")
+    assert (root.path / shipped / "config" / "icu-sepsis.yaml").is_file()
     state = (root.path / "var" / "lib" / "cfmon").stat()
     assert (state.st_uid, state.st_gid, state.st_mode & 0o777) == (10001, 10001, 0o750)
     version = root.run("/opt/cfmon/bin/cfmon", "--version", read_only=True, more=settings(root))

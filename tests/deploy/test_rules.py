@@ -17,7 +17,6 @@ from monitor.sidecar.sinks.instruments import Instruments
 from monitor.sidecar.webhooks.sender import PostResult
 from monitor.stream.decode import REASONS
 from monitor.types import AlarmState, BlindReason, MessageResult
-from tests.tiers import slow
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS = DEPLOY / "prometheus"
@@ -42,7 +41,7 @@ ALERTS = [rule["alert"] for rule in rules()]
     [
         ("check", "rules", "--lint-fatal", "cfmon.rules.yml"),
         ("check", "config", "--lint-fatal", "prometheus.yml"),
-        pytest.param(("test", "rules", "cfmon.rules.test.yml"), marks=slow),
+        ("test", "rules", "cfmon.rules.test.yml"),
     ],
     ids=" ".join,
 )

@@ -23,10 +23,8 @@ from tests.tiers import examples
 
 __all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world", "telling_world"]
 
-# a machine under load draws slowly; that is no fault of the test
 LAW = settings(
     max_examples=examples(15, 60),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

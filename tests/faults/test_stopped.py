@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.harness import HEARTBEAT, LONG, Scene, scene
+from tests.faults.harness import HEARTBEAT, LONG, scene
 from tests.servers import Sidecar, wait_until
 from tests.tiers import slow
 
@@ -45,7 +45,6 @@ def test_a_stopped_monitor_is_noticed_and_loses_nothing(tmp_path: Path, report: 
             with stopped(process.send_signal, SECONDS) as began:
                 wait_until(lambda: not alive(staged.monitor.running), "a probe notices it")
                 probe = time.monotonic() - began
-                silent = _silence(staged, began)
             wait_until(lambda: alive(staged.monitor.running), "a probe finds it back")
             staged.monitor.until_ready()
         outcome = staged.outcome()
@@ -53,14 +52,7 @@ def test_a_stopped_monitor_is_noticed_and_loses_nothing(tmp_path: Path, report: 
         **outcome.figures(),
         heartbeat=HEARTBEAT,
         noticed_by_a_probe=round(probe, 2),
-        noticed_on_the_status_topic=round(silent, 2),
     )
-
-
-def _silence(staged: Scene, began: float) -> float:
-    """When someone who expects the status at every heartbeat knows: one is overdue."""
-    wait_until(lambda: time.time() - staged.listener.states[-1].at > 1.5 * HEARTBEAT, "a heartbeat is overdue")
-    return time.monotonic() - began
 
 
 @slow

@@ -19,7 +19,6 @@ from tests.tiers import examples, scaled
 
 FEW = settings(
     max_examples=examples(25, 100),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 every = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)

@@ -210,7 +210,7 @@ def weighted_rows(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, int, float
     return states, transitions
 
 
-@settings(max_examples=examples(25, 60), deadline=None)
+@settings(max_examples=examples(25, 60))
 @given(weighted_rows(), st.randoms(use_true_random=False))
 def test_every_row_is_a_distribution_and_checking_it_again_changes_nothing(
     drawn: tuple[int, list[tuple[int, int, int, float]]], chance: random.Random

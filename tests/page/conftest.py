@@ -23,7 +23,7 @@ from monitor.sidecar.web.server import HttpServer
 from monitor.types import Instant
 from tests.servers import PATIENCE, end, wait_until
 from tests.sidecar.watched import show
-from tests.tiers import examples, first
+from tests.tiers import first
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -208,12 +208,10 @@ def calmly_served(calm: Scene) -> Iterator[str]:
 
 @pytest.fixture
 def keep(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - a function
-    """Keep a screenshot under the test's name, in the slow tier."""
+    """Keep a screenshot under the name of what it shows."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def shoot(page: Page, what: str, *, whole: bool = True) -> None:
-        if not examples(0, 1):
-            return
         scheme = request.node.callspec.params.get("page", "") if hasattr(request.node, "callspec") else ""
         page.screenshot(path=SCREENSHOTS / f"page-{what}-{scheme}.png", full_page=whole)
 

@@ -139,7 +139,7 @@ def test_decisions_made_for_the_goal_are_named_and_not_drawn() -> None:
     assert "no distribution" in best.problem
 
 
-@settings(max_examples=examples(25, 60), deadline=None)
+@settings(max_examples=examples(25, 60))
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(1, 3))
 def test_likeliest_paths_against_enumeration(seed: int, states: int, steps: int) -> None:
     model, path, tables = random_world(seed, states, steps + 1)
@@ -163,7 +163,7 @@ def test_likeliest_paths_against_enumeration(seed: int, states: int, steps: int)
         assert everything[route.states] == pytest.approx(route.probability, abs=1e-12)
 
 
-@settings(max_examples=examples(25, 40), deadline=None)
+@settings(max_examples=examples(25, 40))
 @given(st.integers(0, 10_000))
 def test_the_spread_in_random_worlds_ends_in_the_value(seed: int) -> None:
     model, path, tables = random_world(seed, 4, 4)

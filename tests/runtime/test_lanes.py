@@ -39,7 +39,6 @@ from monitor.types import (
 from tests.exact.learned import learned_model
 from tests.tiers import examples, scaled
 
-# a machine under load draws slowly; that is no fault of the test
 LAW = settings(max_examples=examples(8, 25))
 NOMINAL, OTHER, FOREIGN = "ab" * 32, "cd" * 32, "ef" * 32
 TEXTS = [

@@ -16,7 +16,7 @@ from monitor.types import AlarmSpec, FormulaSpec, Instant, Judged, Observation, 
 from tests.exact.calls import note_calls
 from tests.runtime.test_takeovers import DITCH, ROAD, RUSH, road
 from tests.runtime.test_takeovers import POLICIES as TWO_POLICIES
-from tests.tiers import first
+from tests.tiers import examples, first, scaled
 
 SHA = {"nominal": "a" * 64, "careful": "b" * 64}
 POLICIES: dict[str, list[Any]] = {"nominal": [0, 0, 0, 0], "careful": [1, 1, 1, 1]}
@@ -100,6 +100,7 @@ class Fleet:
         return known[asked]
 
 
+@scaled
 @pytest.mark.parametrize("takeovers", first(1, [True, False]))
 @pytest.mark.parametrize("seed", first(1, range(3)))
 def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
@@ -109,8 +110,8 @@ def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
     known: dict[str, Verdict] = {}  # both fleets have the same model and go the same ways
     for entries in (8192, 3):
         monkeypatch.setattr(shared, "ENTRIES", entries)
-        fleet = Fleet(Random(seed), 4, takeovers=takeovers)
-        fleet.run(20)
+        fleet = Fleet(Random(seed), examples(4, 5), takeovers=takeovers)
+        fleet.run(examples(20, 25))
         assert len(fleet.judged) > 500
         for judged, about in fleet.judged:
             assert judged.verdict == fleet.verdict(judged, about, known), (entries, judged.formula, about)
@@ -124,10 +125,11 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@scaled
 def test_what_agents_ask_again_is_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = evaluated(monkeypatch)
-    fleet = Fleet(Random(1), 12)
-    fleet.run(16)
+    fleet = Fleet(Random(1), examples(12, 20))
+    fleet.run(examples(16, 20))
     asked = [judged.verdict.formula for judged, _ in fleet.judged]
     paths = [(judged.verdict.formula, about["path"][-3:], about["terminated"]) for judged, about in fleet.judged]
     assert calls.count(FORMULAS[0]) == len({path for path in paths if path[0] == FORMULAS[0]})

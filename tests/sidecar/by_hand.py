@@ -56,7 +56,7 @@ class Time:
 
     def advance(self, seconds: float) -> None:
         end = self.now + seconds
-        for handle in [handle for handle in self.later if handle.at <= end]:
+        while handle := min((each for each in self.later if each.at <= end), key=lambda each: each.at, default=None):
             self.later.remove(handle)
             self.now = handle.at
             if not handle.cancelled:

@@ -15,6 +15,7 @@ from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Outbox
+from tests.leaks import alone
 from tests.servers import PATIENCE
 
 __all__ = ["STATUS", "Play", "Side", "connection_to", "let_pass", "playing", "run"]
@@ -129,7 +130,7 @@ class _PlayedTime(asyncio.SelectorEventLoop):
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     """Run a scenario that may `let_pass` time."""
     with asyncio.Runner(loop_factory=_PlayedTime) as runner:
-        runner.run(scenario)
+        runner.run(alone(scenario))
 
 
 def let_pass(seconds: float) -> None:

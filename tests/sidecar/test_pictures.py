@@ -254,7 +254,7 @@ def test_one_that_is_given_up_at_the_end_is_gone(tmp_path: Path) -> None:
     async def scene() -> None:
         of = Pictures({"a": b""}.get, tmp_path, FOR_EVER)
         assert of.get("a") is None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while children() <= before:  # noqa: ASYNC110 - what is waited for comes from outside this loop
                 await asyncio.sleep(0.01)
         await of.close()

@@ -28,7 +28,6 @@ from tests.tiers import examples, first
 POLICIES = Path(__file__).parents[2] / "policies"
 LAW = settings(
     max_examples=examples(10, 40),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 SETTINGS = StreamSettings(window=8, reorder_steps=3, forget_after=60.0, max_lag=2.0)

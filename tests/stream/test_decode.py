@@ -43,7 +43,6 @@ EXPECTED = Observation(
 )
 
 
-# a machine under load draws slowly; that is no fault of the test
 FUZZ = settings(max_examples=examples(25, 500))
 
 

@@ -47,7 +47,6 @@ SETTINGS = StreamSettings(window=5, reorder_steps=6, reorder_wait=0.5, policies=
 PATIENT = StreamSettings(window=5, reorder_steps=64)
 NOON = Instant(wall=1000.0, ticks=50.0)
 
-# a machine under load draws slowly; that is no fault of the test
 LAW = settings(max_examples=examples(25, 200))
 
 

@@ -1,0 +1,26 @@
+"""The packages of which the Makefile demands coverage are those that the import contract calls pure."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NOT_MEASURED = {"yamltext", "jit", "referee"}
+"""A reader that its fuzzing covers, what is compiled, and a program of its own."""
+
+
+def test_every_pure_package_is_measured_by_its_own_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (pure,) = re.findall(r"^PURE := (.*)$", makefile, flags=re.MULTILINE)
+    (measured,) = re.findall(r"^MEASURED := \$\(addprefix tests/,(.*?)\)", makefile, flags=re.MULTILINE | re.DOTALL)
+    packages = {name.partition("/")[0].removesuffix(".py") for name in re.findall(r"monitor/([^,]+)", pure)}
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (rooms,) = (each["source_modules"] for each in contracts if each["name"].startswith("Pure rooms"))
+    assert packages == {room.removeprefix("monitor.") for room in rooms} - NOT_MEASURED
+    folders = {name for name in packages if (ROOT / "monitor" / name).is_dir()}
+    assert folders <= set(measured.split())
+    assert all((ROOT / "tests" / name).exists() for name in measured.split() if name != "\\")
