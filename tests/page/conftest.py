@@ -122,9 +122,13 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Close no idle connection: on a machine under load Chromium may use one at the very moment it is closed."""
-    for name in ("PATIENCE", "KEEP_ALIVE"):
-        monkeypatch.setattr(f"monitor.sidecar.web.server.{name}", 600)
+    """Close no idle connection: on a machine under load Chromium may use one at the very moment it is closed.
+
+    There a picture takes minutes too, as it is drawn behind everything else.
+    """
+    for name in ("server.PATIENCE", "server.KEEP_ALIVE", "pictures.PATIENCE"):
+        monkeypatch.setattr(f"monitor.sidecar.web.{name}", 600)
+    monkeypatch.setattr("monitor.sidecar.web.pictures.NICE", 0)
 
 
 @pytest.fixture
