@@ -235,7 +235,9 @@ def test_where_everyone_is_answered_under_any_name_that_is_reported_at_the_start
         assert ("http.listen: everyone who can reach" in caplog.text) == told
 
 
-def test_a_picture_that_cannot_be_drawn_is_reported_and_counted(config: Path) -> None:
+def test_a_picture_that_cannot_be_drawn_is_reported_and_counted(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.sidecar.web.pictures.PATIENCE", PATIENCE)
+    monkeypatch.setattr("monitor.sidecar.web.pictures.NICE", 0)  # behind busy neighbours it would not be finished
     with inside(config) as running:
         name = "a" * 32
         (config.parent / "var" / "evidence" / name).write_bytes(b"no evidence")
