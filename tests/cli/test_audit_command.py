@@ -120,7 +120,8 @@ def test_alarms_are_compared_by_agent_formula_and_episode() -> None:
 
 
 def test_the_page_shows_takeovers_differences_and_at_most_so_many_agents() -> None:
-    found = Findings(raised=[alarm(n % 28 + 1, f"a<{n % 70}>", seq=n) for n in range(400)])
+    names = ["a" * 30, *(f"a<{n}>" for n in range(1, 70))]
+    found = Findings(raised=[alarm(n % 28 + 1, names[n % 70], seq=n) for n in range(400)])
     found.takeovers["watch", "careful", "needed"] = 7
     found.takeovers["watch", "careful", "needless"] = 1234
     change = Change([], [], found.raised[:250], [])
@@ -129,6 +130,7 @@ def test_the_page_shows_takeovers_differences_and_at_most_so_many_agents() -> No
     )
     assert "1,234 needless" in text
     assert "10 other agents" in text
+    assert ">" + "a" * 23 + "…<" in text
     assert "and 50 more" in text
     assert "3 &lt; 4" in text
     assert "a<1>" not in text

@@ -64,6 +64,8 @@ def test_bands_are_drawn_to_scale() -> None:
     per_unit = (drawn[3] - drawn[0]) / (ends[3] - ends[0])
     for pixel, value in zip(drawn, ends, strict=True):
         assert pixel - drawn[0] == pytest.approx((value - ends[0]) * per_unit, abs=0.02)
+    axis = next(line for line in root.iter(f"{SVG}line") if line.attrib["y1"] == bar.attrib["y1"])
+    assert float(axis.attrib["x2"]) - float(axis.attrib["x1"]) == pytest.approx(per_unit, abs=0.02)  # from 0 to 1
 
 
 def test_a_difference_has_one_row_and_rewards_no_percent() -> None:
