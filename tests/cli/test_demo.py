@@ -151,6 +151,13 @@ def test_what_did_not_happen_is_said(tmp_path: Path, alerts: tuple[str, ...], sa
     assert problem.startswith(says)
 
 
+def test_after_ctrl_c_it_says_where_the_evidence_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    watcher = Watcher(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), "")
+    watcher.seen.alerts.append({"id": "a", "state": "firing", "evidence": {"id": "e1"}})
+    assert asyncio.run(summarise(watcher, tmp_path, stopped=True)) == []
+    assert f"explain {tmp_path / 'e1'}" in capsys.readouterr().out
+
+
 def places(value: object, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where in plain data numbers stand."""
     match value:

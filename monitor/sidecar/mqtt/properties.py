@@ -29,7 +29,7 @@ _FIXED: Final = {
     **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
     **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
 }
-"""Property -> bytes of its number. 0x0B is a number of variable length; 0x26 two texts; the others are one text."""
+"""Property -> bytes of its number. 0x26 is two texts; the others are one text. 0x0B is in no packet read here."""
 _TEXTS: Final = frozenset((0x03, 0x08, 0x09, 0x12, 0x15, 0x16, 0x1A, 0x1C, 0x1F, 0x26))
 
 
@@ -65,8 +65,6 @@ def properties(data: bytes, at: int) -> Properties:
         key, at = data[at], at + 1
         if (size := _FIXED.get(key)) is not None:
             found[key], at = int.from_bytes(data[at : at + size]), at + size
-        elif key == 0x0B:
-            found[key], at = read_length(data, at, end) or (0, end + 1)
         else:
             demand(key in _TEXTS)
             for _ in range(1 + (key == 0x26)):
