@@ -5,12 +5,17 @@ Exit codes: 0 success, 1 no (a check fails, a verification disagrees), 2 invalid
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
 
 from monitor.cli.signals import INTERRUPTED, exit_immediately
 from monitor.errors import MonitorError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -37,9 +42,20 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            _report_bug()
+        file = printable(str(error.filename or "a file"))
+        sys.stderr.write(f"cfmon: {file} cannot be written: {error.strerror}; make space for it\n")
+        sys.exit(WRONG_INPUT)
     except Exception:  # noqa: BLE001 - any other exception is a bug and is reported as one
-        import traceback  # noqa: PLC0415 - imports before `exit_immediately` are kept few
+        _report_bug()
 
-        traceback.print_exc()
-        sys.stderr.write("cfmon: this is a bug; please report it with the lines above\n")
-        sys.exit(BUG)
+
+def _report_bug() -> NoReturn:
+    """Print the exception that is being handled, and exit."""
+    import traceback  # noqa: PLC0415 - imports before `exit_immediately` are kept few
+
+    traceback.print_exc()
+    sys.stderr.write("cfmon: this is a bug; please report it with the lines above\n")
+    sys.exit(BUG)

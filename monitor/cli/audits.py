@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.atomic import remove_abandoned, write_file
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.errors import ConfigError
 
@@ -77,14 +78,16 @@ def _claim(out: Path, loaded: Loaded, *, in_order: bool) -> None:
     file = out / "audit.json"
     try:
         out.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(out)
         if not file.exists():
             if any(out.iterdir()):
                 raise ConfigError(f"{out}: is not empty and holds no audit; choose another folder")
-            file.write_text(json.dumps(about, indent=1) + "\n")
+            write_file(file, f"{json.dumps(about, indent=1)}\n".encode())
         elif json.loads(file.read_bytes()) != about:
             raise ConfigError(f"{out}: holds the audit of another configuration or order; choose another folder")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{out}: cannot be used: {error}; choose another folder") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{out}: cannot be used: {reason}; choose another folder") from error
 
 
 def _limits(found: Findings, gaps: Gaps, loaded: Loaded, *, in_order: bool) -> list[str]:
@@ -154,7 +157,7 @@ def _write(
         before=before,
     )
     try:
-        file.write_text(text, encoding="utf-8")
+        write_file(file, text.encode())
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from monitor.atomic import write_file
 from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.cli.verified import as_document, show
 from monitor.errors import ConfigError, EvidenceError, to_install
@@ -117,7 +118,7 @@ def explain(
         sys.stdout.buffer.write(content)
         return
     try:
-        target.write_bytes(content)
+        write_file(target, content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
     say(printable(explanation.summary))
@@ -152,7 +153,7 @@ def export(
         packed = pack_bundle(content, _reader(evidence, objects, bundle), signature)
     target = out if out is not None else Path(f"{id_}.zip")
     try:
-        target.write_bytes(packed)
+        write_file(target, packed)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
     say(f"{target}: evidence, model and policies, {len(packed):,} bytes")

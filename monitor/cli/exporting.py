@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.atomic import write_files
 from monitor.cli.models import Output
 from monitor.cli.output import ExitCode, finish, print_json, progress, say
 from monitor.errors import ConfigError, PolicyError
@@ -132,11 +133,11 @@ def _write(files: tuple[Path, Path], original: Original, manifest: Manifest) -> 
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
 
     network, described = files
+    contents = {network.name: original.content, described.name: manifest_yaml(manifest).encode()}
     try:
-        network.write_bytes(original.content)
-        described.write_text(manifest_yaml(manifest), encoding="utf-8")
+        write_files(network.parent, contents)
     except OSError as error:
-        raise PolicyError(f"cannot write {error.filename or network}: {error.strerror}") from error
+        raise PolicyError(f"cannot write {network} and {described.name}: {error.strerror}") from error
 
 
 def _show(

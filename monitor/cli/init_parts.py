@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.atomic import hidden_folder
 from monitor.cli.comparing import verdict_of
 from monitor.cli.init_files import config_text, written_policy, written_sample
 from monitor.cli.init_move import move_files
@@ -117,10 +117,10 @@ def prepared(request: Request) -> Result:
     if request.folder.exists() and not request.folder.is_dir():
         raise ConfigError(f"{request.folder} is a file; give a folder")
     try:
-        with tempfile.TemporaryDirectory(prefix=".cfmon-init-", dir=parent) as staging:
-            result, sampled = _built(request, Path(staging))
+        with hidden_folder(parent) as staging:
+            result, sampled = _built(request, staging)
             # `sampled` comes last: a recording names the configuration by a digest over its absolute paths
-            files = move_files(Path(staging), request.folder, FILES, sampled)
+            files = move_files(staging, request.folder, FILES, sampled)
     except OSError as error:
         raise ConfigError(f"{error.filename or request.folder}: cannot be written: {error.strerror}") from error
     return replace(result, files=[*files, *(["sample.rec"] if result.sample else [])])

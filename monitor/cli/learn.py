@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.atomic import write_file
 from monitor.cli.counting import count_files, resumed
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recordings import (
@@ -186,7 +187,7 @@ def _report(
     for path in paths:
         text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source, compared)
         try:
-            path.write_text(text, encoding="utf-8")
+            write_file(path, text.encode())
         except OSError as error:
             raise ModelError(f"{path}: cannot be written: {error.strerror}") from error
     return list(found.problems)

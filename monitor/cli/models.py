@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.atomic import write_file
 from monitor.cli.learn import model_learn
 from monitor.cli.output import print_json, progress, say, warned
 from monitor.errors import ConfigError
@@ -114,15 +115,14 @@ def policy_init(
     from monitor.policy.session import read_onnx  # noqa: PLC0415 - likewise
 
     target = network.with_suffix(".yaml")
+    if target.exists():
+        raise ConfigError(f"{target} already exists; remove it first, or edit it by hand")
     with progress(f"running {network} on every state of {model}"):
         content = read_onnx(network)
         kind: OutputKind | None = None if output is None else output.value
         manifest, assumed = draft_manifest(content, network, load_model(model), kind=kind, stochastic=stochastic)
     try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(manifest_yaml(manifest))
-    except FileExistsError as error:
-        raise ConfigError(f"{target} already exists; remove it first, or edit it by hand") from error
+        write_file(target, manifest_yaml(manifest).encode())
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
     say(f"{target}: {manifest.input.kind} in, {manifest.output.kind} out, sha256 {manifest.sha256}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from monitor.atomic import new_path
 from monitor.cli.output import Bar, print_json, progress, say
 from monitor.cli.recordings import (
     ActionColumn,
@@ -120,25 +120,22 @@ def _reported(events: Iterable[Event], position: Callable[[], int], bar: Bar) ->
 
 
 def _write(target: Path, header: Header, pattern: str, events: Iterable[Event]) -> int:
-    """Write a recording under another name, then rename it; return the number of events."""
+    """Write a recording as a whole, or nothing; return the number of events."""
     from monitor.sidecar.recordings import new_recorder  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.exists():
         raise RecordingError(f"{target}: already exists; choose another name or move it away")
-    unfinished = target.with_name(f"unfinished-{target.name}")
-    recorder = new_recorder(unfinished, header, pattern, live=False)
     count = 0
     try:
-        for event in events:
-            recorder.write(event)
-            count += 1
-        recorder.close()
-        unfinished.rename(target)
+        with new_path(target) as unfinished:
+            recorder = new_recorder(unfinished, header, pattern, live=False)
+            try:
+                for event in events:
+                    recorder.write(event)
+                    count += 1
+                recorder.close()
+            finally:
+                recorder.abandon()
     except OSError as error:
         raise RecordingError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        recorder.abandon()
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished)
-        unfinished.unlink(missing_ok=True)
     return count

@@ -2,7 +2,8 @@
 
 Python's default raises an exception in the statement that runs at that moment. The exception is lost in a library's
 callback and becomes another error in the import of a compiled module, where nearly all of the start is spent. Files on
-disk are written so that the process may end at any moment.
+disk are written so that the process may end at any moment; what is not complete is removed, and processes that were
+started are ended.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing `typing` takes a tenth of the time before signals are handled
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["INTERRUPTED", "exit_immediately", "exits_immediately", "orderly"]
+__all__ = ["INTERRUPTED", "at_signal", "exit_immediately", "exits_immediately", "orderly"]
 
 INTERRUPTED = 130
 """Exit code of a process that Ctrl-C ended, by the shell's convention."""
@@ -27,6 +28,9 @@ TERMINATED = 143
 
 SHOW_CURSOR = b"\r\x1b[K\x1b[?25h"
 """Clears the progress line and shows the cursor again."""
+
+
+_undo: list[Callable[[], None]] = []
 
 
 def exit_immediately() -> None:
@@ -56,7 +60,21 @@ def orderly() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def at_signal(undo: Callable[[], None]) -> Iterator[None]:
+    """Call `undo` if a signal ends the process at once within the block."""
+    _undo.append(undo)
+    try:
+        yield
+    finally:
+        _undo.remove(undo)
+
+
 def _exit(number: int, _frame: object) -> None:
+    for undo in reversed(_undo):
+        undo()
+    if "monitor.atomic" in sys.modules:
+        sys.modules["monitor.atomic"].abandon_all()
     for stream in (1, 2):
         if os.isatty(stream) and select.select([], [stream], [], 0)[1]:  # a stopped terminal would block
             os.write(stream, SHOW_CURSOR)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from monitor.atomic import new_path
 from monitor.errors import ModelError
 from monitor.exploration.copies import action_count
 from monitor.exploration.identity import Flat, Identity, flat, identity_of
@@ -71,7 +72,7 @@ def roll_out(
     try:
         environment.reset(seed=seed)
         run = _Run(environment, identity_of(environment, key), _chooser(policy, environment, seed))
-        with target.open("w", encoding="utf-8", newline="") as file:
+        with new_path(target) as hidden, hidden.open("w", encoding="utf-8", newline="") as file:
             return _written(run, csv.writer(file), steps, seed, report)
     except ModelError as error:
         raise ModelError(f"environment {source}: {error}") from error

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray
+from monitor.atomic import write_file
 from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
 from monitor.learning.build import LabelSpec
@@ -69,12 +70,10 @@ def save_learner(learner: Learner, path: Path, part: Part | None = None) -> None
     if learner.states is not None:
         members |= {f"edges.{i}": edges for i, edges in enumerate(learner.states.edges)}
         members |= _centres_members(learner.states)
-    replaced = path.with_name(path.name + ".new")
     try:
-        replaced.write_bytes(pack(members, zipfile.ZIP_DEFLATED))
-        replaced.replace(path)
+        write_file(path, pack(members, zipfile.ZIP_DEFLATED))
     except OSError as error:
-        raise ModelError(f"{path}: cannot be written ({error})") from error
+        raise ModelError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def load_learner(path: Path) -> Learner:

@@ -34,6 +34,7 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.choices import ENTRY_BYTES, MAX_MODEL_BYTES, Choices, as_mdp, merged_order, require_memory
 from monitor.model.mdp import MDP
+from monitor.model.rewards import chosen_structure
 from monitor.model.rows import ROW_SUM_TOLERANCE
 from monitor.model.textfile import Line, lines, shown
 
@@ -83,7 +84,7 @@ def read_drn(content: bytes, source: str, rewards: str | None = None, *, limit: 
         rows = lines(content, source or "model", comment="//")
         given = _Given()
         _header(given, rows)
-        given.chosen = _chosen(given.rewards, rewards)
+        given.chosen = chosen_structure(given.rewards, rewards) if given.rewards or rewards else 0
         last = Line("", 0, "")
         for row in rows:
             last = row
@@ -117,20 +118,6 @@ def _header(given: _Given, rows: Iterator[Line]) -> None:
         else:
             raise row.error(f"{shown(row.text)} is not expected before @model")
     raise ModelError("the line @model is missing: this is no .drn file, or it is cut off")
-
-
-def _chosen(names: list[str], wanted: str | None) -> int | None:
-    """Return the place of the reward model to read, None for none."""
-    if wanted in names:
-        return names.index(wanted)
-    if wanted not in (None, "none"):
-        raise ModelError(f"there are no rewards {wanted!r}; there are: {', '.join(names) or 'none'}")
-    if wanted is None and len(names) > 1:
-        raise ModelError(
-            f"there are several reward models ({', '.join(names)}): choose one with "
-            "cfmon model convert FILE TARGET --rewards NAME (none: leave them out)"
-        )
-    return None if wanted else 0
 
 
 def _add(given: _Given, row: Line) -> None:

@@ -3,7 +3,8 @@
 To add one, write its reader in a module of this package and add its line to `FORMATS`. Readers are pure:
 
 - of a file: `read(files, source)` gets the bytes of the file by suffix, here `files[".npz"]`, and of those files beside
-  it (same stem, suffixes `beside`) that exist.
+  it (same stem, suffixes `beside`) that exist; files with a number after the stem (suffixes `numbered`) by both,
+  `files["1.srew"]`.
 - of a scheme: `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
 
 Both return an `MDP`, and raise ModelError, which begins with `model <source>:`, for anything malformed. The reader of a
@@ -47,6 +48,7 @@ class Format:
         suffix: of the file's name; "" for a scheme.
         scheme: the beginning of the source, with its colon; "" for a file.
         beside: suffixes of the files beside it that belong to the model.
+        numbered: those of them of which there may be several, numbered from 1.
         writer: `module:function`, imported when first used; "" if the format is only read.
         keeps: names in `OPTIONAL` that the writer keeps.
         named_rewards: whether a file may hold several reward structures.
@@ -57,6 +59,7 @@ class Format:
     suffix: str = ""
     scheme: str = ""
     beside: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
     writer: str = ""
     keeps: tuple[str, ...] = ()
     named_rewards: bool = False
@@ -110,10 +113,13 @@ FORMATS: tuple[Format, ...] = (
         "a .tra file (PRISM)",
         "monitor.model.prism_explicit:read_files",
         suffix=".tra",
-        beside=(".lab", ".srew", ".trew", ".sta"),
+        beside=(".lab", ".srew", ".trew", ".sta", ".obs"),
+        numbered=(".srew", ".trew"),
         writer="monitor.model.prism_write:prism_files",
         keeps=("valuations",),
+        named_rewards=True,
     ),
+    Format("a .pexp file", "monitor.model.prism_explicit:read_combined", suffix=".pexp", named_rewards=True),
     Format("a .drn file (Storm)", "monitor.model.drn:read_files", suffix=".drn", named_rewards=True),
     Format("gymnasium:ID?argument=value", "monitor.model.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
 )
@@ -143,8 +149,8 @@ def file_name(source: str) -> str:
 def supported_forms() -> str:
     """Return the list of all formats as text.
 
-    >>> supported_forms()
-    'a .npz file, a .umb file (UMB), a .tra file (PRISM), a .drn file (Storm) or gymnasium:ID?argument=value'
+    >>> supported_forms().split(", ")[-1]
+    'a .drn file (Storm) or gymnasium:ID?argument=value'
     """
     return _listed([each.shown for each in FORMATS])
 

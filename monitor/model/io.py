@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Container
 from pathlib import Path
+from typing import Final
 
+from monitor.atomic import write_file, write_files
 from monitor.errors import ModelError, ModelWarning
 from monitor.model.formats import FORMATS, PROGRAMS, Format, format_of, supported_forms, written_forms
 from monitor.model.mdp import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
 
 __all__ = ["canonical_bytes", "load_model", "model_sha256", "read_model", "save_model"]
+
+_PACKED: Final = r"\.(?:gz|xz|bz2|zst)"
+"""Suffixes of compressed files."""
 
 
 def load_model(source: str | Path, rewards: str | None = None) -> MDP:
@@ -30,10 +36,7 @@ def load_model(source: str | Path, rewards: str | None = None) -> MDP:
     if form.scheme:
         return form.read(source)
     _refuse_program(source)
-    files = {form.suffix: _content(source)}
-    beside = {suffix: Path(source).with_suffix(suffix) for suffix in form.beside}
-    files |= {suffix: _content(path) for suffix, path in beside.items() if path.exists()}
-    return form.read(files, str(source), *named)
+    return form.read(_contents(source, form), str(source), *named)
 
 
 def _refuse_program(source: str | Path) -> None:
@@ -44,16 +47,48 @@ def _refuse_program(source: str | Path) -> None:
         )
 
 
-def _content(source: str | Path) -> bytes:
-    path = Path(source)
+def _contents(source: str | Path, form: Format) -> dict[str, bytes]:
+    """Return the bytes of the file and of those beside it."""
     try:
-        if path.stat().st_size > MAX_UNPACKED_BYTES:
-            raise ModelError(f"model {source}: the file is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
-        if not path.is_file():
-            raise ModelError(f"model {source}: cannot be read (it is not a file); give {supported_forms()}")
-        return path.read_bytes()
+        paths = {form.suffix: Path(source)} | _beside(source, form)
+        if sum(path.stat().st_size for path in paths.values()) > MAX_UNPACKED_BYTES:
+            raise ModelError(f"model {source}: its files are larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
+        for path in paths.values():
+            if not path.is_file():
+                raise ModelError(f"model {path}: cannot be read (it is not a file); give {supported_forms()}")
+        return {key: path.read_bytes() for key, path in paths.items()}
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise ModelError(f"model {source}: cannot be read ({error}); give {supported_forms()}") from error
+
+
+def _beside(source: str | Path, form: Format) -> dict[str, Path]:
+    """Return the files beside a model that belong to it, by what follows its stem: .lab, 1.srew.
+
+    The file m1.srew belongs to m1.tra if there is one, and not to m.tra; that is a `ModelWarning`. Raises ModelError
+    for a compressed file.
+    """
+    if not form.beside:
+        return {}
+    stem, folder = _stem(source), Path(source).parent
+    alone, counted = ("|".join(map(re.escape, suffixes)) for suffixes in (form.beside, form.numbered or ("\0",)))
+    name = re.compile(rf"{re.escape(stem)}((?:{alone})|([1-9][0-9]{{0,3}})(?:{counted}))({_PACKED})?\Z")
+    found, foreign = {}, []
+    for path in sorted(folder.iterdir()):
+        if (match := name.match(path.name)) is None:
+            continue
+        if match[2] and (folder / f"{stem}{match[2]}{form.suffix}{match[3] or ''}").exists():
+            foreign.append(path.name)
+        elif match[3]:
+            raise ModelError(f"model {source}: {path.name}, beside it, is compressed: unpack it, or move it away")
+        else:
+            found[match[1]] = path
+    if foreign:
+        warnings.warn(
+            f"model {source}: not read, because they belong to other models beside it: {', '.join(foreign[:3])}",
+            ModelWarning,
+            stacklevel=4,
+        )
+    return found
 
 
 def save_model(model: MDP, path: str | Path) -> None:
@@ -70,23 +105,30 @@ def save_model(model: MDP, path: str | Path) -> None:
     if not form.writer or str(path).endswith(PROGRAMS):
         raise ModelError(f"model {path}: cannot be written in this format; write {written_forms()}")
     try:
-        files = {_beside(path, form, suffix): content for suffix, content in form.write(model).items()}
+        files = {_place(path, form, suffix): content for suffix, content in form.write(model).items()}
         _refuse_old(form, path, files)
-        for file, content in files.items():
-            file.write_bytes(content)
+        if len(files) == 1:
+            write_file(Path(path), *files.values())
+        else:
+            write_files(Path(path).parent, {file.name: content for file, content in files.items()})
     except ModelError as error:
         raise ModelError(f"model {path}: {error}") from error
     except (OSError, ValueError) as error:
-        raise ModelError(f"model {path}: cannot be written ({error})") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ModelError(f"model {path}: cannot be written ({reason})") from error
     if lost := form.left_out(model):
         warnings.warn(f"model {path}: {form.suffix} cannot hold: {', '.join(lost)}", ModelWarning, stacklevel=2)
 
 
 def _refuse_old(form: Format, path: str | Path, files: Container[Path]) -> None:
-    for suffix in form.beside:
-        if (old := _beside(path, form, suffix)) not in files and old.exists():
+    for old in _beside(path, form).values():
+        if old not in files:
             raise ModelError(f"{old} exists and would be read as part of the model: remove it, or use another name")
 
 
-def _beside(path: str | Path, form: Format, suffix: str) -> Path:
-    return Path(path) if suffix == form.suffix else Path(path).with_suffix(suffix)
+def _place(path: str | Path, form: Format, suffix: str) -> Path:
+    return Path(path) if suffix == form.suffix else Path(path).parent / f"{_stem(path)}{suffix}"
+
+
+def _stem(path: str | Path) -> str:
+    return Path(path).with_suffix("").name

@@ -1,4 +1,4 @@
-"""PRISM's explicit files: transitions in `.tra`, and beside it `.lab`, `.srew`, `.trew` and `.sta`.
+"""PRISM's explicit files: transitions in `.tra`, and beside it `.lab`, `.srew`, `.trew` and `.sta`; or all in `.pexp`.
 
 PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a similar form. A Markov decision process:
 
@@ -12,7 +12,14 @@ PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a s
            0:(1,false)
 
 A Markov chain lacks `choices` and `choice` and becomes a model with one action. The reward of a transition is that of
-its state plus its own. Source: the PRISM manual, "Explicit Model Files".
+its state plus its own. Of several reward structures PRISM numbers the files: out1.srew, out1.trew, out2.srew, ...
+Comments at the beginning, in newer versions, say what a file is:
+
+    # Transitions (MDP)
+    # Reward structure "minutes"
+    # State rewards
+
+A `.pexp` file holds the same in one, each part below its comment. Source: the PRISM manual, "Explicit Model Files".
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final
@@ -40,17 +47,30 @@ from monitor.model.choices import (
     require_memory,
 )
 from monitor.model.mdp import MDP
+from monitor.model.rewards import chosen_structure
 from monitor.model.rows import ROW_SUM_TOLERANCE
 from monitor.model.textfile import Line, lines, shown
 
-__all__ = ["BESIDE", "read_files", "read_prism"]
+__all__ = ["read_combined", "read_files", "read_prism"]
 
-BESIDE: Final = (".lab", ".srew", ".trew", ".sta")
 Values = list[float | str | bool]
 """Values of the variables in one state."""
 
 _DECLARED: Final = re.compile(r'\s*([0-9]{1,9})="([^"]*)"')
 _STATE: Final = re.compile(r"([0-9]{1,18}):\s*\((.*)\)\Z")
+_TYPE: Final = re.compile(r"# Transitions \((.{1,40})\)\Z")
+_STRUCTURE: Final = re.compile(r'# Reward structure(?: "([^"]*)")?\Z')
+_HEADINGS: Final = {
+    "# Transitions": ".tra",
+    "# States": ".sta",
+    "# Observations": ".obs",
+    "# Labels": ".lab",
+    "# State rewards": ".srew",
+    "# Transition rewards": ".trew",
+}
+"""First words of a file or, in a `.pexp` file, of a part -> the suffix of what it holds."""
+_LONGEST_HEADING: Final = 200
+_MOST_STRUCTURES: Final = 1000
 _MOST_KEYS: Final = 1 << 62
 
 
@@ -78,39 +98,187 @@ class _Transitions:
         return max(self.taken, default=0) + 1
 
 
-def read_files(files: Mapping[str, bytes], source: str) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`."""
-    return read_prism(files, source)
+@dataclass(frozen=True)
+class _Part:
+    """A file or, in a `.pexp` file, a part of it: `first` is the number of its first line."""
+
+    file: str
+    content: bytes
+    first: int = 1
+
+    def lines(self, comment: str = "#") -> Iterator[Line]:
+        return lines(self.content, self.file, comment, self.first)
+
+    def headings(self) -> Iterator[Line]:
+        """Yield the comments at the beginning."""
+        at, number = 0, self.first
+        while self.content[at : at + 1] == b"#":
+            end = self.content.find(b"\n", at, at + _LONGEST_HEADING)
+            end = len(self.content) if end < 0 else end
+            text = self.content[at : min(end, at + _LONGEST_HEADING)].decode("utf-8", "replace").strip()
+            yield Line(PurePath(self.file).name, number, text)
+            at, number = end + 1, number + 1
 
 
-def read_prism(files: Mapping[str, bytes], source: str, *, limit: int = MAX_MODEL_BYTES) -> MDP:
-    """Read the model in the bytes of a `.tra` and of the files beside it, by suffix; `limit`: bytes of memory for it.
+@dataclass(frozen=True)
+class _Structure:
+    """A reward structure. `name`: that in its files, its number, or empty."""
 
-    Raises:
-        ModelError: a file is malformed, or they do not fit each other; names file and line. Nothing else.
-    """
+    name: str
+    number: str
+    of_states: _Part | None = None
+    of_transitions: _Part | None = None
+
+
+def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
+    """Read a model: the reader of `monitor.model.formats`. `rewards`: the reward structure, if there are several."""
+    return read_prism(files, source, rewards)
+
+
+def read_combined(
+    files: Mapping[str, bytes], source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES
+) -> MDP:
+    """Read the model in a `.pexp` file; as `read_prism`."""
     try:
-        return _model(files, source, limit)
+        return _model(_divided(_Part(source, files[".pexp"])), source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _model(files: Mapping[str, bytes], source: str, limit: int) -> MDP:
-    name = PurePath(source).with_suffix if PurePath(source).name else PurePath("model").with_suffix
-    of = {suffix: str(name(suffix)) for suffix in (".tra", *BESIDE)}
-    require_memory(ENTRY_BYTES // 10 * len(files[".tra"]), limit, f"{len(files['.tra']):,} bytes of transitions")
-    given = _transitions(lines(files[".tra"], of[".tra"]))
+def read_prism(
+    files: Mapping[str, bytes], source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES
+) -> MDP:
+    """Read the model in the bytes of a `.tra` and of the files beside it.
+
+    Args:
+        files: their contents by suffix, or by number and suffix: `.tra`, `.lab`, `1.srew`, ...
+        source: the file, for messages.
+        rewards: the reward structure, if there are several: its name, its number, or `none`.
+        limit: bytes of memory for the model.
+
+    Raises:
+        ModelError: a file is malformed, they do not fit each other, or there are several reward structures and
+            `rewards` names none of them; names file and line. Nothing else.
+    """
+    path = PurePath(source) if PurePath(source).name else PurePath("model")
+    stem = str(path.with_suffix(""))
+    try:
+        return _model({key: _Part(stem + key, files[key]) for key in files}, source, rewards, limit)
+    except ModelError as error:
+        raise ModelError(f"model {source}: {error}") from error
+
+
+def _model(parts: Mapping[str, _Part], source: str, wanted: str | None, limit: int) -> MDP:
+    for key, part in parts.items():
+        _check_headings(part, PurePath(f"m{key}").suffix)
+    if ".obs" in parts:
+        raise ModelError(f"{PurePath(parts['.obs'].file).name}: models with observations are not supported")
+    if ".tra" not in parts:
+        raise ModelError("there are no transitions")
+    nothing = _Part("", b"")
+    size = len(parts[".tra"].content)
+    require_memory(ENTRY_BYTES // 10 * size, limit, f"{size:,} bytes of transitions")
+    structure = _chosen(parts, wanted)
+    given = _transitions(parts[".tra"].lines())
     order = _checked_order(given)
     choices = _choices(given, order)
-    labels, initial = _labels(lines(files.get(".lab", b""), of[".lab"], comment="# "), given.states, limit)
-    variables, valuations = _valuations(lines(files.get(".sta", b""), of[".sta"]), given.states, limit)
+    labels, initial = _labels(parts.get(".lab", nothing).lines("# "), given.states, limit)
+    variables, valuations = _valuations(parts.get(".sta", nothing).lines(), given.states, limit)
     rewards = np.zeros(len(order))
-    if ".srew" in files:
-        rewards += _state_rewards(lines(files[".srew"], of[".srew"]), given)[_column(given.at)[order]]
-    if ".trew" in files:
-        rewards += _transition_rewards(lines(files[".trew"], of[".trew"]), given, order)
+    if structure.of_states is not None:
+        rewards += _state_rewards(structure.of_states.lines(), given)[_column(given.at)[order]]
+    if structure.of_transitions is not None:
+        rewards += _transition_rewards(structure.of_transitions, given, order)
     whole: dict[str, Any] = {"labels": labels, "initial": initial, "variables": variables, "valuations": valuations}
     return as_mdp(Choices(**choices, **whole, rewards=rewards if rewards.any() else None), source, limit)
+
+
+# ---- which files, and what they hold ----
+
+
+def _check_headings(part: _Part, suffix: str) -> None:
+    """Raise ModelError if the comments at the beginning say that a file is another one, or of another kind of model."""
+    for row in part.headings():
+        if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP"):
+            raise row.error(f"{found[1][:40]} models are not supported; DTMC and MDP are")
+        for heading, other in _HEADINGS.items():
+            if (row.text == heading or row.text.startswith(f"{heading} (")) and other != suffix:
+                raise row.error(f"{shown(row.text)} belongs into a {other} file, and this is a {suffix} file")
+
+
+def _divided(whole: _Part) -> dict[str, _Part]:
+    """Return the parts of a `.pexp` file as if they were files."""
+    found: dict[str, _Part] = {}
+    start, number, kind, count = 0, 1, ".tra", {".srew": 0, ".trew": 0}
+    at = 0
+
+    def end_part(end: int) -> None:
+        content = whole.content[start:end]
+        key = kind
+        if kind in count:
+            count[kind] += 1
+            key = f"{count[kind]}{kind}"
+        if key in found or count[".srew"] + count[".trew"] > 2 * _MOST_STRUCTURES:
+            raise Line(PurePath(whole.file).name, number, "").error(f"a second part of the kind {kind}, or too many")
+        if content.strip() or kind != ".tra":
+            found[key] = _Part(whole.file, content, number)
+
+    line = 1
+    while at < len(whole.content):
+        end = whole.content.find(b"\n", at) + 1 or len(whole.content)
+        heading = whole.content[at : min(end, at + _LONGEST_HEADING)]
+        if heading[:1] == b"#" and (new := _kind_of(heading, whole.content[end : end + _LONGEST_HEADING])):
+            end_part(at)
+            start, number, kind = at, line, new
+        at, line = end, line + 1
+    end_part(len(whole.content))
+    return found
+
+
+def _kind_of(heading: bytes, after: bytes) -> str | None:
+    """Return the suffix of the part that a line of a `.pexp` file begins; `after`: what follows the line."""
+    first, second = (text.decode("utf-8", "replace").partition("\n")[0].strip() for text in (heading, after))
+    if _STRUCTURE.match(first):
+        return _HEADINGS.get(second) if second.endswith(" rewards") else None
+    if first.endswith(" rewards"):
+        return None  # the second line of a part's heading
+    return next((suffix for name, suffix in _HEADINGS.items() if first == name or first.startswith(f"{name} (")), None)
+
+
+def _chosen(parts: Mapping[str, _Part], wanted: str | None) -> _Structure:
+    """Return the reward structure to read; one without rewards for none."""
+    structures = _structures(parts)
+    names = [each.name for each in structures]
+    for each in structures:
+        if names.count(each.name) > 1:
+            raise ModelError(f"two reward structures have the name {each.name!r}: rename one in its files")
+    numbers = {each.number: each.name for each in structures if each.name != each.number and each.number not in names}
+    place = chosen_structure(names, numbers.get(wanted or "", wanted))
+    return _Structure("", "") if place is None else structures[place]
+
+
+def _structures(parts: Mapping[str, _Part]) -> list[_Structure]:
+    found: dict[str, _Structure] = {}
+    for key, part in parts.items():
+        number, suffix = key.removesuffix(PurePath(f"m{key}").suffix), PurePath(f"m{key}").suffix
+        if suffix not in (".srew", ".trew"):
+            continue
+        name = next((match[1] for row in part.headings() if (match := _STRUCTURE.match(row.text))), None) or number
+        known = found.get(number, _Structure(name, number))
+        if known.name not in (name, number) and name != number:
+            raise ModelError(
+                f"{PurePath(part.file).name} holds the rewards {name!r}, and the other file of the same number "
+                f"{known.name!r}: export them again"
+            )
+        if name != number:
+            known = replace(known, name=name)
+        found[number] = replace(known, of_states=part) if suffix == ".srew" else replace(known, of_transitions=part)
+    if "" in found and len(found) > 1:
+        raise ModelError(
+            "there are files of rewards with a number and without one, such as m.srew and m1.srew: remove those that "
+            "are not of this model"
+        )
+    return [found[number] for number in sorted(found, key=lambda text: (len(text), text))]
 
 
 # ---- transitions ----
@@ -120,6 +288,11 @@ def _transitions(rows: Iterator[Line]) -> _Transitions:
     header = next(rows, None)
     if header is None:
         raise ModelError("the file is empty; its first line gives the numbers of states, choices and transitions")
+    if not header.text[:1].isdigit():
+        raise header.error(
+            f"{shown(header.text)} does not give the numbers of states, choices (not for a chain) and transitions; "
+            "PRISM's forms for Matlab and MRMC are not read: export FILE.tra without them"
+        )
     counts = [header.index(text, _MOST_KEYS, "count") for text in header.text.split()]
     if len(counts) not in (2, 3) or counts[0] < 1:
         hidden = "; models with observations are not supported" if len(counts) == 4 else ""
@@ -136,6 +309,7 @@ def _transitions(rows: Iterator[Line]) -> _Transitions:
 
 def _add(given: _Transitions, row: Line) -> None:
     """Add one line."""
+    _refuse_rows(row)
     parts = row.text.split(maxsplit=3 if given.chain else 4)
     if len(parts) < (3 if given.chain else 4):
         form = "state successor probability" if given.chain else "state choice successor probability"
@@ -147,6 +321,12 @@ def _add(given: _Transitions, row: Line) -> None:
     name = "" if given.chain or len(parts) < 5 else parts[4]
     given.name.append(given.names.setdefault(name, len(given.names)))
     given.line.append(row.number)
+
+
+def _refuse_rows(row: Line) -> None:
+    """Raise ModelError if the line is `state probability:successor probability:successor ...`."""
+    if any(":" in part for part in row.text.split()[1:3]):
+        raise row.error(f"{shown(row.text)} is of PRISM's form with one line for each row: export without `rows`")
 
 
 def _checked_order(given: _Transitions) -> Ints:
@@ -277,12 +457,12 @@ def _state_rewards(rows: Iterator[Line], given: _Transitions) -> Floats:
     return rewards
 
 
-def _transition_rewards(rows: Iterator[Line], given: _Transitions, order: Ints) -> Floats:
+def _transition_rewards(part: _Part, given: _Transitions, order: Ints) -> Floats:
     """Return the rewards of the sorted lines of `.tra`, [N]."""
     keys = _keys(given, (_column(given.at), _column(given.taken), _column(given.after)))[order]
     found, values = array("q"), array("d")
     numbers = array("q")
-    for row, parts in _reward_lines(rows, 3 if given.chain else 4, given.states):
+    for row, parts in _reward_lines(part.lines(), 3 if given.chain else 4, given.states):
         state, choice, after = (parts[0], "0", parts[1]) if given.chain else parts[:3]
         where = row.index(state, given.states, "state"), row.index(choice, given.width, "choice")
         found.append((where[0] * given.width + where[1]) * given.states + row.index(after, given.states, "state"))
@@ -292,7 +472,7 @@ def _transition_rewards(rows: Iterator[Line], given: _Transitions, order: Ints) 
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     lost = np.flatnonzero(keys[places] != wanted)
     repeated = np.flatnonzero(np.bincount(places, minlength=1)[places] > 1)
-    name = PurePath(given.header.file).with_suffix(".trew").name
+    name = PurePath(part.file).name
     if lost.size:
         raise Line(name, numbers[lost[0]], "").error("this transition is not in the .tra file: leave the reward out")
     if repeated.size:
@@ -311,14 +491,25 @@ def _keys(given: _Transitions, parts: tuple[Ints, Ints, Ints]) -> Ints:
 
 
 def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tuple[Line, list[str]]]:
-    """Yield the lines with their parts; a first line that begins with the number of states is the header."""
+    """Yield the lines with their parts; a first line that begins with the number of states is the header.
+
+    The last number of the header is that of the lines that follow.
+    """
+    header, count = None, 0
     for place, row in enumerate(rows):
+        _refuse_rows(row)
         parts = row.text.split()
         if place == 0 and parts[0] == str(states):
+            header = row
             continue
         if len(parts) != width:
             raise row.error(f"{shown(row.text)} has {len(parts)} parts, not {width}")
+        count += 1
         yield row, parts
+    if header is not None and (declared := header.index(header.text.split()[-1], _MOST_KEYS, "count")) != count:
+        raise header.error(
+            f"{declared:,} rewards are declared, {count:,} follow: the number is wrong or the file cut off"
+        )
 
 
 def _valuations(

@@ -18,10 +18,12 @@ from monitor.model.tuples import columns
 
 __all__ = [
     "MAX_REWARD",
+    "NO_REWARDS",
     "aligned_rewards",
     "checked_magnitude",
     "checked_rewards",
     "checked_transition_rewards",
+    "chosen_structure",
     "common_rewards",
     "expected_rewards",
     "reward_tables",
@@ -30,6 +32,27 @@ __all__ = [
 
 MAX_REWARD = 1e140
 """Largest |r| + |r'|: the sum of a million of them, the longest horizon, is finite, and so is its square."""
+
+NO_REWARDS = "none"
+"""Name that leaves out all reward structures of a file."""
+
+
+def chosen_structure(names: Sequence[str], wanted: str | None) -> int | None:
+    """Return the place of the reward structure to read, of those that a file holds; None for none.
+
+    `names`: one may be empty. Raises ModelError if `wanted` is none of them, or None and there are several.
+    """
+    there = ", ".join(name or "one without a name" for name in names) or "none"
+    if wanted in names:
+        return names.index(wanted)
+    if wanted not in (None, NO_REWARDS):
+        raise ModelError(f"there are no rewards {wanted!r}; there are: {there}")
+    if wanted is None and len(names) > 1:
+        raise ModelError(
+            f"there are several reward structures ({there}): choose one with "
+            f"cfmon model convert FILE TARGET --rewards NAME ({NO_REWARDS}: leave them out)"
+        )
+    return 0 if wanted is None and names else None
 
 
 def checked_rewards(states: int, actions: int, rewards: object) -> Floats:

@@ -63,13 +63,14 @@ class Line:
         return value
 
 
-def lines(content: bytes, file: str, comment: str = "#") -> Iterator[Line]:
+def lines(content: bytes, file: str, comment: str = "#", first: int = 1) -> Iterator[Line]:
     """Yield the lines that hold anything but white space and a comment; memory is taken for one line at a time.
 
-    Raises ModelError for a line that is too long or not UTF-8; `file` is shown by its last part.
+    `first`: the number of the first line. Raises ModelError for a line that is too long or not UTF-8; `file` is shown
+    by its last part.
     """
     reader, name = io.BytesIO(content), PurePath(file).name
-    number = 0
+    number = first - 1
     while raw := reader.readline(LONGEST_LINE + 1):
         number += 1
         if len(raw) > LONGEST_LINE:

@@ -21,15 +21,14 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError, ModelWarning
 from monitor.model.choices import ENTRY_BYTES, MAX_MODEL_BYTES, NAME_BYTES, Choices, as_mdp, require_memory
 from monitor.model.mdp import MDP
+from monitor.model.rewards import chosen_structure
 from monitor.model.umb_archive import Archive, unpacked_tar
 from monitor.model.umb_valuations import read_valuations
 
-__all__ = ["GROUP", "NO_REWARDS", "VERSION", "read_files", "read_umb"]
+__all__ = ["GROUP", "VERSION", "read_files", "read_umb"]
 
 VERSION: Final = 1
 GROUP: Final = "cfmon"
-NO_REWARDS: Final = "none"
-"""Name that leaves out all reward structures."""
 
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z_-]{1,200}\Z")
 
@@ -177,8 +176,8 @@ def _rewards(
     total = np.zeros(sizes.branches)
     state, lengths = place[0], np.diff(place[1])
     parts = described.get("applies-to")
-    if not isinstance(parts, list) or not parts:
-        raise ModelError(f"index.json: rewards {identifier!r} apply to nothing")
+    if not isinstance(parts, list):
+        raise ModelError(f"index.json: rewards {identifier!r} do not say what they apply to")
     for part in parts:
         count = {"states": sizes.states, "choices": sizes.choices, "branches": sizes.branches}.get(str(part))
         if count is None:
@@ -192,18 +191,9 @@ def _rewards(
 
 def _chosen(group: dict[str, Any], wanted: str | None) -> str | None:
     """Return the identifier of the reward structure to read, None for none."""
-    names = {_alias(identifier, described): identifier for identifier, described in group.items()}
-    names |= {identifier: identifier for identifier in group}
-    if wanted is not None and wanted not in names and wanted != NO_REWARDS:
-        raise ModelError(f"there are no rewards {wanted!r}; there are: {', '.join(group) or 'none'}")
-    if wanted is not None:
-        return names.get(wanted)
-    if len(group) > 1:
-        raise ModelError(
-            f"there are several reward structures ({', '.join(group)}): choose one with "
-            f"cfmon model convert FILE TARGET --rewards NAME ({NO_REWARDS}: leave them out)"
-        )
-    return next(iter(group), None)
+    identifiers = {_alias(identifier, described): identifier for identifier, described in group.items()}
+    place = chosen_structure(list(group), wanted if wanted in group else identifiers.get(wanted or "", wanted))
+    return None if place is None else list(group)[place]
 
 
 def _own(archive: Archive, group: dict[str, Any], sizes: _Sizes, limit: int) -> dict[str, Any]:

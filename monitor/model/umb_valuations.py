@@ -20,6 +20,8 @@ Valuations = list[tuple[float | str | bool, ...]]
 _WORD: Final = 64
 _FOLDER: Final = "valuations/states"
 _MOST_VARIABLES: Final = 10_000
+_MOST_WHOLE: Final = 1 << 53
+"""Whole numbers up to this are exact as floats, which valuations hold."""
 
 
 def read_valuations(
@@ -101,11 +103,14 @@ def _bits(content: AnyArray, at: int, width: int) -> AnyArray:
 
 def _whole(raw: AnyArray, width: int, described: dict[str, Any], name: str) -> list[int]:
     offset = described.get("offset") or 0
-    if not isinstance(offset, int) or abs(offset) >= 1 << 53:
-        raise ModelError(f"variable {name!r}: its offset {str(offset)[:40]} is not a whole number below 2^53")
-    values: list[int] = raw.tolist()
+    if not isinstance(offset, int) or abs(offset) > 1 << _WORD:
+        raise ModelError(f"variable {name!r}: its offset {str(offset)[:40]} is not a whole number of at most 2^64")
+    raws: list[int] = raw.tolist()
     top = 1 << (width - 1) if described["kind"] == "int" else 1 << width
-    return [value + offset - (2 * top if value >= top else 0) for value in values]
+    values = [value + offset - (2 * top if value >= top else 0) for value in raws]
+    if large := next((value for value in values if abs(value) > _MOST_WHOLE), None):
+        raise ModelError(f"variable {name!r} has the value {large}, which is beyond 2^53 and so not exact")
+    return values
 
 
 def _texts(archive: Archive, raw: AnyArray, name: str) -> list[str]:

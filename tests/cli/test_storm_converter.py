@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +107,115 @@ def test_jani_is_read_with_names_of_states(tmp_path: Path) -> None:
     model = load_model(tmp_path / "die.npz")
     assert (model.states, model.actions, int(model.labels["done"].sum())) == (13, 1, 6)
     assert model.state_names[0].endswith("s=0, d=0")
+
+
+NUMBERS: dict[str, Any] = {
+    "int": "int",
+    "real": "real",
+    "bounded": {"kind": "bounded", "base": "int", "lower-bound": -7, "upper-bound": 9},
+    "bounded below": {"kind": "bounded", "base": "int", "lower-bound": -7},
+    "bounded above": {"kind": "bounded", "base": "int", "upper-bound": 9},
+}
+
+
+def jani(folder: Path, *transient: Any, reach: Any = (), place: Any = ()) -> Path:  # noqa: ANN401 - JSON
+    """A counter that goes from 0 to 3 with probability one half each step; `done` at 3.
+
+    `reach`: assignments of a step that counts, `place`: transient values of the location.
+    """
+    step: dict[str, Any] = {"ref": "n", "value": {"op": "+", "left": "n", "right": 1}}
+    half = {"exp": 0.5}
+    edges = [
+        {
+            "location": "l",
+            "guard": {"exp": {"op": "<", "left": "n", "right": 3}},
+            "destinations": [
+                {"location": "l", "probability": half, "assignments": [step, *reach]},
+                {"location": "l", "probability": half},
+            ],
+        },
+        {"location": "l", "guard": {"exp": {"op": "=", "left": "n", "right": 3}}, "destinations": [{"location": "l"}]},
+    ]
+    done = {"ref": "done", "value": {"op": "=", "left": "n", "right": 3}}
+    automaton = {
+        "name": "a",
+        "locations": [{"name": "l", "transient-values": [done, *place]}],
+        "initial-locations": ["l"],
+        "edges": edges,
+    }
+    whole = {"kind": "bounded", "base": "int", "lower-bound": 0, "upper-bound": 3}
+    model = {
+        "jani-version": 1,
+        "name": "counter",
+        "type": "dtmc",
+        "features": ["derived-operators"],
+        "variables": [
+            *transient,
+            {"name": "n", "type": whole, "initial-value": 0},
+            {"name": "done", "type": "bool", "transient": True, "initial-value": False},
+        ],
+        "automata": [automaton],
+        "system": {"elements": [{"automaton": "a"}]},
+        "properties": [],
+    }
+    file = folder / "counter.jani"
+    file.write_text(json.dumps(model))
+    return file
+
+
+def done_within_3(model: monitor.MDP) -> float:
+    assert model.initial is not None
+    start = int(model.initial.argmax())
+    return float(monitor.values('P=? [ F<=3 "done" ]', model=model, policies={"nominal": [0] * model.states})[start])
+
+
+def by_count(model: monitor.MDP) -> list[int]:
+    """The states by the value of the counter, as their names say it."""
+    counts = {int(name.partition("n=")[2].partition(",")[0]): state for state, name in enumerate(model.state_names)}
+    return [counts[n] for n in range(4)]
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_transient_number_of_jani_is_a_reward_structure(kind: str, tmp_path: Path) -> None:
+    """Three successes of one half are .125; what is never assigned is no reward."""
+    stormpy()
+    cost = {"name": "cost", "type": NUMBERS[kind], "transient": True, "initial-value": 0}
+    target = tmp_path / "m.npz"
+    assert convert(jani(tmp_path, cost), target).exit_code == 0
+    model = load_model(target)
+    assert (model.states, done_within_3(model)) == (4, 0.125)
+    assert not model.rewards.any()
+    assert model.transition_rewards is None
+    paid = jani(tmp_path, cost, reach=[{"ref": "cost", "value": 4}], place=[{"ref": "cost", "value": "n"}])
+    assert convert(paid, target).exit_code == 0
+    model = load_model(target)
+    assert done_within_3(model) == 0.125
+    # The counter's value in each state, and 4 for a step that counts, of which Storm has the mean over the edge, 2.
+    assert [model.rewards[state, 0] for state in by_count(model)] == [0 + 2, 1 + 2, 2 + 2, 3]
+
+
+def test_a_transient_boolean_of_jani_is_a_label_and_no_reward(tmp_path: Path) -> None:
+    stormpy()
+    late = {"op": ">", "left": "n", "right": 1}
+    flag = {"name": "late", "type": "bool", "transient": True, "initial-value": False}
+    file = jani(tmp_path, flag, reach=[{"ref": "late", "value": True}], place=[{"ref": "late", "value": late}])
+    assert convert(file, tmp_path / "m.npz").exit_code == 0
+    model = load_model(tmp_path / "m.npz")
+    assert [bool(model.labels["late"][state]) for state in by_count(model)] == [False, False, True, True]
+    assert (done_within_3(model), bool(model.rewards.any())) == (0.125, False)
+
+
+def test_of_several_transient_numbers_one_is_asked_for(tmp_path: Path) -> None:
+    stormpy()
+    both = [
+        {"name": name, "type": kind, "transient": True, "initial-value": 0}
+        for name, kind in (("steps", "int"), ("hours", "real"))
+    ]
+    file = jani(tmp_path, *both, place=[{"ref": "hours", "value": 0.5}, {"ref": "steps", "value": 1}])
+    assert r"several reward structures (hours, steps): choose one" in refused(file, tmp_path / "m.npz")
+    for name, paid in (("steps", 1), ("hours", 0.5), ("none", 0)):
+        assert convert(file, tmp_path / "m.npz", "--rewards", name).exit_code == 0
+        assert load_model(tmp_path / "m.npz").rewards.tolist() == [[paid]] * 4
 
 
 def test_what_storm_refuses_is_said_in_one_line(tmp_path: Path) -> None:

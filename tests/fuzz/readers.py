@@ -37,7 +37,7 @@ from monitor.model import MDP
 from monitor.model.drn import read_drn
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
-from monitor.model.prism_explicit import read_prism
+from monitor.model.prism_explicit import read_combined, read_prism
 from monitor.model.umb import read_umb
 from monitor.model.umb_write import umb_files
 from monitor.picture import draw, explain
@@ -165,14 +165,17 @@ def again(read: MDP) -> None:
 
 
 def explicit(data: bytes) -> None:
-    """PRISM's files in one text, each below a line with `@` and its suffix: `ModelError` or a model."""
+    """PRISM's files in one text, each below a line with `@` and its suffix or heading: `ModelError` or a model."""
     before, *parts = data.split(b"@")
     files = {".tra": before}
     for part in parts:
         suffix, _, content = part.partition(b"\n")
         files[suffix.decode("latin-1")] = content
-    with contextlib.suppress(ModelError):
-        read_prism(files, "fuzzed", limit=SMALL_MODEL)
+    for rewards in (None, "1"):
+        with contextlib.suppress(ModelError):
+            read_prism(files, "fuzzed", rewards, limit=SMALL_MODEL)
+        with contextlib.suppress(ModelError):
+            read_combined({".pexp": data.replace(b"@#", b"#")}, "fuzzed", rewards, limit=SMALL_MODEL)
 
 
 def drn(data: bytes) -> None:

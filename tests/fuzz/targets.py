@@ -58,11 +58,19 @@ def _umb() -> list[bytes]:
 
 
 def _explicit() -> list[bytes]:
-    """PRISM's files in one text, each below its suffix."""
+    """PRISM's files in one text, each below its suffix, or below its heading."""
     values = b"".join(b"%d:(%d,true)\n" % (s, s) for s in range(6))
     more = {".srew": b"6 1\n0 1.5\n", ".sta": b"(x,b)\n" + values}
     files = prism_files(replace(loaded().model, valuations=())) | more
-    return [b"".join(b"@" + suffix.encode() + b"\n" + content for suffix, content in files.items())]
+    headings = {
+        ".tra": b"# Transitions (MDP)",
+        ".lab": b"# Labels",
+        ".sta": b"# States",
+        ".srew": b'# Reward structure "a"\n# State rewards',
+        ".trew": b'# Reward structure "a"\n# Transition rewards',
+    }
+    below = {suffix: suffix.encode() for suffix in files}
+    return [b"".join(b"@" + of[suffix] + b"\n" + files[suffix] for suffix in files) for of in (below, headings)]
 
 
 DRN: Final = b"""\
@@ -107,6 +115,12 @@ EXPLICIT_WORDS: Final = (
     "@.tra",
     "@.lab",
     "@.sta",
+    "@1.srew",
+    "@2.trew",
+    "@# Labels",
+    "# Transitions (CTMC)",
+    '# Reward structure "b"',
+    "# State rewards",
     "\n",
     "0",
     "1/0",

@@ -83,7 +83,7 @@ def test_choices_without_names_are_numbered_and_repeated_names_are_told_apart() 
 
 PRISM_BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "empty": ({"tra": ""}, "the file is empty; its first line gives"),
-    "no header": ({"tra": "mdp\n0 0 0 1\n"}, r"m\.tra, line 1: 'mdp' is not a count"),
+    "no header": ({"tra": "mdp\n0 0 0 1\n"}, r"m\.tra, line 1: 'mdp' does not give the numbers of states"),
     "observations": ({"tra": "1 1 1 1\n0 0 0 1\n"}, "line 1: .* models with observations are not supported"),
     "cut off": ({"tra": TRA[:-13]}, r"m\.tra, line 1: 5 transitions are declared, 4 follow"),
     "cut in a line": ({"tra": TRA[:-10]}, "line 6: '2 0' is not of the form: state choice successor probability"),
@@ -211,7 +211,7 @@ def test_numbered_actions_of_drn_have_no_names() -> None:
 
 
 DRN_BAD: dict[str, tuple[str, str, str]] = {
-    "two rewards": ("", "", r"several reward models \(steps, cost\): choose one"),
+    "two rewards": ("", "", r"several reward structures \(steps, cost\): choose one"),
     "no model": ("@model", "@modell", "line 13: 'state 0 .* is not expected before @model"),
     "empty": (DRN, "", "the line @model is missing"),
     "a game": ("MDP", "SMG", "line 2: 'SMG' models are not supported"),
@@ -377,6 +377,19 @@ def test_packed_variables_as_in_the_specification() -> None:
     assert model.state_names == ("sv0=56, sv1=-16897, x=0.25", "sv0=-128, sv1=0, x=0")
 
 
+def test_an_offset_may_be_the_least_number_of_64_bits() -> None:
+    """As Storm writes whole numbers without bounds."""
+    part = {"name": "b", "type": {"type": "uint", "size": 64}, "offset": -(1 << 63)}
+    content = b"".join(((1 << 63) + value).to_bytes(8, "little") for value in (-3, 1 << 53))
+    assert read_umb(variables(part, content=content), "m.umb").valuations == ((-3.0,), (float(1 << 53),))
+
+
+def test_rewards_that_apply_to_nothing_are_zero() -> None:
+    """As Storm writes a transient variable of JANI that is never assigned."""
+    held = index_of(umb(), "annotations", "rewards", value={"x": {"applies-to": []}})
+    assert not read_umb(tar_of(held), "m.umb").rewards.any()
+
+
 def test_text_without_its_members() -> None:
     held = members(variables({"name": "b", "type": {"type": "string"}}, content=bytes(8) + b"\x01" + bytes(7)))
     assert read_umb(tar_of(held), "m.umb").valuations == (("ab",), ("c",))
@@ -408,6 +421,12 @@ BAD_VARIABLES: dict[str, tuple[dict[str, Any], bytes, str]] = {
         "a variable of a kind that",
     ),
     "offset": ({**BYTE, "offset": 1e300}, bytes([0, 1]), "its offset 1e\\+300 is not a whole number"),
+    "huge offset": ({**BYTE, "offset": -(1 << 65)}, bytes([0, 1]), "its offset -36893488147419103232 is not a whole"),
+    "huge value": (
+        {**BYTE, "offset": 1 << 53},
+        bytes([0, 1]),
+        "has the value 9007199254740993, which is beyond 2\\^53",
+    ),
     "too short": (BYTE, bytes(1), "has 1 bytes; 2 numbers of 1 bytes are expected"),
     "text": ({"name": "b", "type": {"type": "string"}}, bytes([9] + [0] * 15), "refers to text 9 of 2"),
     "not finite": ({"name": "b", "type": {"type": "double"}}, b"\xff" * 16, "valuation entry nan"),
@@ -508,8 +527,8 @@ UMB_BAD: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
         "label 'goal' is given twice",
     ),
     "rewards of nothing": (
-        lambda held: index_of(held, "annotations", "rewards", value={"x": {"applies-to": []}}),
-        "rewards 'x' apply to nothing",
+        lambda held: index_of(held, "annotations", "rewards", value={"x": {"applies-to": "states"}}),
+        "rewards 'x' do not say what they apply to",
     ),
     "rewards of players": (
         lambda held: index_of(held, "annotations", "rewards", value={"x": {"applies-to": ["players"]}}),

@@ -93,7 +93,7 @@ def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_en
 
     def flush(descriptor: int) -> None:
         folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-        sizes = [each.stat().st_size for each in archive.evidence.glob(".new-*")]
+        sizes = [each.stat().st_size for each in archive.evidence.glob(".cfmon-unfinished-*/*")]
         done.append("folder" if folder else f"content of {sizes}")
         fsync(descriptor)
 

@@ -7,7 +7,6 @@ Heartbeats are left out: they repeat.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -22,7 +21,8 @@ import msgspec
 import numpy as np
 
 from monitor.arrays import Ints
-from monitor.errors import RecordingError
+from monitor.atomic import new_path
+from monitor.errors import ConfigError, RecordingError
 from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
@@ -52,7 +52,8 @@ _COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of")
 def run_partition(partition: Partition, _after: object = None) -> str:
     """Compute a partition, unless it is there; return its key. `_after`: orders tasks of Dask, and is not used.
 
-    The result is in `partition.folder` as a whole or not at all. Raises RecordingError.
+    The result is in `partition.folder` as a whole or not at all. Raises RecordingError; ConfigError if it cannot be
+    written.
     """
     if partition.done:
         return partition.key
@@ -119,11 +120,20 @@ class _Results:
             self._spent.append(np.array([[-1, int(self._monitor.spent), event.steps]], np.int64))
 
     def write(self, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
-        """Write the result beside its place, and then move it there."""
+        """Write the result as a whole. Raises ConfigError if that fails."""
         final = Path(partition.folder)
-        unfinished = final.with_name(f"unfinished-{final.name}-{os.getpid()}")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            with new_path(final) as unfinished:
+                unfinished.mkdir()
+                self._fill(unfinished, partition, pipeline, seconds)
+                shutil.rmtree(final, ignore_errors=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{final}: cannot be written: {error.strerror}; the audit, started again, goes on from what is there"
+            ) from error
+
+    def _fill(self, unfinished: Path, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
         (unfinished / ALERTS).write_text("".join(self._alerts), encoding="utf-8")
         (unfinished / TAKEOVERS).write_bytes(b"".join(line + b"\n" for line in self._takeovers))
         (unfinished / STATE).write_bytes(msgspec.msgpack.encode(pipeline.snapshot(everything=True)))
@@ -138,8 +148,6 @@ class _Results:
             **self._counts,
         }
         (unfinished / DONE).write_text(json.dumps(about, indent=1) + "\n")
-        shutil.rmtree(final, ignore_errors=True)
-        unfinished.rename(final)
 
 
 class _Bucket:

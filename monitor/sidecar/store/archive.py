@@ -13,10 +13,10 @@ import os
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from monitor.atomic import remove_abandoned, write_files
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer
@@ -26,6 +26,8 @@ __all__ = ["Archive", "is_full"]
 
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")
 _SIGNATURE: Final = ".sig"
+_MODE: Final = 0o644
+"""Access rights of files: readable by all."""
 
 
 class Archive:
@@ -43,6 +45,7 @@ class Archive:
         for place in (self.evidence, self.objects):
             try:
                 place.mkdir(parents=True, exist_ok=True)
+                remove_abandoned(place)
                 with tempfile.TemporaryFile(dir=place):
                     pass
             except OSError as error:
@@ -62,7 +65,7 @@ class Archive:
                 if found != hashlib.sha256(content).hexdigest():
                     if found is not None or name in self._states:
                         damaged.append(name)
-                    _write(self.objects, {name: content})
+                    write_files(self.objects, {name: content}, mode=_MODE, tidy=False)
                 self._states[name] = _state(path)
             except OSError as error:
                 raise ConfigError(f"store.path: {self.objects} cannot be written to: {error.strerror}") from error
@@ -83,7 +86,7 @@ class Archive:
             if self._signer is not None:
                 contents[f"{file.id}{_SIGNATURE}"] = self._signer.sign(file.content)
             contents[file.id] = file.content
-        _write(self.evidence, contents)
+        write_files(self.evidence, contents, mode=_MODE, tidy=False)
 
     def read_evidence(self, name: str) -> bytes | None:
         """Return the content of `evidence/<name>`; None if there is none, or `name` is not an id."""
@@ -104,7 +107,7 @@ class Archive:
         """Remove evidence older than `keep` seconds, then the oldest until `size` bytes are left; return the count.
 
         Ages are in time that the monitor has seen pass (`SeenTime`), so a jump of the clock removes nothing. Signatures
-        and unfinished files of a crash are included. Not removed: evidence in `needed`, which firing alarms refer to,
+        are included. Not removed: evidence in `needed`, which firing alarms refer to,
         and objects, which any evidence, even a copy elsewhere, may refer to. Raises OSError if removing a file fails.
         """
         stored = sorted(self._stored())
@@ -170,51 +173,3 @@ def _state(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files durably, each atomically, in order; the folder is flushed once, after the last.
-
-    All contents are on their way to the disk before the first is waited for, so they share its transactions.
-    """
-    folder.mkdir(parents=True, exist_ok=True)  # someone may have removed it
-    unnamed: dict[Path, str] = {}
-    try:
-        with contextlib.ExitStack() as opened:
-            files = []
-            for name, content in contents.items():
-                temporary = folder / f".new-{os.urandom(8).hex()}"
-                unnamed[temporary] = name
-                files.append(opened.enter_context(_new_file(temporary)))
-                _begin_writing(files[-1], content)
-            for file in files:
-                os.fsync(file.fileno())
-        while unnamed:
-            temporary, name = next(iter(unnamed.items()))
-            temporary.replace(folder / name)
-            del unnamed[temporary]
-    except BaseException:
-        for temporary in unnamed:
-            temporary.unlink(missing_ok=True)
-        raise
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _new_file(path: Path) -> FileIO:
-    """Open a new file, readable by all."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    file = FileIO(descriptor, "wb")
-    os.fchmod(descriptor, 0o644)
-    return file
-
-
-def _begin_writing(file: FileIO, content: bytes) -> None:
-    """Write a file, and have Linux begin to put it on the disk."""
-    view = memoryview(content)
-    while view:
-        view = view[file.write(view) :]
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,7 +1,7 @@
 """Move the agents of stores to other stores, for another number of shards. The old stores stay as they are.
 
-Everything is read and checked first; then the new stores are written into a new folder, which gets its name at the end.
-So a failure leaves nothing behind that looks like a store.
+Everything is read and checked first; then the new stores are written into a hidden folder, which gets its name at the
+end. So a failure leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor.alarm.document import read_evidence
+from monitor.atomic import new_path
 from monitor.errors import ConfigError, EvidenceError, InputError
 from monitor.runtime.resharding import MonitorParts, divided, joined, later
 from monitor.sidecar.effects import Publication
@@ -86,23 +87,20 @@ def _reshard(paths: Sequence[Path], shards: int, target: Path, *, sharded: bool)
     olds = [_read(path) for path in paths]
     _check_shards(olds)
     _check_alike(olds)
-    building = target.with_name(f".{target.name}.new")
     try:
-        shutil.rmtree(building, ignore_errors=True)
-        building.mkdir(parents=True)
-        parts = _parts(olds, shards)
-        made = []
-        for number, part in enumerate(parts):
-            shard = Shard(number, shards) if sharded else None
-            folder = Path() if shard is None else Path(f"{number}-{shards}")
-            _write(building / folder, part, shard)
-            made.append(NewStore(target / folder / DATABASE, shard, tuple(part.snapshot.agents)))
-        _copy_files(olds, building, made, target)
-        building.rename(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_path(target) as building:
+            building.mkdir()
+            parts = _parts(olds, shards)
+            made = []
+            for number, part in enumerate(parts):
+                shard = Shard(number, shards) if sharded else None
+                folder = Path() if shard is None else Path(f"{number}-{shards}")
+                _write(building / folder, part, shard)
+                made.append(NewStore(target / folder / DATABASE, shard, tuple(part.snapshot.agents)))
+            _copy_files(olds, building, made, target)
     except STORE_ERRORS as error:
         raise ConfigError(f"{target} cannot be written: {error}; the old stores are as they were") from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return made
 
 
