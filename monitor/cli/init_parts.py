@@ -15,6 +15,7 @@ from monitor.cli.output import progress, warned
 from monitor.cli.recordings import (
     ENCODERS,
     new_learner,
+    notes_on_rows,
     open_recording,
     read_into,
     reading,
@@ -203,6 +204,7 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
     events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, request.steps) if part)
               for part in (held, every) if part]  # fmt: skip
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
+    notes += notes_on_rows(learner)
     if held and kept.train.draws and (events[0] >= FEW or events[0] >= events[-1]):
         train = replace(kept.train, visited=learner.tally.visited)
         before = built(
@@ -212,6 +214,7 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
             learner.labels,
             prior=learner.prior,
             source="held out",
+            late=learner.runs_on,
         )
         if before.states == model.states:
             return _Base(model, before, first_steps(held, request.steps), _words(held, request, "held-out recordings; "

@@ -26,7 +26,9 @@ from monitor.cli.recordings import (
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
+    many,
     new_learner,
+    notes_on_rows,
     open_recording,
     recorded_files,
     show_roles,
@@ -224,7 +226,10 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "actions": model.actions,
         "rows read": learner.rows,
         "transitions counted": tally.draws,
-        "episodes": int(table["starts"].sum()),
+        "episodes": int(table["starts"].sum() + table["late"].sum()),
+        "episodes that begin late": int(table["late"].sum()),
+        "episodes without transition": tally.alone,
+        "notes on rows": notes_on_rows(learner),
         "pairs seen": seen,
         "pairs": learner.states.size * model.actions,
         "gaps": tally.gaps,
@@ -241,22 +246,18 @@ def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
         print_json(facts)
         return
     if facts["files skipped"]:
-        say(f"skipped, because counted before: {_many(facts['files skipped'], 'file')}")
+        say(f"skipped, because counted before: {many(facts['files skipped'], 'file')}")
     target = facts["model"]
     say(
-        f"{target}: {_many(facts['transitions counted'], 'transition')} in {_many(facts['episodes'], 'episode')}; "
-        f"{_many(facts['states'], 'state')}, {_many(facts['actions'], 'action')}; {facts['pairs seen']:,} of "
-        f"{_many(facts['pairs'], 'pair')} (state, action) seen"
+        f"{target}: {many(facts['transitions counted'], 'transition')} in {many(facts['episodes'], 'episode')}; "
+        f"{many(facts['states'], 'state')}, {many(facts['actions'], 'action')}; {facts['pairs seen']:,} of "
+        f"{many(facts['pairs'], 'pair')} (state, action) seen"
     )
     for name, count in facts["labels"].items():
-        say(f"{target}: {printable(name)} holds in {_many(count, 'state')}")
+        say(f"{target}: {printable(name)} holds in {many(count, 'state')}")
     for line in dict.fromkeys([*_notes(facts), *facts.get("problems", [])]):
         say(f"{target}: {line}")
     say(f"{target}: sha256 {facts['sha256']}; in a configuration: state_encoder: {facts['state encoder']}")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _renumbered(facts: dict[str, Any]) -> list[str]:
@@ -267,7 +268,7 @@ def _renumbered(facts: dict[str, Any]) -> list[str]:
         return [f"{moved}; make policies for this model again"]
     if facts["states before"] and new:
         return [
-            f"{_many(new, 'new state')}, after those before, which keep their numbers; policies may lack the new ones"
+            f"{many(new, 'new state')}, after those before, which keep their numbers; policies may lack the new ones"
         ]
     return []
 
@@ -281,13 +282,12 @@ def _notes(facts: dict[str, Any]) -> list[str]:
             notes.append(f"{printable(name)}: its condition holds in no row")
     notes += unseparated(facts["label missed"])
     notes += _renumbered(facts)
-    if facts["gaps"]:
-        notes.append(f"{_many(facts['gaps'], 'gap')}: a step is missing there, and no transition is counted across it")
+    notes += facts["notes on rows"]
     if facts["messages dropped"]:
-        dropped = _many(facts["messages dropped"], "message")
+        dropped = many(facts["messages dropped"], "message")
         notes.append(f"{dropped} left out: no steps, or late, or delivered twice")
     if facts["next states that differ"]:
-        count = _many(facts["next states that differ"], "row")
+        count = many(facts["next states that differ"], "row")
         notes.append(f"in {count} the next state is not the state of the row after; check --next-state")
     if facts["ends not recorded"] > 1:
         notes.append(

@@ -40,7 +40,9 @@ __all__ = [
     "TerminatedColumn",
     "TimingName",
     "TruncatedColumn",
+    "many",
     "new_learner",
+    "notes_on_rows",
     "open_recording",
     "read_into",
     "reading",
@@ -225,6 +227,35 @@ def read_into(
 def _is_optional(name: str, learner: Learner) -> bool:
     """Return whether a recording may lack the column: an agent may send neither rewards nor actions."""
     return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
+
+
+def notes_on_rows(learner: Learner) -> list[str]:
+    """Return what rows that were read did not give, in sentences."""
+    tally, order = learner.tally, learner.roles.order
+    notes = []
+    if tally.gaps:
+        notes.append(
+            f"{many(tally.gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it"
+        )
+    late, on_time = int(tally.visited["late"].sum()), int(tally.visited["starts"].sum())
+    if late and (on_time or not learner.runs_on):
+        begin = f"{many(late, 'episode')} of {late + on_time:,} began later than at step 1"
+        if learner.runs_on:
+            notes.append(f"{begin}: {order} runs on over episodes, so they count as starts")
+        else:
+            notes.append(
+                f"{begin}: the beginning is missing, so they do not count as starts; if nothing is missing: --order ''"
+            )
+    if tally.alone:
+        notes.append(
+            f"{many(tally.alone, 'episode')} without a transition from the first row, such as those of one row"
+        )
+    return notes
+
+
+def many(count: int, what: str) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def show_roles(learner: Learner, paths: Sequence[Path], compared: Sequence[Scored] = ()) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,10 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats
 from monitor.errors import RecordingError
 
-__all__ = ["Batch", "as_flags", "as_numbers", "concatenated", "is_missing", "typed"]
+__all__ = ["EXACT", "Batch", "as_flags", "as_moments", "as_numbers", "concatenated", "is_missing", "typed"]
+
+EXACT: Final = 2**53
+"""Largest whole number below which float64 has all of them."""
 
 FLAGS: Final = {
     "true": True, "t": True, "yes": True, "1": True, "1.0": True,
@@ -19,6 +23,8 @@ FLAGS: Final = {
 }  # fmt: skip
 """Text of an end marker, in lower case -> its meaning."""
 
+
+AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
 NEARLY_ALL: Final = 10
 """At most one value in so many may be no number, for the others to make it a mistake and not text."""
@@ -76,6 +82,43 @@ def as_numbers(batch: Batch, name: str) -> Floats:
             raise RecordingError(f"{batch.where(row)}: column {name!r} is {str(values[row])!r:.80}; numbers are needed")
         return np.full(len(values), np.nan)
     return values.astype(np.float64)
+
+
+def as_moments(batch: Batch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
+    """Return a column that orders rows: int64 as it is, numbers as float64, ISO 8601 times as seconds since 1970.
+
+    A time without a zone counts as UTC. RecordingError names a value that is neither a number nor such a time, or is
+    missing, and `way`, how to do without.
+    """
+    values = batch.column(name)
+    bad = np.flatnonzero(is_missing(values))
+    if bad.size:
+        raise RecordingError(f"{batch.where(int(bad[0]))}: column {name!r} is empty; {way}")
+    if values.dtype.kind != "U":
+        return values if values.dtype.kind == "i" else values.astype(np.float64)
+    try:
+        return values.astype(np.int64)
+    except ValueError:
+        return _times(batch, name, values, way)
+
+
+def _times(batch: Batch, name: str, values: AnyArray, way: str) -> Floats:
+    found = np.zeros(len(values))
+    zoned: bool | None = None
+    for row, text in enumerate(values.tolist()):
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise RecordingError(
+                f"{batch.where(row)}: column {name!r} is {text!r:.80}, no number and no time such as "
+                f"2026-05-04T07:00:00Z; {way}"
+            ) from None
+        if zoned is None:
+            zoned = moment.tzinfo is not None
+        if zoned != (moment.tzinfo is not None):
+            raise RecordingError(f"{batch.where(row)}: column {name!r}: some times have a zone and others none")
+        found[row] = (moment if zoned else moment.replace(tzinfo=UTC)).timestamp()
+    return found
 
 
 def as_flags(batch: Batch, name: str | None) -> Bools:

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
-from monitor.learning.episodes import ENDS
+from monitor.learning.episodes import ENDS, is_end
 from monitor.learning.states import ELSEWHERE, States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Tally
 from monitor.model.annotations import Valuation
@@ -46,15 +46,20 @@ def built(
     *,
     prior: float,
     source: str,
+    late: bool,
 ) -> MDP:
     """Return the model of these counts; ModelError if nothing was counted.
 
     `numberings`: of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row, spread
-    evenly over the successors seen.
+    evenly over the successors seen. `late`: episodes whose beginning may be missing count as starts too.
     """
     states, actions = numberings
     if not tally.draws:
-        raise ModelError(f"{source}: there is no step from one state to a next one; check the columns of the episode")
+        gaps = f" ({tally.gaps:,} of them have a gap in the column of --order)" if tally.gaps else ""
+        raise ModelError(
+            f"{source}: there is no step from one state to a next one{gaps}; check the columns of the episode and of "
+            "its order (--episode, --order)"
+        )
     shape = where.count, max(actions.size, 1)
     rows = _rows(tally, where, shape[1])
     visits, since = rows.visits, rows.since
@@ -73,7 +78,7 @@ def built(
         transition_rewards=extra,
         reward_spread=spread,
         labels=_labels(tally, where, labels),
-        initial=_initial(tally, where),
+        initial=_initial(tally, where, late=late),
         observations=_observations(tally, where, states),
         state_names=_state_names(states, where, labels),
         action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
@@ -158,9 +163,12 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[st
     return found | {"elsewhere": lost} | ({"terminal": where.ended} if where.ended.any() else {})
 
 
-def _initial(tally: Tally, where: States) -> Floats | None:
+def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
+    """Return the distribution of first states, without episodes that were over in them."""
+    table = tally.visited
+    counts = table["starts"] + (table["late"] if late else 0)
     starts = np.zeros(where.count)
-    np.add.at(starts, where.of(tally.visited.keys), tally.visited["starts"])
+    np.add.at(starts, where.of(table.keys), np.where(is_end(table.keys), 0, counts))
     return starts / starts.sum() if starts.sum() else None
 
 

@@ -35,7 +35,7 @@ class Roles:
     Attributes:
         state: columns that together give the state.
         action, episode, order, reward, terminated, truncated: one column each; None: there is none. Without `episode`,
-            a file is one episode, cut at end markers and wherever `order` decreases.
+            a file is one episode, cut at end markers, wherever `order` falls, and where a counter begins again.
         next_state: columns of the state after the step, or empty: it is the state of the next row.
         observation: columns of a policy's input, or empty.
         timing: see `Timing`.

@@ -32,7 +32,7 @@ from monitor.model.npz import pack
 
 __all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 TABLES: Final = ("transitions", "rows", "visited")
 
 
@@ -125,6 +125,8 @@ def _about(learner: Learner) -> dict[str, Any]:
         "kept": learner.kept,
         "gaps": learner.tally.gaps,
         "mismatches": learner.tally.mismatches,
+        "alone": learner.tally.alone,
+        "continued": learner.tally.continued,
     }
 
 
@@ -138,6 +140,7 @@ def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyAr
         "kinds": dict(part.place.kinds),
         "read": episodes.rows,
         "counts_up": episodes.counts_up,
+        "newest": episodes.newest,
         "columns": list(episodes.open),
     }
     return about, {f"open.{i}": values for i, values in enumerate(episodes.open.values())}
@@ -149,8 +152,9 @@ def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
         return None
     columns = {name: members[f"open.{i}"] for i, name in enumerate(about["columns"])}
     learner.episodes = Episodes(
-        learner.roles, learner.states, learner.actions, learner.conditions, about["read"], about["counts_up"], columns
-    )
+        learner.roles, learner.states, learner.actions, learner.conditions, about["read"], about["counts_up"], columns,
+        about["newest"],
+    )  # fmt: skip
     return Part(about["digest"], Place(about["rows"], about["kinds"]))
 
 
@@ -178,8 +182,8 @@ def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
 
 def _learner(members: dict[str, AnyArray]) -> Learner:
     about = json.loads(members["about"].tobytes())
-    if not 1 <= about["format"] <= FORMAT:
-        raise ValueError(f"its format is {about['format']}; this version reads up to {FORMAT}")
+    if about["format"] != FORMAT:
+        raise ValueError(f"its format is {about['format']}; this version reads {FORMAT}: learn the model again")
     given: dict[str, Any] = about["roles"]
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     roles = Roles(**fields)
@@ -189,9 +193,10 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         table: Table = getattr(tally, name)
         table.keys = members[f"{name}.keys"]
         table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
-    tally.gaps, tally.mismatches = about["gaps"], about["mismatches"]
+    for name in ("gaps", "mismatches", "alone", "continued"):
+        setattr(tally, name, about[name])
     edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))
-    learner = Learner(
+    return Learner(
         roles=roles,
         states=_as_numbering(about["states"], edges, members),
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
@@ -202,11 +207,8 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         rows=about["rows"],
         files=about["files"],
         function=about["function"],
-        kept=tuple(about.get("kept", ())),
+        kept=tuple(about["kept"]),
     )
-    if "kept" not in about and learner.states is not None:  # before format 2 a model had the usual order
-        learner.kept = tuple(learner.where().codes.tolist())
-    return learner
 
 
 def _as_numbering(

@@ -11,11 +11,22 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import RecordingError
 from monitor.learning.abstraction import Numbering
-from monitor.learning.batch import Batch, as_flags, as_numbers, concatenated
+from monitor.learning.batch import EXACT, Batch, as_flags, as_moments, as_numbers, concatenated, is_missing
 from monitor.learning.columns import Roles
 from monitor.learning.conditions import Condition
 
-__all__ = ["ENDS", "Episodes", "Steps", "base_of", "code_of", "is_end"]
+__all__ = [
+    "ENDS",
+    "MAX_OPEN",
+    "TIMES",
+    "Episodes",
+    "Steps",
+    "base_of",
+    "code_of",
+    "counts_steps",
+    "is_end",
+    "unordered",
+]
 
 ENDS: Final = 4096
 """Codes below this: ends in a state that was not recorded, by the labels that hold there (a bit for each label).
@@ -41,7 +52,38 @@ def is_end(codes: Ints) -> Bools:
 
 
 FEW_PAIRS: Final = 100
-"""Whole numbers that order rows count steps, unless most of so many differences are not 1 (a time in seconds, say)."""
+"""So many differences show a step counter if most of them are 1; fewer, if more of them are 1 than 0."""
+
+LONGEST_TEXT: Final = 1024
+"""Most characters of a text that has a role: the last rows of `MAX_OPEN` episodes are kept, as wide as the widest."""
+
+TIMES: Final = ("time", "timestamp", "wall")
+"""Columns that hold a time, if a number in them repeats."""
+
+
+def counts_steps(name: str, order: AnyArray, rise: AnyArray) -> bool:
+    """Return whether the column `name` counts steps, so that a missing one is noticed; else it holds times.
+
+    `order`: its values. `rise`: its differences from row to row of a path, without those that begin a path.
+    """
+    ones, level = int((rise == 1).sum()), int((rise == 0).sum())
+    usual = 2 * ones > len(rise) or (len(rise) < FEW_PAIRS and (ones > level or (len(rise) < 3 and not level)))
+    return bool(usual and (order == np.floor(order)).all() and not (level and name.lower() in TIMES))
+
+
+def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
+    """Return the error of a row whose order is not above that of the row before: `values` of the row before, and its.
+
+    `episode`: its name, if there is a column of it.
+    """
+    before, after = values
+    inside = "" if episode is None else f" in episode {episode!r:.80}"
+    sort = "sort the file by " + (name if episode is None else f"episode and {name}")
+    way = f"leave out rows that were written twice, or {sort}" if before == after else sort
+    return RecordingError(
+        f"{where}: {name} is {after:.15g} after {before:.15g}{inside}; {way}, or give the right columns "
+        "(--episode, --order). If the rows are in order as they are: --order ''"
+    )
 
 
 @dataclass(frozen=True)
@@ -55,6 +97,9 @@ class Steps:
         arrived: [n, L] the labels' conditions after the transition, whatever its state.
         visited: codes of visited states. holds: [m, L] the labels. features: [m, D] a policy's input there.
         starts: codes of first states of episodes.
+        late: likewise, of those that begin later than at step 1, so that their beginning may be missing.
+        continued: how many of them go on in the count of the row before, which is of another episode.
+        alone: number of episodes that begin here, less those from whose first row there is a transition.
         gaps: how often a step was missing.
         mismatches: how often the recorded next state is not that of the next row.
     """
@@ -70,6 +115,9 @@ class Steps:
     holds: Bools
     features: Floats
     starts: Ints
+    late: Ints
+    continued: int
+    alone: int
     gaps: int
     mismatches: int
 
@@ -81,8 +129,9 @@ class Episodes:
     Attributes:
         roles, states, actions, conditions: what rows mean.
         rows: rows before this file, so that paths of all files have different numbers.
-        counts_up: `order` is a step counter, so that a missing step is noticed; None: not known yet.
+        counts_up: see `counts_steps`; None: not known yet.
         open: last row of each open episode, by column.
+        newest: order of the row that was read last; NaN: there is none.
     """
 
     roles: Roles
@@ -92,17 +141,19 @@ class Episodes:
     rows: int = 0
     counts_up: bool | None = None
     open: Mapping[str, AnyArray] = field(default_factory=dict)
+    newest: float = float("nan")
 
     def read(self, batch: Batch) -> Steps:
         """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense."""
+        _refuse_long(batch)
         fresh = dict(batch.columns) | self._encoded(batch)
         carried = len(self.open.get("@row", ()))
         columns = concatenated(self.open, fresh)
-        rows = _Rows(self.roles, columns, carried, batch, self.counts_up)
-        self.counts_up = rows.counts_up
+        rows = _Rows(self, columns, carried, batch)
+        self.counts_up, self.newest = rows.counts_up, rows.newest
         self.rows += len(batch)
         steps = _steps(rows, self.conditions)
-        columns["@segment"] = rows.segment
+        columns |= {"@segment": rows.segment, "@start": rows.start}
         keep = rows.open_rows()
         self.open = {name: values[keep] for name, values in columns.items()}
         return steps
@@ -122,6 +173,7 @@ class Episodes:
             "@action": self.actions.encode(batch, (roles.action,)),
             "@row": np.arange(self.rows, self.rows + len(batch)),
             "@segment": np.zeros(len(batch), np.int64),
+            "@start": np.zeros(len(batch), np.bool_),
             "@reward": np.zeros(len(batch)) if roles.reward is None else as_numbers(batch, roles.reward),
             "@terminated": as_flags(batch, roles.terminated),
             "@truncated": as_flags(batch, roles.truncated),
@@ -143,76 +195,94 @@ class Episodes:
 class _Rows:
     """Rows of a batch behind those carried over, and how they are linked.
 
-    Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode.
+    Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
+    those of them whose beginning may be missing.
     """
 
-    def __init__(
-        self,
-        roles: Roles,
-        columns: Mapping[str, AnyArray],
-        carried: int,
-        batch: Batch,
-        counts_up: bool | None,  # noqa: FBT001
-    ) -> None:
-        self.roles, self.columns, self.carried, self.batch = roles, columns, carried, batch
+    def __init__(self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, batch: Batch) -> None:
+        self.roles, self.columns, self.carried, self.batch = episodes.roles, columns, carried, batch
         self.count = len(columns["@row"])
         self.fresh = np.arange(self.count) >= carried
         self.state, self.action, self.next = columns["@state"], columns["@action"], columns["@next"]
         self.reward = columns["@reward"]
         self.terminated, self.truncated = columns["@terminated"], columns["@truncated"]
         self.last = self.terminated | self.truncated
-        self._link(counts_up)
+        order = self._order()
+        self._link(order, episodes.counts_up)
+        self.newest = float(order[-1])
+        previous = np.concatenate([order[:carried], [episodes.newest], order[carried:-1]])
+        self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
+        self.continued = int((self.late & (order == previous + 1)).sum())
         self.segment = self._segments()
 
-    def _link(self, counts_up: bool | None) -> None:  # noqa: FBT001
-        key = np.zeros(self.count, np.int64)
-        if self.roles.episode is not None:
-            key = np.unique(self.columns[self.roles.episode], return_inverse=True)[1]
+    def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
+        key = self._episode()
         self.sorted = np.argsort(key, kind="stable")
         same = np.concatenate([[False], key[self.sorted][1:] == key[self.sorted][:-1]])
-        order = self._order()[self.sorted]
-        rise = np.concatenate([[0.0], np.diff(order)])
+        order = values[self.sorted]
+        rise = np.concatenate([[0], np.diff(order)])
         after_end = np.concatenate([[False], self.last[self.sorted][:-1]])
         pairs = same & ~after_end
-        if counts_up is None and self.roles.order is not None and pairs.any():
-            usual = pairs.sum() < FEW_PAIRS or np.mean(rise[pairs] == 1) > 0.5
-            counts_up = bool(usual and (order == np.floor(order)).all())
+        back = pairs & (rise < 0)
+        again = pairs & (rise == 0) & self._repeats_start(~pairs | back, order)
+        if self.roles.episode is not None:
+            again[:] = False
+        usual = pairs & ~back & ~again
+        if counts_up is None and self.roles.order is not None and usual.any():
+            text = self.columns[self.roles.order].dtype.kind == "U"
+            counts_up = not text and counts_steps(self.roles.order, order, rise[usual])
         self.counts_up = counts_up
-        back = pairs & (rise <= 0)
-        if self.roles.episode is not None and back.any():
-            raise self._unordered(int(self.sorted[np.flatnonzero(back)[0]]), order, int(np.flatnonzero(back)[0]))
-        linked = pairs & ~back
+        begins = back | again if counts_up else back
+        wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
+        if self.roles.episode is not None or (back.sum() > 2 and 2 * back.sum() > pairs.sum()):
+            wrong |= back
+        if wrong.any():
+            raise self._unordered(int(np.flatnonzero(wrong)[0]), order)
+        linked = pairs & ~begins
         gap = linked & (rise != 1) if counts_up else np.zeros(self.count, np.bool_)
-        late = (order > 1) if counts_up and self.roles.episode is not None else np.zeros(self.count, np.bool_)
         self.gaps = int(gap.sum())
         linked &= ~gap
         self.before = np.full(self.count, -1)
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
         self.start = np.zeros(self.count, np.bool_)
-        self.start[self.sorted] = ~linked & ~gap & ~late
+        self.start[self.sorted] = ~linked & ~gap
         self.start &= self.fresh
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
 
-    def _order(self) -> Floats:
+    def _repeats_start(self, begins: Bools, order: AnyArray) -> Bools:
+        """Return which rows have the order of the first row of their episode, where that is known."""
+        first = np.maximum.accumulate(np.where(begins, np.arange(self.count), 0))
+        known = (self.fresh | self.columns["@start"])[self.sorted][first]
+        return np.asarray(known & (order == order[first]))
+
+    def _episode(self) -> Ints:
+        """Return a number for the episode of each row. RecordingError: an episode is missing, or not exact."""
+        name = self.roles.episode
+        if name is None:
+            return np.zeros(self.count, np.int64)
+        values = self.columns[name]
+        lost = is_missing(values)
+        if values.dtype.kind == "f":
+            lost |= np.abs(values) > EXACT
+        if lost.any():
+            row = int(np.flatnonzero(lost)[0])
+            problem = "is empty; fill it in, or give --episode '' for a file of one episode"
+            if not is_missing(values[row : row + 1]).any():
+                problem = f"is {values[row]:.0f}: numbers beyond 2^53 are not exact; write them as text"
+            raise RecordingError(f"{self.batch.where(row - self.carried)}: column {name!r} {problem}")
+        return np.asarray(np.unique(values, return_inverse=True)[1], np.int64)
+
+    def _order(self) -> AnyArray:
         if self.roles.order is None:
             return np.arange(self.count, dtype=np.float64)
-        values = self.columns[self.roles.order]
-        if values.dtype.kind == "U":
-            name = self.roles.order
-            raise RecordingError(f"{self.batch.source}: column {name!r} is text; --order needs numbers")
-        numbers = values.astype(np.float64)
-        if not np.isfinite(numbers).all():
-            row = int(np.flatnonzero(~np.isfinite(numbers))[0]) - self.carried
-            raise RecordingError(f"{self.batch.where(row)}: column {self.roles.order!r} is empty")
-        return numbers
+        return as_moments(Batch(self.columns, self.batch.first - self.carried, self.batch.source), self.roles.order)
 
-    def _unordered(self, row: int, order: Floats, place: int) -> RecordingError:
-        name, episode = self.roles.order, str(self.columns[str(self.roles.episode)][row])
-        return RecordingError(
-            f"{self.batch.where(row - self.carried)}: {name} is {order[place]:g} after {order[place - 1]:g} in episode "
-            f"{episode!r:.80}; sort the file by episode and {name}, or give the right columns (--episode, --order)"
-        )
+    def _unordered(self, place: int, order: AnyArray) -> RecordingError:
+        row = int(self.sorted[place])
+        episode = None if self.roles.episode is None else str(self.columns[self.roles.episode][row])
+        where = self.batch.where(row - self.carried)
+        return unordered(where, str(self.roles.order), (order[place - 1], order[place]), episode)
 
     def _segments(self) -> Ints:
         """Return the path of each row: the number of its first row."""
@@ -299,6 +369,7 @@ def _made(
             f"{rows.batch.where(max(row, 0))}: column {rows.roles.reward!r} is empty; without rewards: --reward ''"
         )
     linked = np.flatnonzero(rows.before >= 0)
+    begins = code_of(rows.state, rows.terminated if rows.roles.timing == "state" else False)
     differs = rows.next[rows.before[linked]] != rows.state[linked] if rows.roles.next_state else np.zeros(0, np.bool_)
     return Steps(
         state=rows.state[taken],
@@ -311,7 +382,10 @@ def _made(
         visited=np.asarray(visits[0], np.int64),
         holds=visits[1],
         features=_features(rows, visits[2]),
-        starts=code_of(rows.state[rows.start], ended=False),
+        starts=begins[rows.start & ~rows.late],
+        late=begins[rows.late],
+        continued=rows.continued,
+        alone=int(rows.start.sum() - (rows.start | rows.columns["@start"])[taken].sum()),
         gaps=rows.gaps,
         mismatches=int(differs.sum()),
     )
@@ -327,7 +401,26 @@ def _features(rows: _Rows, at: Ints) -> Floats:
     names = rows.roles.observation
     if not names:
         return np.zeros((len(at), 0))
-    return np.column_stack([as_numbers(Batch(rows.columns, 1, rows.batch.source), name)[at] for name in names])
+    whole = Batch(rows.columns, rows.batch.first - rows.carried, rows.batch.source)
+    found = np.column_stack([as_numbers(whole, name)[at] for name in names])
+    bad = np.argwhere(~np.isfinite(found))
+    if bad.size:
+        row, column = bad[0].tolist()
+        raise RecordingError(
+            f"{whole.where(int(at[row]))}: column {names[column]!r} of --observation is empty or not finite; fill it "
+            "in, or leave this row out"
+        )
+    return found
+
+
+def _refuse_long(batch: Batch) -> None:
+    for name, values in batch.columns.items():
+        if values.dtype.kind == "U" and values.dtype.itemsize > 4 * LONGEST_TEXT:
+            row = int(np.argmax(np.strings.str_len(values)))
+            raise RecordingError(
+                f"{batch.where(row)}: column {name!r} holds a text of {len(values[row]):,} characters; a state, an "
+                f"action or another role has at most {LONGEST_TEXT:,}. Name other columns"
+            )
 
 
 def _next_columns(rows: _Rows, at: Ints) -> dict[str, AnyArray]:

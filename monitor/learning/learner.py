@@ -89,8 +89,18 @@ class Learner:
         if self.states is None or self.actions is None:
             raise ModelError(f"{source}: the recordings have no rows")
         return built(
-            self.tally, (self.states, self.actions), self.where(), self.labels, prior=self.prior, source=source
-        )
+            self.tally, (self.states, self.actions), self.where(), self.labels, prior=self.prior, source=source,
+            late=self.runs_on,
+        )  # fmt: skip
+
+    @property
+    def runs_on(self) -> bool:
+        """True if the column of the order runs on over episodes, so that those that begin late miss no beginning.
+
+        It does if most of them continue the row before, or if most episodes begin late (but messages begin with 0).
+        """
+        starts, late = self.tally.visited["starts"].sum(), self.tally.visited["late"].sum()
+        return bool(2 * self.tally.continued >= late > 0 or (self.roles.timing == "step" and late > starts))
 
     def where(self) -> States:
         """Return the states of the model of the counts so far."""

@@ -74,8 +74,9 @@ class Tally:
             `least` and `most` of its rewards.
         rows: by row, state and action: `draws`, and `rank` in the order of first visits.
         visited: by code: `seen`, how often; `true` [L], how often each label held; `starts`, how often an episode
-            began there; of a policy's inputs their `sum` [D], and a `sample` [D] near the mean.
-        gaps, mismatches: see `Steps`.
+            began there, and `late`, where its beginning may be missing; of a policy's inputs their `sum` [D], and a
+            `sample` [D] near the mean.
+        gaps, mismatches, alone, continued: see `Steps`.
     """
 
     transitions: Table
@@ -83,6 +84,8 @@ class Tally:
     visited: Table
     gaps: int = 0
     mismatches: int = 0
+    alone: int = 0
+    continued: int = 0
 
     @classmethod
     def empty(cls, labels: int, features: int) -> Tally:
@@ -90,7 +93,16 @@ class Tally:
         return cls(
             Table({"visits": 0, "first": 0, "sum": 0.0, "least": np.inf, "most": -np.inf}),
             Table({"draws": 0, "rank": 0}),
-            Table({"seen": 0, "true": (0, labels), "starts": 0, "sum": (0.0, features), "sample": (np.nan, features)}),
+            Table(
+                {
+                    "seen": 0,
+                    "true": (0, labels),
+                    "starts": 0,
+                    "late": 0,
+                    "sum": (0.0, features),
+                    "sample": (np.nan, features),
+                }
+            ),
         )
 
     @property
@@ -102,9 +114,12 @@ class Tally:
         """Count the steps of a batch."""
         self.count(steps.state, steps.action, steps.code, steps.reward)
         self._add_visits(steps)
-        codes, counts = np.unique(steps.starts, return_counts=True)
-        at = self.visited.places(codes)  # first: it may insert rows
-        self.visited["starts"][at] += counts
+        for name, begun in (("starts", steps.starts), ("late", steps.late)):
+            codes, counts = np.unique(begun, return_counts=True)
+            at = self.visited.places(codes)  # first: it may insert rows
+            self.visited[name][at] += counts
+        self.alone += steps.alone
+        self.continued += steps.continued
         self.gaps += steps.gaps
         self.mismatches += steps.mismatches
 

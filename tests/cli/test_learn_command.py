@@ -211,6 +211,38 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     assert "odd holds in 3 states" in out
 
 
+def test_episodes_of_one_row_are_counted_and_stop_nothing(cfmon: Run, tmp_path: Path) -> None:
+    path, model = tmp_path / "one.csv", tmp_path / "o.npz"
+    path.write_text(
+        "run,step,x,action,done\n0,0,0.2,0,0\n0,1,0.7,0,0\n1,0,0.2,0,0\n1,1,0.9,,1\n2,0,1.5,,1\n3,0,0.1,0,0\n"
+    )
+    options = ("--timing", "state", "--bins", "x:0.5|1", "--observation", "x")
+    code, out, err = cfmon("model", "learn", str(path), "-o", str(model), *options)
+    assert code == 0, err
+    assert "2 transitions in 4 episodes" in out
+    assert "2 episodes without a transition from the first row, such as those of one row" in out
+    initial = load_model(model).initial
+    assert initial is not None
+    assert initial[:3].tolist() == [1, 0, 0]
+    path.write_text("run,step,x,speed,action\n0,0,0.2,1,0\n0,1,0.7,,0\n0,2,0.7,1,0\n")
+    options = ("--state", "x", "--bins", "x:0.5|1", "--observation", "speed")
+    code, _, err = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *options)
+    assert code == 2
+    assert "row 2: column 'speed' of --observation is empty or not finite; fill it in, or leave this row out" in err
+
+
+def test_late_episodes_are_reported(cfmon: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = [(episode, t) for episode in range(4) for t in range(2 if episode else 5, 9)]
+    path.write_text("run,step,x,action\n" + "\n".join(f"{e},{t},{t % 3},0" for e, t in [(9, 0), (9, 1), *rows]))
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "m.npz"))[1]
+    assert "4 episodes of 5 began later than at step 1: step runs on over episodes, so they count as starts" in out
+    more = [(episode, t) for episode in range(20, 30) for t in range(3)]
+    path.write_text("run,step,x,action\n" + "\n".join(f"{e},{t},{t % 3},0" for e, t in [*rows, *more]))
+    out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "n.npz"))[1]
+    assert "4 episodes of 14 began later than at step 1: the beginning is missing, so they do not count as st" in out
+
+
 def walked(path: Path, episodes: int, *, hidden: bool) -> Path:
     """A walk on three states; `hidden`: it alternates, which the state does not say."""
     rng = np.random.default_rng(0)

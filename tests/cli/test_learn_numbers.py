@@ -11,7 +11,7 @@ import pytest
 
 from monitor.learning.companion import companion_of, load_learner
 from monitor.model import encode_state, load_model
-from monitor.model.npz import model_sha256, pack
+from monitor.model.npz import model_sha256
 from tests.learning.recorded import Row, csv_of, random_rows, same_but_for_numbers
 from tests.tiers import slow
 
@@ -116,18 +116,3 @@ def test_new_indices_are_the_agents_numbers_and_the_command_says_what_moved(cfmo
     code, out, _ = cfmon("model", "learn", recorded("third", 3, 4), "--append", "m.npz")
     assert "which keep their numbers" not in out
     assert "have taken the numbers" not in out
-
-
-def test_counts_of_an_older_version_keep_their_numbers_too(cfmon: Run) -> None:
-    first, second = recorded("first", 1, 2, ends=False), recorded("second", 2, 5)
-    assert cfmon("model", "learn", first, "-o", "m.npz", "--state", "name", *ROLES, *LABELS)[0] == 0
-    before = load_model("m.npz")
-    path = companion_of(Path("m.npz"))
-    with np.load(path) as archive:
-        members = dict(archive)
-    about = members["about"].tobytes().replace(b'"format": 2', b'"format": 1')
-    begin = about.index(b'"kept": ')
-    members["about"] = np.frombuffer(about[:begin] + about[about.index(b"]", begin) + 3 :], np.uint8)
-    path.write_bytes(pack(members, 8))
-    assert cfmon("model", "learn", second, "--append", "m.npz")[0] == 0
-    assert load_model("m.npz").state_names[: before.states] == before.state_names

@@ -155,7 +155,7 @@ def test_a_replay_of_the_converted_recording_prints_the_same(tmp_path: Path, cfm
         ("a b,0,0,3,1,0.5,0,1.0", "agent's name does not fit a topic"),
         ("ada,0,0,,1,0.5,0,1.0", "row 2: the state is missing"),
         ("ada,,0,3,1,0.5,0,1.0", "row 2: the episode is missing"),
-        ("ada,0,0,3,1,0.5,0,", "row 2: column 'time' holds no time"),
+        ("ada,0,0,3,1,0.5,0,", "row 2: column 'time' is empty; write seconds since 1970"),
     ],
 )
 def test_a_row_that_cannot_be_converted_is_named_and_nothing_is_left(
@@ -168,6 +168,38 @@ def test_a_row_that_cannot_be_converted_is_named_and_nothing_is_left(
         assert code == 2
         assert expected in err
     assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize(
+    ("rows", "seqs"),
+    [
+        ("episode,step\n0,0\n0,1\n1,2\n1,3", [(0, 0), (0, 1), (1, 0), (1, 1)]),  # a counter over all episodes
+        ("episode,step\n0,1\n0,2\n1,1\n1,2", [(0, 0), (0, 1), (1, 0), (1, 1)]),
+        ("episode,step\n0,0\n1,0\n0,1\n1,1", [(0, 0), (1, 0), (0, 1), (1, 1)]),
+        ("episode,step\n0,0\n0,1\n1,7\n1,9", [(0, 0), (0, 1), (1, 7), (1, 9)]),  # its beginning is missing
+        ("episode,time\n0,0.5\n0,0.5\n1,7\n1,9", [(0, 0), (0, 1), (1, 0), (1, 1)]),
+        ("time\n2026-05-04T07:00:00Z\n2026-05-04T07:00:00Z\n2026-05-04T07:00:09Z", [(0, 0), (0, 1), (0, 2)]),
+        ("step\n0\n1\n2\n0\n0\n1", [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 1)]),
+        ("time\n0\n0\n0\n1\n1\n1\n2", [(0, n) for n in range(7)]),
+    ],
+)
+def test_every_form_of_order_becomes_the_seq_of_an_agent(
+    tmp_path: Path, cfmon: Run, rows: str, seqs: list[tuple[int, int]]
+) -> None:
+    head, *lines = rows.splitlines()
+    (tmp_path / "a.csv").write_text("\n".join([f"state,action,{head}", *(f"1,0,{line}" for line in lines)]))
+    code, _, err = cfmon("recording", "convert", str(tmp_path / "a.csv"), "--to", str(tmp_path / "to.rec"))
+    assert code == 0, err
+    assert [(step["episode"], step["seq"]) for _, step in sent(tmp_path / "to.rec")] == seqs
+
+
+@pytest.mark.parametrize("rows", ["episode,step\n0,0\n0,1\n0,1\n0,2", "episode,step\n0,2\n0,1", "step\n0\n1\n1\n2"])
+def test_rows_out_of_order_are_not_converted(tmp_path: Path, cfmon: Run, rows: str) -> None:
+    head, *lines = rows.splitlines()
+    (tmp_path / "a.csv").write_text("\n".join([f"state,action,{head}", *(f"1,0,{line}" for line in lines)]))
+    code, _, err = cfmon("recording", "convert", str(tmp_path / "a.csv"), "--to", str(tmp_path / "to.rec"))
+    assert code == 2
+    assert "step is 1 after " in err
 
 
 def test_what_exists_is_not_replaced(tmp_path: Path, cfmon: Run) -> None:

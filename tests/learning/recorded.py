@@ -93,7 +93,8 @@ def slowly(rows: list[Row], timing: Timing, *, after: bool = False) -> Slow:
         before = last.get(row["ep"])
         linked = before is not None and row["t"] == before["t"] + 1
         before = before if linked else None
-        if before is None and row["t"] <= 1 and row["ep"] not in last:
+        over = timing == "state" and row["done"]
+        if before is None and row["t"] <= 1 and row["ep"] not in last and not over:
             slow.starts[row["x"]] += 1
         acts = not np.isnan(row["a"])
         if timing == "state":

@@ -99,13 +99,15 @@ def test_an_end_that_is_not_recorded_is_the_end_of_every_state() -> None:
     assert model.state_names == ("0", "1", "ended", "elsewhere")
 
 
-def test_an_episode_of_one_message_is_a_start_and_an_end() -> None:
+def test_an_episode_that_is_over_in_its_first_state_is_an_end_and_no_start() -> None:
     columns = {"ep": [0, 1, 2, 2], "x": [1, 2, 0, 1], "a": [0, 0, 0, 0], "done": [True, True, False, False]}
     learner = Learner.new(Roles(("x",), "a", "ep", terminated="done", timing="state"), None, [], 1.0)
     learner.read(Batch({name: np.array(each) for name, each in columns.items()}, 1, "rows"))
     model = learner.model("m")
     assert model.initial is not None
-    np.testing.assert_allclose(model.initial, [1 / 3, 1 / 3, 1 / 3, 0, 0, 0])
+    assert model.initial.tolist() == [1, 0, 0, 0, 0, 0]
+    assert learner.tally.visited["starts"].sum() == 3
+    assert learner.tally.alone == 2
 
 
 def test_a_file_without_episodes_is_cut_where_its_order_falls() -> None:
@@ -136,7 +138,10 @@ def test_nothing_counted_is_no_model() -> None:
         ("a", [0, -1, 1], "row 2: a = '-1' is not an index"),
         ("a", [0.5, 0.25, 0.75], "neither indices nor names"),
         ("t", [0, 2, 1], "row 3: t is 1 after 2 in episode '7'; sort the file"),
-        ("t", ["a", "b", "c"], "--order needs numbers"),
+        ("t", ["a", "b", "c"], "row 1: column 't' is 'a', no number and no time such as 2026-05-04T07:00:00Z; if the"),
+        ("ep", [7.0, float("nan"), 7.0], "row 2: column 'ep' is empty; fill it in, or give --episode ''"),
+        ("ep", [7.0, 2.0**60, 7.0], "row 2: column 'ep' is 1152921504606846976: numbers beyond 2.53 are not exact"),
+        ("x", ["a", "b" * 2000, "c"], "row 2: column 'x' holds a text of 2,000 characters"),
         ("t", [0.0, float("nan"), 1.0], "row 2: column 't' is empty"),
         ("r", [float("nan"), 0.0, 0.0], "row 1: column 'r' is empty"),
         ("r", ["x", "y", "z"], "row 1: column 'r' is 'x'; numbers are needed"),
