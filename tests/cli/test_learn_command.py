@@ -72,7 +72,7 @@ def test_what_was_guessed_is_shown(cfmon: Run, tmp_path: Path) -> None:
         assert line in lines
     assert "2 transitions in 2 episodes; 4 states, 2 actions; 2 of 4 pairs (state, action) seen" in out
     assert "goal holds in 1 state" in out
-    assert "1 gap: a step is missing there" in out
+    assert "1 gap in t: a step is missing there" in out
     assert "state_encoder: name" in out
 
 
