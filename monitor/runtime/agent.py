@@ -114,18 +114,22 @@ class AgentMonitor:
         return min(times, default=None)
 
     def evaluate(
-        self, now: Instant, notices: list[Notice], *, connected: bool, latest_only: bool, most: int = 0
-    ) -> None:
-        """Advance over pending events and answer what is due; with `latest_only`, only at the newest step.
+        self, now: Instant, notices: list[Notice], *, connected: bool, live_since: float | None = None, most: int = 0
+    ) -> int:
+        """Advance over pending events and answer what is due; return at how many steps answers were skipped.
 
         Formulas due by time are answered last, on the newest path, if it has grown since their last answer.
-        `notices`: receives what is to be reported. `most`: events to advance over; the rest stays pending. 0: all.
+        `notices`: receives what is to be reported. `live_since`: skip the answers at steps that arrived after these
+        ticks and not late, except the newest; None: skip none. `most`: events to advance over, beside those at which
+        answers are skipped; the rest stays pending. 0: all.
         """
         session = self.session
         path = session.path
         before, begun = path.last, path.begun
-        left = most or len(session.pending)
-        while left > 0 and (event := session.advance()) is not None:
+        left, skipped = most or len(session.pending), 0
+        while left > 0 and session.pending:
+            since, event = session.since[0], session.advance()
+            assert event is not None
             left -= 1
             continued = path.begun == begun
             if self.test is not None:
@@ -146,8 +150,10 @@ class AgentMonitor:
                     if session.pending and isinstance(session.pending[0], End):
                         left += 1
                         continue  # The last step of an episode is answered once, at its end, knowing how it ended.
-                    if latest_only and self._more_steps():
+                    live = live_since is not None and since > live_since and not event.late
+                    if live and self._more_steps():
                         notices += [notice for formula in self._formulas for notice in formula.skip(now)]
+                        left, skipped = left + 1, skipped + 1
                     else:
                         self._answer(event, now, notices, connected=connected, when="step")
                 case End():
@@ -156,6 +162,7 @@ class AgentMonitor:
                     notices += self.check_blindness(now, connected=connected)
         if self._by_time and self._open and path.last is not None and not session.pending:
             self._answer(path.last, now, notices, connected=connected, when="time")
+        return skipped
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
         """Publish the withheld revisions of firing alarms that are due; so it is called after each evaluation."""

@@ -260,11 +260,14 @@ class Monitor:
         """Report a message that could not be decoded. If it was a step, its missing seq becomes a gap."""
         return [Received(agent, "rejected", error.reason, error.detail)]
 
-    def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> list[Notice]:
+    def evaluate(
+        self, now: Instant, *, latest_only: bool = False, steps: int = 0, live_since: float = -math.inf
+    ) -> list[Notice]:
         """Advance over all pending steps and answer every formula that is due.
 
-        `latest_only`: answer only at each agent's newest step, and report how many answers were skipped. `steps`: stop
-        after about this many steps and leave the rest to the next call; agents take turns. 0: all.
+        `latest_only`: of each agent's live steps answer only at the newest, and report how many answers were skipped. A
+        step is live if it arrived after `live_since` (ticks) and was not late then; all others are answered. `steps`:
+        stop after about this many answered steps and leave the rest to the next call; agents take turns. 0: all.
         """
         notices: list[Notice] = []
         self._now = now
@@ -277,10 +280,10 @@ class Monitor:
         while queue and left > 0:
             agent = queue.popleft()
             before = self._pending(agent)
-            most = 0 if latest_only or not steps else min(TURN, left)
-            self._turn(agent, now, notices, latest_only=latest_only, most=int(most))
+            most = min(TURN, left) if steps else 0
+            skipped = self._turn(agent, now, notices, live_since=live_since if latest_only else None, most=int(most))
             after = self._pending(agent)
-            cost = 1 if latest_only else max(1, before - after)
+            cost = max(1, before - after - skipped)
             left -= cost
             self.spent += cost
             if after:
@@ -297,7 +300,7 @@ class Monitor:
         self._now = now
         agent = next(iter(self._ready))
         before = self._pending(agent)
-        self._turn(agent, now, notices, latest_only=False, most=0)
+        self._turn(agent, now, notices, live_since=None, most=0)
         self.spent = max(1, before - self._pending(agent))
         return notices
 
@@ -320,13 +323,17 @@ class Monitor:
         """Ticks from which on `evaluate` looks for silent agents: a sum, as in `due`; a difference rounds otherwise."""
         return -math.inf if self._swept is None else self._swept + self.pause
 
-    def _turn(self, agent: str, now: Instant, notices: list[Notice], *, latest_only: bool, most: int) -> None:
-        """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left."""
+    def _turn(self, agent: str, now: Instant, notices: list[Notice], *, live_since: float | None, most: int) -> int:
+        """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left.
+
+        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return how many steps are skipped
+        beside those.
+        """
         self._changed.add(agent)
         monitor, lane, full = self._agents[agent], self._lanes.get(agent), False
         if lane is not None:
             before, fired = lane.waiting, lane.fires
-            stays = not (latest_only and before > 1) and lane.take(now, notices, most or before)
+            stays = (live_since is None or before == 1) and lane.take(now, notices, most or before)
             if stays:
                 if fired or lane.fires:
                     monitor.revise(now, notices)
@@ -334,15 +341,15 @@ class Monitor:
                 self._ready.pop(agent, None)
                 if lane.waiting:
                     self._ready[agent] = None
-                return
+                return 0
             taken = before - lane.waiting
             full, most = most == taken > 0, max(most - taken, 0)
             self._close(agent)
-        session = monitor.session
+        session, skipped = monitor.session, 0
         if session.holds:
             notices += session.tick(now)
         if not full:
-            monitor.evaluate(now, notices, connected=self._connected, latest_only=latest_only, most=most)
+            skipped = monitor.evaluate(now, notices, connected=self._connected, live_since=live_since, most=most)
         monitor.revise(now, notices)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)
@@ -350,6 +357,7 @@ class Monitor:
             self._ready[agent] = None
         elif self._tables is not None:
             self._open(agent, monitor, now)
+        return skipped
 
     # ---- lanes ----
 

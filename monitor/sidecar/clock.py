@@ -6,7 +6,7 @@ import time
 
 from monitor.types import Instant
 
-__all__ = ["Clock", "read_clock"]
+__all__ = ["Clock", "read_clock", "read_work"]
 
 
 class Clock:
@@ -38,6 +38,11 @@ class Clock:
         """Continue from `ticks`."""
         self._ahead = ticks - time.monotonic()
         self._stopped_at = None
+
+
+def read_work() -> float:
+    """Return the seconds that a processor has worked for this thread: what it could do, however little it is given."""
+    return time.thread_time()
 
 
 read_clock = Clock()

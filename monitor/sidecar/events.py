@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from monitor.types import Instant
@@ -18,14 +20,17 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Evaluate(msgspec.Struct, frozen=True):
-    """Time to answer what is due. `latest_only`: in overload, only the newest step of each agent is answered.
+    """Time to answer what is due.
 
-    `steps`: about how many are answered now, agents taking turns; the others wait. 0: all.
+    `latest_only`: in overload, of the steps that were live when they arrived only each agent's newest is answered; of
+    those that came late, or up to `live_since` (ticks), all are. `steps`: about how many are answered now, agents
+    taking turns; the others wait. 0: all.
     """
 
     now: Instant
     latest_only: bool = False
     steps: int = 0
+    live_since: float = -math.inf
 
 
 class Heartbeat(msgspec.Struct, frozen=True):

@@ -1,8 +1,10 @@
-"""Overload detection: evaluations are skipped only while steps arrive faster than they can be evaluated.
+"""Overload detection: evaluations are skipped only while live steps take more work than one processor can do.
 
-A backlog alone is no overload: steps that accumulated while the broker, the agents or this process were away are all
-evaluated, and their alarms raised. So two rates are compared, averaged over some seconds: of live steps arriving, and
-of steps evaluated while there is a queue.
+Two rates are compared, averaged over some seconds: of live steps arriving, a second, and of steps evaluated while there
+is a queue, a second of *work*, the processor's time for this thread. How long steps wait says nothing: a process that
+gets a twentieth of a processor on a busy machine is late, but steps are not too many, and it catches up. Neither is a
+backlog overload: steps that accumulated while the broker, the agents or this process were away are all evaluated, and
+their alarms raised.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ __all__ = ["OverloadDetector", "Rate"]
 MEMORY: Final = 5.0
 """Time constant of the exponential average, in seconds."""
 
-STALL: Final = 10.0
-"""Ratio to the usual duration of a batch beyond which it is ignored."""
+OUTLIER: Final = 10.0
+"""Ratio to the usual work for a step beyond which a batch is ignored: something else was done as well."""
 
 WEIGHT: Final = 0.1
-"""Weight of the newest batch in the usual duration."""
+"""Weight of the newest batch in the usual work for a step."""
 
 
 class Rate:
     """Events per second, exponentially averaged over `MEMORY` seconds. NaN until something was counted.
+
+    `idle`: seconds without an event that are taken to be before the first, so that one early event is no high rate.
 
     >>> rate = Rate()
     >>> for _ in range(600):
@@ -32,8 +36,8 @@ class Rate:
     200
     """
 
-    def __init__(self) -> None:
-        self._events = self._seconds = 0.0
+    def __init__(self, idle: float = 0.0) -> None:
+        self._events, self._seconds = 0.0, idle
 
     def count(self, events: int, seconds: float) -> None:
         """Add `events` in the last `seconds`."""
@@ -52,31 +56,32 @@ class OverloadDetector:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._coming, self._going = Rate(), Rate()
-        self._last: float | None = None
+        self._coming, self._going = Rate(idle=MEMORY), Rate()
+        self._last: tuple[float, float] | None = None
         self._busy = False
         self._usual = 0.0
 
-    def record_batch(self, ticks: float, *, live: int, answered: int | None, left: bool) -> None:
-        """Record a finished batch.
+    def record_batch(self, ticks: float, work: float, *, live: int, answered: int | None, left: bool) -> None:
+        """Record a finished batch. `ticks`, `work`: time and work until now, in seconds.
 
-        `live`: steps that arrived as they happened. `answered`: steps evaluated; None if evaluations were skipped.
-        `left`: steps still wait.
+        `live`: steps that arrived as they happened. `answered`: steps evaluated; None if that says nothing about how
+        many could be. `left`: steps still wait.
         """
-        seconds = 0.0 if self._last is None else ticks - self._last
-        self._last = ticks
-        self._coming.count(live, seconds)
-        if answered is not None and self._busy:  # there was a queue
-            self._answered(answered, seconds)
+        before_ticks, before_work = self._last or (ticks, work)
+        self._last = ticks, work
+        self._coming.count(live, ticks - before_ticks)
+        if answered and self._busy:  # there was a queue
+            self._answered(answered, work - before_work)
         self._busy = left
 
-    def _answered(self, steps: int, seconds: float) -> None:
-        """Count them, unless the batch took so long that the process must have been suspended."""
-        usual = self._usual or seconds
-        if seconds <= STALL * usual:
-            self._going.count(steps, seconds)
-        self._usual = usual + WEIGHT * (min(seconds, STALL * usual) - usual)
+    def _answered(self, steps: int, work: float) -> None:
+        """Count them, unless they took so much work that it must have been for something else."""
+        each = work / steps
+        usual = self._usual or each
+        if each <= OUTLIER * usual:
+            self._going.count(steps, work)
+        self._usual = usual + WEIGHT * (min(each, OUTLIER * usual) - usual)
 
     def overloaded(self, waited: float) -> bool:
-        """Return whether to evaluate the newest steps only. `waited`: seconds that the oldest step has waited."""
+        """Return whether to skip evaluations. `waited`: seconds that the oldest step has waited."""
         return waited > self._patience and self._coming.value > self._going.value

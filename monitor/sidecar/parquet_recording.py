@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 FORMAT: Final = "cfmon-recording-parquet"
-VERSION: Final = 1
+VERSION: Final = 2
 ABOUT: Final = "recording.json"
 _PART: Final = re.compile(r"date=([^/]+)/bucket=(all|[0-9]{1,4})/part-([0-9]{12})\.parquet")
 _OPEN: Final = re.compile(r"open-([0-9]{12})\.rec")

@@ -197,7 +197,9 @@ class Pipeline:
             case Message():
                 return self._publish(self._observe(event), event.now)
             case Evaluate():
-                notices = self._monitor.evaluate(event.now, latest_only=event.latest_only, steps=event.steps)
+                notices = self._monitor.evaluate(
+                    event.now, latest_only=event.latest_only, steps=event.steps, live_since=event.live_since
+                )
                 return self._publish(notices, event.now)
             case Heartbeat():
                 return self._heartbeat(event.now)

@@ -1,7 +1,8 @@
 """Recordings of all events of a sidecar: a header, then a msgpack array for each event.
 
-An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps), `h`, `c` (up) or `l`
-(topic, count, optionally why). A replay feeds them to the same pipeline, with byte-identical output.
+An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps, live_since if that is a
+number), `h`, `c` (up) or `l` (topic, count, optionally why). A replay feeds them to the same pipeline, with
+byte-identical output.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def pack_event(event: Event) -> bytes:
         case Message():
             fields: tuple[Any, ...] = ("m", *at, event.topic, event.payload)
         case Evaluate():
-            fields = ("e", *at, event.latest_only, event.steps)
+            since = event.live_since
+            fields = ("e", *at, event.latest_only, event.steps, *((since,) if math.isfinite(since) else ()))
         case Heartbeat():
             fields = ("h", *at)
         case Connected():
@@ -211,6 +213,8 @@ def event_of(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
             return Message(now, topic, payload)
         case "e", [bool(latest_only), int(steps)] if steps >= 0 and not isinstance(steps, bool):
             return Evaluate(now, latest_only, steps)
+        case "e", [bool(latest_only), int(steps), float(since)] if steps >= 0 and not isinstance(steps, bool):
+            return Evaluate(now, latest_only, steps, _seconds(since))
         case "h", []:
             return Heartbeat(now)
         case "c", [bool(up)]:

@@ -7,6 +7,7 @@ be decoded, for tools and for `cfmon audit`; the event itself is in the other co
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, assert_never
@@ -34,7 +35,10 @@ _LETTERS: Final = {word: letter for letter, word in KINDS.items()}
 
 
 class Row(NamedTuple):
-    """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost."""
+    """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost.
+
+    `live_since`: of an evaluation, None if it is no number.
+    """
 
     number: int
     kind: str
@@ -48,6 +52,7 @@ class Row(NamedTuple):
     flag: bool | None = None
     number_of: int | None = None
     why: str | None = None
+    live_since: float | None = None
 
 
 def import_arrow(why: object) -> Any:  # noqa: ANN401 - pyarrow is optional
@@ -89,7 +94,10 @@ class Rows:
                 key = (None, None) if agent is None else _key(agent, event.payload)
                 return bucket, Row(number, "message", *at, event.topic, agent, *key, event.payload)
             case Evaluate():
-                return ALL, Row(number, "evaluate", *at, flag=event.latest_only, number_of=event.steps)
+                since = event.live_since if math.isfinite(event.live_since) else None
+                return ALL, Row(
+                    number, "evaluate", *at, flag=event.latest_only, number_of=event.steps, live_since=since
+                )
             case Heartbeat():
                 return ALL, Row(number, "heartbeat", *at)
             case Connected():
@@ -103,15 +111,15 @@ class Rows:
 
 def events_of(table: pa.Table) -> Iterator[Event]:
     """Yield the events of a table, in its order. ValueError or TypeError if a row is no event."""
-    names = ("kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why")
+    names = ("kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why", "live_since")
     columns = (table.column(name).to_pylist() for name in names)
-    for kind, wall, ticks, topic, payload, flag, count, why in zip(*columns, strict=True):
+    for kind, wall, ticks, topic, payload, flag, count, why, since in zip(*columns, strict=True):
         letter = _LETTERS.get(kind, kind)
         match letter:
             case "m":
                 rest: Sequence[object] = (topic, payload)
             case "e":
-                rest = (flag, count)
+                rest = (flag, count, *(() if since is None else (since,)))
             case "c":
                 rest = (flag,)
             case "l":
@@ -158,6 +166,7 @@ def _table(rows: Iterable[Row]) -> pa.Table:
         "flag": arrow.bool_(),
         "number_of": arrow.int64(),
         "why": arrow.string(),
+        "live_since": arrow.float64(),
     }
     try:
         columns = [arrow.array(c, types[name]) for name, c in zip(Row._fields, zip(*rows, strict=True), strict=True)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from monitor.errors import RecordingError
 from monitor.runtime.monitor import Waiting
-from monitor.sidecar.clock import Clock, read_clock
+from monitor.sidecar.clock import Clock, read_clock, read_work
 from monitor.sidecar.config.load import BATCH
 from monitor.sidecar.config.settings import Config
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
@@ -38,7 +39,10 @@ BACKLOG_MESSAGES: Final = 32
 """Old messages in one batch from which on more are expected to follow."""
 
 BACKLOG_SECONDS: Final = 60.0
-"""Seconds after connecting in which steps without a time may have waited at the broker."""
+"""Seconds after connecting, or after this process stood still, in which steps may have waited at the broker."""
+
+STOOD_STILL: Final = 2.0
+"""Seconds without work between two batches, at least, after which this process must have been suspended."""
 
 BACKLOG_BUDGET: Final = 0.005
 """Seconds an evaluation may take during a backlog. What waits at the broker is fetched first: there a live agent's
@@ -100,9 +104,10 @@ class Worker:
         self._outcomes: list[tuple[Event, Effects]] = []
         self._pace = 0.0
         self._waiting = Waiting(0, None)  # after the last evaluation
-        self._caught_up = False  # what waited at the broker has been accepted, as far as can be seen
+        self._live_since = math.inf  # ticks at which what waited at the broker had come, as far as can be seen
         self._reached = 0.0
-        self._live = 0  # steps of this batch that arrived when they happened
+        self._turned = read_clock().ticks, read_work()  # after the last batch
+        self._live = self._timed = self._late = 0  # steps of this batch: as they happened, with a time, with an old one
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
@@ -116,8 +121,9 @@ class Worker:
 
     def turn(self) -> None:
         """Process one batch."""
+        self._look_for_pause()
         receipts: list[Receipt] = []
-        taken = others = self._live = 0
+        taken = others = self._live = self._timed = self._late = 0
         most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
             if (entry := self._inbox.take()) is None:
@@ -128,13 +134,14 @@ class Worker:
                 receipts += _receipts(entry)  # acknowledged in order, as MQTT requires
                 continue
             receipts += self._accept(entry)
-        fetched = taken < BACKLOG_MESSAGES or read_clock().ticks - self._reached > BACKLOG_SECONDS
-        self._caught_up = self._caught_up or (self._up and fetched)
+        if self._up and self._live_since == math.inf and self._has_fetched(taken):
+            self._live_since = self._clock().ticks + self._config.path.reorder.wait  # so long some may be held back
         if others:
             self._sinks.metrics.others_seen(others)
         if taken > others or not others or self._waiting.steps or self._evaluation_due():
             self._evaluate(backlog=taken - others - self._live >= BACKLOG_MESSAGES)
         self._settle(receipts)
+        self._turned = read_clock().ticks, read_work()
 
     def beat(self) -> None:
         """Publish the heartbeat; try again to write what could not be written."""
@@ -155,7 +162,7 @@ class Worker:
 
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """Note that the broker was reached or lost."""
-        self._up, self._caught_up, self._reached = up, False, read_clock().ticks
+        self._up, self._live_since, self._reached = up, math.inf, read_clock().ticks
         loop = asyncio.get_running_loop()
         if self._going is not None:  # the connection before did not last
             self._going.cancel()
@@ -236,7 +243,7 @@ class Worker:
             case Arrived():
                 # A longer payload is rejected; one byte more than the limit is enough to see that.
                 payload = entry.payload[: self._config.limits.message_bytes + 1]
-                self._count(self._step(Message(entry.now, entry.topic, payload)))
+                self._count(self._step(Message(entry.now, entry.topic, payload)), entry.now.ticks)
             case Dropped():
                 self._step(Lost(entry.now, entry.topic, entry.count))
         return _receipts(entry)
@@ -245,7 +252,7 @@ class Worker:
         """Return whether time has to pass although only messages of other shards arrived."""
         return read_clock().ticks - self.evaluated.ticks >= EVALUATION_PAUSE
 
-    def _count(self, effects: Effects) -> None:
+    def _count(self, effects: Effects, ticks: float) -> None:
         """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
 
         The steps of an agent that sends no time count as live once nothing waits at the broker.
@@ -254,30 +261,50 @@ class Worker:
             if isinstance(notice, Received):
                 if notice.result == "accepted":
                     lag = notice.lag
-                    self._live += self._caught_up if lag is None else lag <= self._config.stream.max_lag
+                    live = ticks > self._live_since if lag is None else lag <= self._config.stream.max_lag
+                    self._live += live
+                    self._timed += lag is not None
+                    self._late += lag is not None and not live
                 return
 
+    def _has_fetched(self, taken: int) -> bool:
+        """Return whether what waited at the broker has come: few messages do, or none of theirs is old."""
+        waited = read_clock().ticks - self._reached
+        return taken < BACKLOG_MESSAGES or (self._timed > 0 and not self._late) or waited > BACKLOG_SECONDS
+
+    def _look_for_pause(self) -> None:
+        """If this process was suspended, what comes next has waited meanwhile."""
+        ticks, work = self._turned
+        now = read_clock().ticks
+        if now - ticks - (read_work() - work) > max(self._config.stream.max_lag, STOOD_STILL):
+            self._live_since, self._reached = math.inf, now
+
     def _evaluate(self, *, backlog: bool) -> None:
-        """Answer what is due, as far as the deadline allows; in overload only the newest steps."""
+        """Answer what is due, as far as the deadline allows; in overload, of live steps only the newest."""
         before, began, since = read_clock(), self._clock(), self._inbox.waiting_since
         # What was left over is older than what came since, and to ask each agent takes long in a backlog.
         oldest = self._waiting.since if self._waiting.steps else self.pipeline.waiting.since
         waited = 0.0 if oldest is None else began.ticks - oldest
-        late = self._pressure.overloaded(waited)
+        skips = self._live_since < math.inf and self._pressure.overloaded(waited)
         # A missing step may be in our own inbox: no more time has passed for it than until it arrived.
         now = began if since is None else Instant(began.wall, min(began.ticks, since))
         deadline = min(self._config.limits.deadline, BACKLOG_BUDGET) if backlog else self._config.limits.deadline
         steps = max(1, int(deadline / self._pace)) if self._pace else BACKLOG_MESSAGES
-        effects = self._step(Evaluate(now, latest_only=late, steps=steps))
+        since_when = self._live_since if skips else -math.inf
+        effects = self._step(Evaluate(now, latest_only=skips, steps=steps, live_since=since_when))
         self.evaluated = read_clock()
         seconds = self.evaluated.ticks - before.ticks
         self._waiting = self.pipeline.waiting
         answered = self.pipeline.monitor.spent
-        if answered and not late:
+        if answered and not skips:
             self._pace += (1.0 if not self._pace else PACE_WEIGHT) * (seconds / answered - self._pace)
-        fully = not (late or backlog)  # else the number answered says nothing about capacity
+        fully = not (skips or backlog)  # else the number answered says nothing about capacity
         self._pressure.record_batch(
-            self.evaluated.ticks, live=self._live, answered=answered if fully else None, left=self._waiting.steps > 0
+            self.evaluated.ticks,
+            read_work(),
+            live=self._live,
+            answered=answered if fully else None,
+            left=self._waiting.steps > 0,
         )
         self._sinks.metrics.evaluated(seconds, effects.notices, self.evaluated)
 

@@ -263,8 +263,13 @@ class Both:
             return
         self._same(self.lanes.observe(said, now) if found is None else found, self.plain.observe(said, now))
 
-    def evaluate(self, now: Instant, *, latest_only: bool = False, steps: int = 0) -> None:
-        one, two = (each.evaluate(now, latest_only=latest_only, steps=steps) for each in (self.lanes, self.plain))
+    def evaluate(
+        self, now: Instant, *, latest_only: bool = False, steps: int = 0, live_since: float = -math.inf
+    ) -> None:
+        one, two = (
+            each.evaluate(now, latest_only=latest_only, steps=steps, live_since=live_since)
+            for each in (self.lanes, self.plain)
+        )
         self._same(one, two)
 
     def connected(self, now: Instant, *, up: bool) -> None:
@@ -337,7 +342,7 @@ def test_a_monitor_with_lanes_is_the_one_without(seed: int, wild: float) -> None
         if rng.random() < 0.8:
             limited = rng.random() < 0.2
             newest, steps = rng.random() < wild / 3, rng.choice([1, 3]) if limited else 0
-            both.evaluate(now, latest_only=newest, steps=steps)
+            both.evaluate(now, latest_only=newest, steps=steps, live_since=rng.choice([-math.inf, ticks - 0.5]))
         if n % 40 == 39:
             both.same_states()
         if n % 60 == 59:

@@ -267,6 +267,32 @@ def test_under_load_evaluations_are_skipped_and_counted_never_steps(corridor: MD
     assert [blind.reason for blind in of(Blind, loaded.monitor.evaluate(later))] == [None]
 
 
+def test_under_load_no_answer_is_skipped_that_was_late_when_its_step_arrived(corridor: MDP) -> None:
+    """Steps 0 and 1 are old when they arrive, 2 has no time and comes before the live ones, 3 and 4 are live."""
+    loaded = Stream(corridor, [spec()], StreamSettings(max_lag=2.0))
+    arrivals = [(90.0, 0.0), (97.0, 0.0), (None, 5.0), (104.0, 6.0), (106.0, 7.0)]
+    for n, (time, ticks) in enumerate(arrivals):
+        loaded.monitor.observe(replace(step(n, 0, CAREFUL), time=time), Instant(100.0 + ticks, ticks))
+    now = Instant(108.0, 8.0)
+    notices = loaded.monitor.evaluate(now, latest_only=True, live_since=5.0)
+    assert [judged.seq for judged in of(Judged, notices)] == [0, 1, 2, 4]
+    assert sum(skipped.count for skipped in of(Skipped, notices)) == 1
+    assert loaded.monitor.spent == 4
+
+
+def test_what_is_skipped_does_not_count_as_evaluated(corridor: MDP) -> None:
+    loaded = Stream(corridor, [spec()], StreamSettings(max_lag=2.0))
+    for n in range(40):
+        ticks = 0.0 if n < 20 else 1.0
+        loaded.monitor.observe(step(n, 0, CAREFUL), Instant(100.0 + ticks, ticks))
+    now, seqs = Instant(102.0, 2.0), []
+    for left, spent in ((30, 10), (20, 10), (0, 1)):
+        notices = loaded.monitor.evaluate(now, latest_only=True, steps=10, live_since=0.5)
+        seqs += [judged.seq for judged in of(Judged, notices)]
+        assert (loaded.monitor.waiting.steps, loaded.monitor.spent) == (left, spent)
+    assert seqs == [*range(20), 39]
+
+
 @pytest.mark.parametrize(("every", "asked"), [(1, 7), (2, 3), (3, 2), (2.0, 4), (0.5, 7)])
 def test_every_counts_steps_or_seconds(corridor: MDP, every: float, asked: int) -> None:
     stream = Stream(corridor, [spec(every=every)])

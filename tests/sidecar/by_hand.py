@@ -37,11 +37,21 @@ class Handle:
 
 
 class Time:
-    """The time of every clock, and of the loop: it stands still until a test says that it passes."""
+    """The time of every clock, and of the loop: it stands still until a test says that it passes.
+
+    `worked`: the part of it in which a processor worked for this process; `share`: of a processor, how much it gets.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.worked = 0.0
+        self.share = 1.0
         self.later: list[Handle] = []
+
+    def work(self, seconds: float) -> None:
+        """So much work is done, which takes as long as the share of a processor has it."""
+        self.worked += seconds
+        self.now += seconds / self.share
 
     def time(self) -> float:
         return self.now
@@ -72,6 +82,7 @@ def stopped_time() -> Iterator[Time]:
         patch.setattr(asyncio, "get_running_loop", lambda: stopped)
         patch.setattr(time, "monotonic", stopped.time)
         patch.setattr(time, "time", lambda: WALL + stopped.now)
+        patch.setattr(time, "thread_time", lambda: stopped.worked)
         yield stopped
 
 

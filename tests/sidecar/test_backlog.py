@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.overload import OverloadDetector, Rate
 from monitor.sidecar.worker import RECONNECT_GRACE
-from monitor.types import Blind, Judged, Skipped
+from monitor.stream import decode
+from monitor.types import Alert, Blind, Instant, Judged, Skipped
 from tests.sidecar.by_hand import WALL, ByHand, Time, by_hand, stopped_time
 from tests.sidecar.project import CONFIG, write_project
 from tests.tiers import examples, scaled
@@ -39,7 +41,9 @@ class Played:
         self.delays: dict[str, list[float]] = {}
         self.skipped: Counter[str] = Counter()
         self.blind: set[str] = set()
-        self.taken = 0.0
+        self.judged: set[tuple[str, int]] = set()
+        self.alerts: set[tuple[str, str, str, int]] = set()
+        self.cost, self.taken = COST, 0.0
         self._step = self.pipeline.step
         monkeypatch.setattr(self.pipeline, "step", self.step)
 
@@ -50,24 +54,28 @@ class Played:
     def step(self, event: Event) -> Effects:
         effects = self._step(event)
         if isinstance(event, Message):
-            self.time.now += self.taken
+            self.time.work(self.taken)
         if isinstance(event, Evaluate):
-            self.time.now += COST * sum(isinstance(n, Judged) and n.formula == "watch" for n in effects.notices)
+            self.time.work(self.cost * sum(isinstance(n, Judged) and n.formula == "watch" for n in effects.notices))
         for notice in effects.notices:
             match notice:
                 case Judged(formula="watch"):
                     self.delays.setdefault(notice.agent, []).append(self.now - self.sent[notice.agent, notice.seq])
+                    self.judged.add((notice.agent, notice.seq))
+                case Alert() if notice.state != "firing" or notice.revision == 1:
+                    self.alerts.add((notice.agent, notice.formula, notice.state, notice.seq))
                 case Skipped():
                     self.skipped[notice.agent] += notice.count
                 case Blind(reason=str(reason)):
                     self.blind.add(reason)
         return effects
 
-    def publish(self, agent: str, *, at: float, timed: bool = True) -> None:
+    def publish(self, agent: str, *, at: float, timed: bool = True, state: int = 0, action: int = 1) -> None:
         seq = self.seqs[agent]
         self.seqs[agent] += 1
         self.sent[agent, seq] = at
-        step = {"v": 1, "episode": "e", "seq": seq, "state": 0, "action": 1, **({"time": WALL + at} if timed else {})}
+        time = {"time": WALL + at} if timed else {}
+        step = {"v": 1, "episode": "e", "seq": seq, "state": state, "action": action, **time}
         self.queue.append((agent, json.dumps(step).encode()))
 
     def turn(self) -> None:
@@ -159,6 +167,99 @@ def test_a_stall_is_no_overload(played: Played) -> None:
     assert played.skipped == {}
 
 
+class Mixed:
+    """Some agents with a backlog that go on, some without; a machine that gives the process what it likes."""
+
+    AGENTS, SECONDS = 5, 10.0
+
+    def __init__(self, played: Played, draw: random.Random) -> None:
+        self.played, self.draw = played, draw
+        self.timed = {f"a{n}": draw.random() < 0.6 for n in range(self.AGENTS)}
+        self.payloads: list[tuple[str, bytes]] = []
+        self.backlog: dict[str, int] = {}
+        self.old: set[tuple[str, int]] = set()
+        """steps that were no news when the monitor could first have them"""
+
+    def publish(self, agent: str, at: float) -> None:
+        self.played.publish(agent, at=at, timed=self.timed[agent], state=3, action=self.draw.choice([0, 1, 1]))
+        self.payloads.append(self.played.queue[-1])
+
+    def go(self) -> None:
+        """A backlog, then live steps of all while it is worked off; the process is starved and stopped at times."""
+        played, draw = self.played, self.draw
+        played.cost = 0.01  # a processor answers 100 steps a second
+        began = played.now
+        for name in self.timed:
+            self.backlog[name] = draw.choice([0, 20, 150])
+            for n in range(self.backlog[name]):
+                self.publish(name, began - 100.0 + 0.1 * n)
+        rate, names, sent, turns = draw.choice([20.0, 60.0, 300.0]), list(self.timed), 0, 0
+        while played.now < began + self.SECONDS or played.queue or played.pipeline.waiting.steps:
+            if draw.random() < 0.05:
+                played.time.share = draw.choice([1.0, 0.5, 0.05])
+            before = played.now
+            if draw.random() < 0.002:
+                played.time.now += draw.choice([1.0, 5.0, 20.0])  # nothing runs
+            due = min(played.now, began + self.SECONDS) - began
+            while sent < rate * due:
+                name, at = names[sent % len(names)], began + sent / rate
+                self.publish(name, at)
+                if before + 0.1 < at < played.now - 3.0:
+                    self.old.add((name, played.seqs[name] - 1))
+                sent += 1
+            played.turn()
+            turns += 1
+            assert turns < 50_000, "it is never done"
+
+    def unloaded(self) -> set[tuple[str, str, str, int]]:
+        """Return the alerts on the backlog of a monitor that has time for every step."""
+        pipeline = self.played.there.service.worker.pipeline.monitor.anew()
+        found: set[tuple[str, str, str, int]] = set()
+        for n, (agent, payload) in enumerate(self.payloads):
+            now = Instant(WALL + n, float(n))
+            notices = [*pipeline.observe(decode(agent, payload), now), *pipeline.evaluate(now)]
+            alerts = [e for e in notices if isinstance(e, Alert) and (e.state != "firing" or e.revision == 1)]
+            found |= {(e.agent, e.formula, e.state, e.seq) for e in alerts}
+        return self.of_backlog(found)
+
+    def of_backlog(self, alerts: set[tuple[str, str, str, int]]) -> set[tuple[str, str, str, int]]:
+        return {alert for alert in alerts if alert[3] < self.backlog[alert[0]]}
+
+
+@scaled
+def test_whatever_the_machine_does_each_alarm_of_a_backlog_is_raised(config: Path) -> None:
+    skipped = alarms = 0
+    for seed in range(examples(8, 200)):
+        with pytest.MonkeyPatch.context() as patch, stopped_time() as time, by_hand(config) as there:
+            there.worker.connected(True)  # noqa: FBT003 - as the link calls it
+            time.advance(RECONNECT_GRACE)
+            played = Played(there, time, patch)
+            mixed = Mixed(played, random.Random(seed))
+            mixed.go()
+            backlog = {(agent, seq) for agent, count in mixed.backlog.items() for seq in range(count)}
+            assert backlog | mixed.old <= played.judged, f"seed {seed}: answers of a backlog are missing"
+            expected = mixed.unloaded()
+            assert mixed.of_backlog(played.alerts) >= expected, f"seed {seed}: alarms of a backlog are missing"
+            assert len(played.judged) + sum(played.skipped.values()) // 2 == sum(played.seqs.values()), f"seed {seed}"
+            skipped, alarms = skipped + sum(played.skipped.values()), alarms + len(expected)
+    assert skipped > 0, "nothing was overloaded"
+    assert alarms > 0
+
+
+@scaled
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_starvation_is_no_overload(played: Played, share: float, *, timed: bool) -> None:
+    """The live steps take a fifth of a processor, so nothing is skipped, although they wait for a minute."""
+    played.cost = 0.01
+    played.live(2.0, 20.0, 4, timed=timed)
+    played.time.share = share
+    played.live(examples(5, 30), 20.0, 4, timed=timed)
+    assert played.skipped == {}
+    assert "overload" not in played.blind
+    assert len(played.judged) == sum(played.seqs.values())
+
+
 def test_what_is_passed_over_is_logged_with_formula_agent_and_topic(
     played: Played, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -197,18 +298,37 @@ def test_pressure_needs_both_a_wait_and_more_coming_than_going() -> None:
     pressure = OverloadDetector(1.0)
     assert not pressure.overloaded(100.0)  # nothing is known yet
     for n in range(100):
-        pressure.record_batch(n / 10, live=20, answered=10, left=True)
+        pressure.record_batch(n / 10, n / 10, live=20, answered=10, left=True)
     assert pressure.overloaded(1.5)
     assert not pressure.overloaded(0.9)
     for n in range(100, 500):
-        pressure.record_batch(n / 10, live=9, answered=10, left=True)
+        pressure.record_batch(n / 10, n / 10, live=9, answered=10, left=True)
     assert not pressure.overloaded(1e9)
 
 
-def test_a_batch_in_which_the_process_stood_still_says_nothing_of_its_speed() -> None:
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_process_that_gets_little_of_a_processor_is_late_and_not_overloaded(share: float) -> None:
+    pressure = OverloadDetector(1.0)
+    for n in range(1_000):
+        pressure.record_batch(n / 10, share * n / 10, live=9, answered=round(10 * share), left=True)
+        assert not pressure.overloaded(60.0)
+    for n in range(1_000, 1_200):
+        pressure.record_batch(n / 10, share * n / 10, live=20, answered=round(10 * share), left=True)
+    assert pressure.overloaded(60.0)  # that is more than a whole processor could do
+
+
+def test_work_for_something_else_says_nothing_of_what_a_step_takes() -> None:
     pressure = OverloadDetector(1.0)
     for n in range(100):
-        pressure.record_batch(n / 10, live=9, answered=10, left=True)
-    pressure.record_batch(20.0, live=9, answered=10, left=True)
-    pressure.record_batch(20.1, live=900, answered=10, left=True)  # which came meanwhile
+        pressure.record_batch(n / 10, n / 10, live=9, answered=10, left=True)
+    pressure.record_batch(20.0, 20.0, live=9, answered=10, left=True)
+    pressure.record_batch(20.1, 20.1, live=90, answered=10, left=True)  # which came meanwhile
     assert not pressure.overloaded(5.0)
+
+
+def test_what_comes_first_is_no_high_rate() -> None:
+    pressure = OverloadDetector(1.0)
+    for n in range(5):
+        pressure.record_batch(n / 1000, n / 1000, live=1, answered=1 if n else None, left=True)
+        pressure.record_batch(1.0 + n / 1000, 0.1 + n / 1000, live=45, answered=20, left=True)
+        assert not pressure.overloaded(5.0)

@@ -22,6 +22,7 @@ EVENTS: list[Event] = [
     Connected(NOW, up=True),
     Message(NOW, "agents/ada/steps", b"\x00\xff"),
     Evaluate(NOW, latest_only=True, steps=3),
+    Evaluate(NOW, latest_only=True, steps=3, live_since=6.25),
     Heartbeat(NOW),
     Lost(NOW, "agents/ada/steps", 3),
 ]
@@ -114,6 +115,8 @@ def test_a_damaged_recording_raises_nothing_but_its_error(tmp_path: Path, place:
         ["h", 1, 2.0],
         ["h", 1.0, 2.0, 3],
         ["e", 1.0, 2.0, 1],
+        ["e", 1.0, 2.0, True, 3, float("nan")],
+        ["e", 1.0, 2.0, True, 3, 4.0, 5.0],
         ["l", 1.0, 2.0, "topic", 0],
         ["l", 1.0, 2.0, "topic", True],
         ["x", 1.0, 2.0],
@@ -125,7 +128,7 @@ def test_a_damaged_recording_raises_nothing_but_its_error(tmp_path: Path, place:
 def test_an_event_that_is_none_is_named(tmp_path: Path, fields: object) -> None:
     path = tmp_path / "recording"
     path.write_bytes(write(path, EVENTS) + msgpack.packb(fields))
-    with Recording(path) as recording, pytest.raises(RecordingError, match="event 6 is damaged"):
+    with Recording(path) as recording, pytest.raises(RecordingError, match=f"event {len(EVENTS) + 1} is damaged"):
         list(recording)
 
 

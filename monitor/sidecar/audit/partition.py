@@ -7,6 +7,7 @@ Heartbeats are left out: they repeat.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections import Counter
@@ -46,7 +47,7 @@ NO_MESSAGES: Final = Messages(
     (), np.zeros(0, np.int64), memoryview(b""), np.zeros(1, np.int64), np.zeros(0), np.zeros(0)
 )
 
-_COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of")
+_COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of", "live_since")
 
 
 def run_partition(partition: Partition, _after: object = None) -> str:
@@ -244,6 +245,7 @@ class _Common:
         self._wall, self._ticks = (table.column(name).to_numpy() for name in ("wall", "ticks"))
         self._flag = table.column("flag").fill_null(pa.scalar(value=False)).to_numpy()
         self._steps = table.column("number_of").fill_null(0).to_numpy()
+        self._live_since = table.column("live_since").fill_null(-math.inf).to_numpy()
         self._connected = table.column("connected").to_numpy()
 
     def evaluations(self, numbers: Ints) -> Evaluations:
@@ -260,9 +262,9 @@ class _Common:
         """Return an event. `spent`: steps already taken at an evaluation."""
         now = Instant(float(self._wall[at]), float(self._ticks[at]))
         flag, steps = bool(self._flag[at]), int(self._steps[at])
-        return (
-            Connected(now, flag) if self._connected[at] else Evaluate(now, flag, max(steps - spent, 1) if steps else 0)
-        )
+        if self._connected[at]:
+            return Connected(now, flag)
+        return Evaluate(now, flag, max(steps - spent, 1) if steps else 0, float(self._live_since[at]))
 
     def spent(self, spent: Ints) -> Ints:
         """Return number, steps taken and most steps of each limited evaluation at which steps were taken."""
