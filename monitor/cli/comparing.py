@@ -46,10 +46,10 @@ def best_abstraction(
     field = Field(found, roles, conditions, prior, seed)
     with reading("comparing abstractions", sources) as bar:
         for source, before in with_sizes(sources):
-            field.begin_file()
             for batch in _first_rows(source, roles.used, ROWS // len(sources)):
                 field.read(batch)
                 bar.at(before + source.position)
+            field.end_file()
             source.position = 0
     with progress("comparing abstractions"):
         table = scored(field.candidates, field.outcomes)

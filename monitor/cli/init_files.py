@@ -142,7 +142,10 @@ def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, t
     header = Header("sample", loaded.config.digest, loaded.identity.model_sha256, __version__)
     recorder = Recorder(folder / "sample.rec", header)
     recorder.write(Connected(Instant(0.0, 0.0), up=True))
-    for seq, state in enumerate(path.states.tolist()):
+    sent = [*path.states[:-1].tolist(), _final(path, model, encoder)]
+    for seq, state in enumerate(sent):
+        if state is None:
+            break
         now = Instant(float(seq), float(seq))
         last = seq == len(path.actions)
         step = {
@@ -155,6 +158,36 @@ def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, t
     recorder.close()
 
 
+def _final(path: RecordedPath, model: MDP, encoder: str) -> int | None:
+    """Return the last state of a path as its agent sends it.
+
+    At an end that is the state in which the episode ended, not its copy in the model. Where it was not recorded it is
+    the state before, if the model has one end for all. None if an agent cannot send it.
+    """
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    state, before = int(path.states[-1]), int(path.states[-2])
+    if model.ended_as is not None and path.ended:
+        ends_there = [each for each in np.flatnonzero(model.ended_as == state).tolist() if each != state]
+        if ends_there:
+            return before if before in ends_there else int(ends_there[0])
+    return state if state < _sendable(model, encoder) else None
+
+
+def _sendable(model: MDP, encoder: str) -> int:
+    """Return how many states an agent can send: the first ones."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    match encoder:
+        case "bins":
+            return int(np.prod([len(edges) - 1 for edges in model.bin_edges]))
+        case "nearest":
+            assert model.centres is not None
+            return len(model.centres.points)
+        case _:
+            return model.states
+
+
 def _raw(state: int, model: MDP, encoder: str) -> object:
     """Return a state as an agent sends it; for bins, numbers within them; for clusters, their centres."""
     match encoder:
@@ -163,19 +196,12 @@ def _raw(state: int, model: MDP, encoder: str) -> object:
         case "valuation":
             return list(model.valuations[state])
         case "bins":
-            return _within(_live(state, model), model)
+            return _within(state, model)
         case "nearest":
             assert model.centres is not None
-            return model.centres.points[_live(state, model)].tolist()
+            return model.centres.points[state].tolist()
         case _:
             return state
-
-
-def _live(state: int, model: MDP) -> int:
-    """Return a state that an episode which ended in `state` was in."""
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    return state if model.ended_as is None else int(np.flatnonzero(model.ended_as == state)[0])
 
 
 def _within(state: int, model: MDP) -> list[float]:

@@ -192,6 +192,7 @@ def _learned(request: Request, staging: Path) -> _Base:
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
     from monitor.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.separation import unrecorded  # noqa: PLC0415 - likewise
     from monitor.learning.states import numbered  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
@@ -204,7 +205,7 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
     events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, request.steps) if part)
               for part in (held, every) if part]  # fmt: skip
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
-    notes += notes_on_rows(learner)
+    notes += [*unrecorded(learner.tally, learner.labels), *notes_on_rows(learner)]
     if held and kept.train.draws and (events[0] >= FEW or events[0] >= events[-1]):
         train = replace(kept.train, visited=learner.tally.visited)
         before = built(

@@ -172,7 +172,7 @@ def _report(
     """Write the report; return why the abstraction is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
-    from monitor.learning.separation import missed, unseparated  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import missed, unrecorded, unseparated  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -180,9 +180,9 @@ def _report(
     unsafe = [label.name for label in learner.labels if label.unsafe]
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
-        found = replace(
-            found, earlier=earlier, problems=(*unseparated(missed(learner.tally, learner.labels)), *found.problems)
-        )
+        tally, labels = learner.tally, learner.labels
+        known = *unrecorded(tally, labels), *unseparated(missed(tally, labels))
+        found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
@@ -212,7 +212,8 @@ def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
-    from monitor.learning.separation import missed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.separation import missed, unrecorded  # noqa: PLC0415 - likewise
     from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
@@ -237,7 +238,8 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
-        "ends not recorded": sum(code < 4096 for code in table.keys.tolist()),
+        "labels unknown": unrecorded(tally, learner.labels),
+        "kinds of ends not recorded": int((table.keys < ENDS).sum()),
     }
 
 
@@ -289,7 +291,8 @@ def _notes(facts: dict[str, Any]) -> list[str]:
     if facts["next states that differ"]:
         count = many(facts["next states that differ"], "row")
         notes.append(f"in {count} the next state is not the state of the row after; check --next-state")
-    if facts["ends not recorded"] > 1:
+    notes += facts["labels unknown"]
+    if facts["kinds of ends not recorded"] > 1:
         notes.append(
             "episodes end in different ways, but the state at the end is not recorded; the last message of a live "
             "agent may then contradict the model. Record the state after each step (--next-state)"

@@ -208,8 +208,6 @@ def read_into(
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
     if missing:
         raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
-    if begin is None:
-        learner.begin_file()
     done = kept = 0 if begin is None else begin.rows
     for batch in source.batches(learner.roles.used, begin or START):
         steps = learner.read(batch)
@@ -222,6 +220,9 @@ def read_into(
         bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
     if not done:
         raise RecordingError(f"{source.path}: has no rows")
+    rest = learner.end_file()
+    if holdout is not None and rest is not None:
+        holdout.add(rest)
 
 
 def _is_optional(name: str, learner: Learner) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
-from monitor.learning.episodes import ENDS, is_end
+from monitor.learning.episodes import ENDS, MAX_LABELS, is_end, unknown_at
 from monitor.learning.states import ELSEWHERE, States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, Tally
 from monitor.model.annotations import Valuation
@@ -27,12 +27,15 @@ NAMED: Final = 20_000
 ONE_HOT: Final = 1 << 22
 """Largest number of entries of one-hot observations."""
 
-RESERVED: Final = ("elsewhere", "terminal")
+RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 
 
 @dataclass(frozen=True)
 class LabelSpec:
-    """A label; one that is `unsafe` also holds where nothing is known: in `elsewhere` and in states never visited."""
+    """A label. One that is `unsafe` also holds where that is unknown.
+
+    Unknown: in `elsewhere`, in states never visited, and where an episode ended in a state that was not recorded.
+    """
 
     name: str
     unsafe: bool
@@ -88,7 +91,7 @@ def built(
         valuations=valuations,
         ended_as=_ended_as(where),
         source=source,
-        counts=Counts(visits, since, order, where.elsewhere, prior),
+        counts=Counts(visits, since, order, where.elsewhere, prior, _unknown_labels(tally, where, labels)),
     )
 
 
@@ -151,16 +154,30 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[st
     at = where.of(table.keys)
     seen = np.zeros(where.count, np.int64)
     np.add.at(seen, at, table["seen"])
-    unknown = seen == 0
+    unknown = _unknown(tally, where, labels)
     found = {}
     for i, label in enumerate(labels):
         if label.name in RESERVED:
             raise ModelError(f"label {label.name!r}: the name is taken; every learned model has this label")
         true = np.zeros(where.count, np.int64)
         np.add.at(true, at, table["true"][:, i])
-        found[label.name] = (2 * true > seen) | (unknown & label.unsafe)
-    lost = np.arange(where.count) == where.elsewhere
-    return found | {"elsewhere": lost} | ({"terminal": where.ended} if where.ended.any() else {})
+        found[label.name] = (2 * true > seen) | (unknown[i] & label.unsafe)
+    lost, unseen = np.arange(where.count) == where.elsewhere, where.ended & (where.codes < ENDS)
+    ends = {"terminal": where.ended, "unseen_end": unseen}
+    return found | {"elsewhere": lost} | {name: states for name, states in ends.items() if states.any()}
+
+
+def _unknown_labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
+    """Return label -> the states in which it is unknown whether it holds, for the labels of which there are some."""
+    unknown = dict(zip((label.name for label in labels), _unknown(tally, where, labels), strict=True))
+    return {name: states for name, states in unknown.items() if states.any()}
+
+
+def _unknown(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Bools:
+    """Return the states in which it is unknown whether each label holds, [L, S]."""
+    seen = np.zeros(where.count, np.int64)
+    np.add.at(seen, where.of(tally.visited.keys), tally.visited["seen"])
+    return np.asarray(unknown_at(where.codes, len(labels)).T | (seen == 0))
 
 
 def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
@@ -234,7 +251,8 @@ def _name_of(code: int, base: str, labels: Sequence[LabelSpec], *, ended: bool) 
 
 def _end_name(code: int, labels: Sequence[LabelSpec]) -> str:
     held = [label.name for i, label in enumerate(labels) if code >> i & 1]
-    return f"ended: {', '.join(held)}" if held else "ended"
+    held += [f"{label.name} unknown" for i, label in enumerate(labels) if code >> (MAX_LABELS + i) & 1]
+    return f"unseen_end: {', '.join(held)}" if held else "unseen_end"
 
 
 def _value_names(states: Numbering, known: Valuation) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from monitor.learning.clusters import centres_of
 from monitor.learning.columns import Roles
 from monitor.learning.comparison import Candidate, Outcomes
 from monitor.learning.conditions import Condition
+from monitor.learning.episodes import Steps
 from monitor.learning.holdout import Holdout
 from monitor.learning.learner import Learner
 
@@ -101,26 +102,30 @@ class Field:
             Candidate(name, Learner.new(roles, states, conditions, prior), Holdout(seed))
             for name, states in found.items()
         ]
-        self.outcomes = Outcomes(seed)
+        self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]))
         self.lost: dict[str, str] = {}
-
-    def begin_file(self) -> None:
-        """Begin a file: no episode continues from one file to the next."""
-        for candidate in self.candidates:
-            candidate.learner.begin_file()
 
     def read(self, batch: Batch) -> None:
         """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
+        self._count(lambda learner: learner.read(batch))
+
+    def end_file(self) -> None:
+        """End a file: no episode continues from one file to the next. Raises as `read`."""
+        self._count(lambda learner: learner.end_file())
+
+    def _count(self, read: Callable[[Learner], Steps | None]) -> None:
         taken = False
         for candidate in list(self.candidates):
             try:
-                steps = candidate.learner.read(batch)
+                steps = read(candidate.learner)
                 self._keep_small(candidate)
             except (ModelError, RecordingError) as error:
                 self.lost[candidate.name] = str(error)
                 self.candidates.remove(candidate)
                 if not self.candidates:
                     raise
+                continue
+            if steps is None:
                 continue
             candidate.holdout.add(steps)
             if not taken:

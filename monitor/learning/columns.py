@@ -61,6 +61,16 @@ class Roles:
         given = (name for name in single if name is not None)
         return tuple(dict.fromkeys((*self.state, *given, *self.next_state, *self.observation, *self.others)))
 
+    @property
+    def has_final_rows(self) -> bool:
+        """True if a row without an action is the final state of its episode."""
+        return self.episode is not None and self.timing == "step"
+
+    @property
+    def of_state(self) -> frozenset[str]:
+        """Names of the columns of the state, before or after the step."""
+        return frozenset((*self.state, *self.next_state))
+
     def lines(self) -> list[str]:
         """Return a sentence for each role, as shown before learning."""
         shown = {

@@ -32,7 +32,7 @@ from monitor.model.npz import pack
 
 __all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 TABLES: Final = ("transitions", "rows", "visited")
 
 
@@ -142,19 +142,27 @@ def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyAr
         "counts_up": episodes.counts_up,
         "newest": episodes.newest,
         "columns": list(episodes.open),
+        "held": list(episodes.held),
     }
-    return about, {f"open.{i}": values for i, values in enumerate(episodes.open.values())}
+    open_rows = {f"open.{i}": values for i, values in enumerate(episodes.open.values())}
+    return about, open_rows | {f"held.{i}": values for i, values in enumerate(episodes.held.values())}
 
 
 def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
     about = json.loads(members["about"].tobytes()).get("part")
     if about is None or learner.states is None or learner.actions is None:
         return None
-    columns = {name: members[f"open.{i}"] for i, name in enumerate(about["columns"])}
     learner.episodes = Episodes(
-        learner.roles, learner.states, learner.actions, learner.conditions, about["read"], about["counts_up"], columns,
-        about["newest"],
-    )  # fmt: skip
+        learner.roles,
+        learner.states,
+        learner.actions,
+        learner.conditions,
+        about["read"],
+        about["counts_up"],
+        newest=about["newest"],
+        open={name: members[f"open.{i}"] for i, name in enumerate(about["columns"])},
+        held={name: members[f"held.{i}"] for i, name in enumerate(about["held"])},
+    )
     return Part(about["digest"], Place(about["rows"], about["kinds"]))
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
-from monitor.learning.episodes import Steps, is_end
+from monitor.learning.episodes import Steps, is_end, unknown_at
 from monitor.learning.holdout import HELD, Holdout, held_out
 from monitor.learning.learner import Learner
 from monitor.learning.report import HORIZONS, Chain, reported
-from monitor.learning.separation import missed, unseparated
+from monitor.learning.separation import missed, unrecorded, unseparated
 
 __all__ = ["Candidate", "Outcomes", "Scored", "chosen", "scored"]
 
@@ -56,9 +56,13 @@ class Scored:
 
 @dataclass
 class Outcomes:
-    """Labels after each held-out transition, whatever the states. `seed`, `fraction`: as those of `Holdout`."""
+    """Labels after each held-out transition, whatever the states. `seed`, `fraction`: as those of `Holdout`.
+
+    `unsafe` [L]: labels that count as holding where that is unknown, as in the models.
+    """
 
     seed: int
+    unsafe: Bools
     fraction: float = 0.2
     _parts: list[tuple[Bools, Bools, Ints]] = field(default_factory=list)
     _kept: int = 0
@@ -67,7 +71,9 @@ class Outcomes:
         """Take the transitions of a batch."""
         out = held_out(steps.segment, self.seed, self.fraction)
         if self._kept < HELD:
-            self._parts.append((steps.arrived[out], is_end(steps.code[out]), steps.segment[out]))
+            code = steps.code[out]
+            arrived = steps.arrived[out] | (unknown_at(code, len(self.unsafe)) & self.unsafe)
+            self._parts.append((arrived, is_end(code), steps.segment[out]))
             self._kept += int(out.sum())
 
     def events(self, horizon: int) -> tuple[Bools, Bools]:
@@ -165,6 +171,10 @@ def _judged(
         states=learner.states.size,
         score=float(errors.sum()),
         markov=max((gain.difference for gain in report.histories), default=0.0),
-        problems=(*unseparated(missed(learner.tally, learner.labels)), *report.problems),
+        problems=(
+            *unrecorded(learner.tally, learner.labels),
+            *unseparated(missed(learner.tally, learner.labels)),
+            *report.problems,
+        ),
     )
     return scored, errors

@@ -46,11 +46,15 @@ class Condition:
     text: str
     columns: tuple[str, ...]
 
-    def holds(self, columns: Mapping[str, AnyArray], rows: int) -> Bools:
-        """Return where the condition holds, [rows] bool. ModelError if it compares what cannot be compared."""
+    def holds(self, columns: Mapping[str, AnyArray], rows: int, *, otherwise: bool = False) -> Bools:
+        """Return where the condition holds, [rows] bool. ModelError if it compares what cannot be compared.
+
+        A comparison with a column that is not in `columns` is unknown. Then the condition surely holds where it does
+        with `otherwise` False, and may hold where it does with True (Kleene's three-valued logic).
+        """
         try:
             with np.errstate(all="ignore"):
-                return _mask(ast.parse(self.text, mode="eval").body, columns, rows, self.name)
+                return _mask(ast.parse(self.text, mode="eval").body, _Columns(columns, rows, self.name), otherwise)
         except (TypeError, ValueError) as error:
             raise ModelError(f"label {self.name!r}: {self.text[:80]!r} cannot be evaluated ({error})") from error
 
@@ -138,29 +142,54 @@ def _unknown(tree: ast.expr, name: str) -> ModelError:
     )
 
 
-def _mask(tree: ast.expr, columns: Mapping[str, AnyArray], rows: int, name: str) -> Bools:
+@dataclass(frozen=True)
+class _Columns:
+    """Columns to evaluate the condition of a label on, with their number of rows. `name`: of the label."""
+
+    values: Mapping[str, AnyArray]
+    rows: int
+    name: str
+
+    def lacks(self, *trees: ast.expr) -> bool:
+        """Return whether a column of these operands is missing."""
+        found: list[str] = []
+        for tree in trees:
+            _operand(tree, found, self.name)
+        return any(column not in self.values for column in found)
+
+
+def _mask(tree: ast.expr, columns: _Columns, otherwise: bool) -> Bools:  # noqa: FBT001 - what an unknown part counts as
     match tree:
         case ast.BoolOp(op=op, values=parts):
-            masks = [_mask(part, columns, rows, name) for part in parts]
+            masks = [_mask(part, columns, otherwise) for part in parts]
             both: Bools = (np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(masks)
             return both
         case ast.UnaryOp(op=ast.Not(), operand=part):
-            return ~_mask(part, columns, rows, name)
+            return ~_mask(part, columns, not otherwise)
         case ast.Compare(left=left, ops=ops, comparators=rest):
             sides = [left, *rest]
-            every = [_compared(op, one, other, columns, name) for op, one, other in zip(ops, sides, rest, strict=False)]
-            return np.asarray(np.broadcast_to(np.logical_and.reduce(every), (rows,)))
+            pairs = zip(ops, sides, rest, strict=False)
+            every = [
+                np.broadcast_to(_compared(op, one, other, columns, otherwise), (columns.rows,))
+                for op, one, other in pairs
+            ]
+            return np.asarray(np.logical_and.reduce(every))
+        case _ if columns.lacks(tree):
+            return np.full(columns.rows, otherwise)
         case _:
-            return _truth(columns[_column(tree, name)], name)
+            return _truth(columns.values[_column(tree, columns.name)], columns.name)
 
 
-def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: Mapping[str, AnyArray], name: str) -> AnyArray:
-    left = _value(one, columns, name)
-    if isinstance(op, ast.In | ast.NotIn):
-        several = _literal_list(other, name)
-        found = np.logical_or.reduce([_pair(operator.eq, left, each) for each in several] or [np.zeros(1, np.bool_)])
+def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: _Columns, otherwise: bool) -> AnyArray:  # noqa: FBT001
+    several = isinstance(op, ast.In | ast.NotIn)
+    if columns.lacks(one, *([] if several else [other])):
+        return np.full(columns.rows, otherwise)
+    left = _value(one, columns.values, columns.name)
+    if several:
+        listed = _literal_list(other, columns.name)
+        found = np.logical_or.reduce([_pair(operator.eq, left, each) for each in listed] or [np.zeros(1, np.bool_)])
         return ~found if isinstance(op, ast.NotIn) else np.asarray(found)
-    return _pair(COMPARISONS[type(op)], left, _value(other, columns, name))
+    return _pair(COMPARISONS[type(op)], left, _value(other, columns.values, columns.name))
 
 
 def _pair(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> AnyArray:  # noqa: ANN401 - arrays or literals

@@ -17,6 +17,7 @@ from monitor.learning.conditions import Condition
 
 __all__ = [
     "ENDS",
+    "MAX_LABELS",
     "MAX_OPEN",
     "TIMES",
     "Episodes",
@@ -25,12 +26,17 @@ __all__ = [
     "code_of",
     "counts_steps",
     "is_end",
+    "unknown_at",
     "unordered",
 ]
 
-ENDS: Final = 4096
-"""Codes below this: ends in a state that was not recorded, by the labels that hold there (a bit for each label).
-Then two for each state: the state itself, and its absorbing copy for episodes that terminate there."""
+MAX_LABELS: Final = 12
+"""An end whose state was not recorded has a code for each set of labels that hold there, and of unknown ones."""
+
+ENDS: Final = 1 << (2 * MAX_LABELS)
+"""Codes below this: ends whose state was not recorded. A bit for each label that holds there, then one for each of
+which that is unknown. Then two codes for each state: itself, and its absorbing copy for episodes that terminate
+there."""
 
 MAX_OPEN: Final = 4096
 """Number of interleaved episodes: older ones are taken for finished."""
@@ -50,6 +56,14 @@ def is_end(codes: Ints) -> Bools:
     """Return which codes are ends of episodes."""
     return np.asarray((codes < ENDS) | ((codes - ENDS) % 2 == 1))
 
+
+def unknown_at(codes: Ints, labels: int) -> Bools:
+    """Return at which codes it is unknown whether each label holds, [n, labels]."""
+    bits = np.asarray(codes)[:, None] >> (MAX_LABELS + np.arange(labels))
+    return np.asarray((bits & 1 == 1) & (np.asarray(codes)[:, None] < ENDS) & (np.asarray(codes)[:, None] >= 0))
+
+
+MARKERS: Final = ("@terminated", "@truncated")
 
 FEW_PAIRS: Final = 100
 """So many differences show a step counter if most of them are 1; fewer, if more of them are 1 than 0."""
@@ -132,6 +146,8 @@ class Episodes:
         counts_up: see `counts_steps`; None: not known yet.
         open: last row of each open episode, by column.
         newest: order of the row that was read last; NaN: there is none.
+        held: the last row, if it ends an episode and the next one may be its final state, by column.
+        end: where the rows read so far end, for messages.
     """
 
     roles: Roles
@@ -142,16 +158,38 @@ class Episodes:
     counts_up: bool | None = None
     open: Mapping[str, AnyArray] = field(default_factory=dict)
     newest: float = float("nan")
+    held: Mapping[str, AnyArray] = field(default_factory=dict)
+    end: Batch = field(default_factory=lambda: Batch({}, 1, "the recording"))
 
     def read(self, batch: Batch) -> Steps:
-        """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense."""
+        """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense.
+
+        A row at the end of the batch that ends an episode waits for the next row, which may be its final state.
+        """
         _refuse_long(batch)
-        fresh = dict(batch.columns) | self._encoded(batch)
+        fresh = concatenated(self.held, dict(batch.columns) | self._encoded(batch))
+        before = len(self.held.get("@row", ()))
+        self.rows += len(batch)
+        self.end = Batch({}, batch.first + len(batch), batch.source)
+        ends = fresh["@terminated"][-1] | fresh["@truncated"][-1]
+        waits = self.roles.has_final_rows and bool(ends & (fresh["@action"][-1] >= 0))
+        count = len(fresh["@row"]) - waits
+        self.held = {name: values[count:] for name, values in fresh.items()} if waits else {}
+        return self._read({name: values[:count] for name, values in fresh.items()}, batch, before)
+
+    def finish(self) -> Steps:
+        """Return what is left at the end of the file: the last row, if it has waited for a next one."""
+        held, self.held = self.held, {}
+        return self._read(held, self.end, len(held.get("@row", ())))
+
+    def _read(self, fresh: Mapping[str, AnyArray], batch: Batch, waited: int) -> Steps:
+        """Return the transitions and visits of rows; `waited`: how many of them are from before `batch`."""
+        if not len(fresh.get("@row", ())):
+            return _nothing(self.roles, self.conditions)
         carried = len(self.open.get("@row", ()))
         columns = concatenated(self.open, fresh)
-        rows = _Rows(self, columns, carried, batch)
+        rows = _Rows(self, columns, carried, (batch, waited))
         self.counts_up, self.newest = rows.counts_up, rows.newest
-        self.rows += len(batch)
         steps = _steps(rows, self.conditions)
         columns |= {"@segment": rows.segment, "@start": rows.start}
         keep = rows.open_rows()
@@ -161,22 +199,22 @@ class Episodes:
     def _encoded(self, batch: Batch) -> dict[str, AnyArray]:
         roles = self.roles
         states = self._states(batch)
-        unknown = np.flatnonzero((states < 0).any(axis=1))
-        if unknown.size:
-            row = int(unknown[0])
-            names = (*roles.state, *roles.next_state)
-            bad = next(n for n in names if str(batch.column(n)[row]).lower() in ("", "nan", "inf", "-inf"))
-            raise RecordingError(f"{batch.where(row)}: column {bad!r} is empty or not finite; fill it in")
+        terminated, truncated = as_flags(batch, roles.terminated), as_flags(batch, roles.truncated)
+        unknown = states < 0
+        if roles.next_state:
+            unknown[:, 1] &= ~(terminated | truncated)  # the final state was not recorded
+        if unknown.any():
+            raise _missing(batch, roles, int(np.flatnonzero(unknown.any(axis=1))[0]))
         return {
             "@state": states[:, 0],
-            "@next": states[:, -1],
+            "@next": states[:, -1] if roles.next_state else np.full(len(batch), -1),
             "@action": self.actions.encode(batch, (roles.action,)),
             "@row": np.arange(self.rows, self.rows + len(batch)),
             "@segment": np.zeros(len(batch), np.int64),
             "@start": np.zeros(len(batch), np.bool_),
             "@reward": np.zeros(len(batch)) if roles.reward is None else as_numbers(batch, roles.reward),
-            "@terminated": as_flags(batch, roles.terminated),
-            "@truncated": as_flags(batch, roles.truncated),
+            "@terminated": terminated,
+            "@truncated": truncated,
         }
 
     def _states(self, batch: Batch) -> Ints:
@@ -192,23 +230,42 @@ class Episodes:
         return self.states.encode(pairs, roles.state).reshape(-1, 2)
 
 
+def _missing(batch: Batch, roles: Roles, row: int) -> RecordingError:
+    names = (*roles.state, *roles.next_state)
+    bad = next(n for n in names if str(batch.column(n)[row]).lower() in ("", "nan", "inf", "-inf"))
+    return RecordingError(
+        f"{batch.where(row)}: column {bad!r} is empty or not finite; fill it in. If this row only says that the "
+        "episode ended, leave it out, and mark the end in the row before"
+    )
+
+
 class _Rows:
     """Rows of a batch behind those carried over, and how they are linked.
 
     Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
-    those of them whose beginning may be missing.
+    those of them whose beginning may be missing. `recorded`: the row holds the state after its step. `final_state`: the
+    row has no step; directly after the last step of an episode it is the final state. `has_final_state`: such a row
+    follows. `shift`: rows before those of the batch.
     """
 
-    def __init__(self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, batch: Batch) -> None:
-        self.roles, self.columns, self.carried, self.batch = episodes.roles, columns, carried, batch
+    def __init__(
+        self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, source: tuple[Batch, int]
+    ) -> None:
+        self.roles, self.columns, self.carried = episodes.roles, columns, carried
+        self.batch, waited = source
+        self.shift = carried + waited
         self.count = len(columns["@row"])
         self.fresh = np.arange(self.count) >= carried
         self.state, self.action, self.next = columns["@state"], columns["@action"], columns["@next"]
         self.reward = columns["@reward"]
         self.terminated, self.truncated = columns["@terminated"], columns["@truncated"]
         self.last = self.terminated | self.truncated
+        self.recorded = self.next >= 0
+        self.final_state = (self.action < 0) if self.roles.has_final_rows else np.zeros(self.count, np.bool_)
         order = self._order()
         self._link(order, episodes.counts_up)
+        self.has_final_state = np.zeros(self.count, np.bool_)
+        self.has_final_state[self.before[self.final_state & (self.before >= 0)]] = True
         self.newest = float(order[-1])
         previous = np.concatenate([order[:carried], [episodes.newest], order[carried:-1]])
         self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
@@ -222,6 +279,7 @@ class _Rows:
         order = values[self.sorted]
         rise = np.concatenate([[0], np.diff(order)])
         after_end = np.concatenate([[False], self.last[self.sorted][:-1]])
+        after_end &= ~(self.final_state[self.sorted] & (np.diff(self.sorted, prepend=-2) == 1))
         pairs = same & ~after_end
         back = pairs & (rise < 0)
         again = pairs & (rise == 0) & self._repeats_start(~pairs | back, order)
@@ -246,7 +304,7 @@ class _Rows:
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
         self.start = np.zeros(self.count, np.bool_)
         self.start[self.sorted] = ~linked & ~gap
-        self.start &= self.fresh
+        self.start &= self.fresh & ~self.final_state
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
 
@@ -270,18 +328,18 @@ class _Rows:
             problem = "is empty; fill it in, or give --episode '' for a file of one episode"
             if not is_missing(values[row : row + 1]).any():
                 problem = f"is {values[row]:.0f}: numbers beyond 2^53 are not exact; write them as text"
-            raise RecordingError(f"{self.batch.where(row - self.carried)}: column {name!r} {problem}")
+            raise RecordingError(f"{self.batch.where(row - self.shift)}: column {name!r} {problem}")
         return np.asarray(np.unique(values, return_inverse=True)[1], np.int64)
 
     def _order(self) -> AnyArray:
         if self.roles.order is None:
             return np.arange(self.count, dtype=np.float64)
-        return as_moments(Batch(self.columns, self.batch.first - self.carried, self.batch.source), self.roles.order)
+        return as_moments(Batch(self.columns, self.batch.first - self.shift, self.batch.source), self.roles.order)
 
     def _unordered(self, place: int, order: AnyArray) -> RecordingError:
         row = int(self.sorted[place])
         episode = None if self.roles.episode is None else str(self.columns[self.roles.episode][row])
-        where = self.batch.where(row - self.carried)
+        where = self.batch.where(row - self.shift)
         return unordered(where, str(self.roles.order), (order[place - 1], order[place]), episode)
 
     def _segments(self) -> Ints:
@@ -295,6 +353,16 @@ class _Rows:
     def open_rows(self) -> Ints:
         """Return the last row of each open episode, the newest `MAX_OPEN`."""
         return np.flatnonzero(self.final & ~self.last)[-MAX_OPEN:]
+
+
+def _nothing(roles: Roles, conditions: Sequence[Condition]) -> Steps:
+    none = np.zeros(0, np.int64)
+    marks, features = np.zeros((0, len(conditions)), np.bool_), np.zeros((0, len(roles.observation)))
+    return Steps(
+        state=none, action=none, code=none, reward=np.zeros(0), segment=none, earlier=np.zeros((0, 2), np.int64),
+        arrived=marks, visited=none, holds=marks, features=features, starts=none, late=none, continued=0, alone=0,
+        gaps=0, mismatches=0,
+    )  # fmt: skip
 
 
 def _steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
@@ -316,37 +384,39 @@ def _of_arrivals(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
 
 
 def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
-    """Rows whose reward and end markers belong to the step from their state."""
+    """Rows whose reward and end markers belong to the step from their state.
+
+    A final row, without an action, is the end of the step before it. An end without its state is known by what was
+    recorded of the step alone.
+    """
     fresh = np.flatnonzero(rows.fresh)
     before = rows.before[fresh]
-    arrival = {
-        "@reward": np.where(before >= 0, rows.reward[before], 0.0),
-        "@terminated": np.zeros(len(fresh), np.bool_),
-        "@truncated": np.zeros(len(fresh), np.bool_),
-    }
-    holds = _holds(rows, conditions, fresh, arrival)
+    after_end = (before >= 0) & rows.final_state[fresh]
+    marked = {name: after_end & (rows.columns[name][fresh] | rows.columns[name][before]) for name in MARKERS}
+    holds = _holds(rows, conditions, fresh, {"@reward": np.where(before >= 0, rows.reward[before], 0.0)} | marked)
+    codes = code_of(rows.state[fresh], marked["@terminated"])
     acted = rows.action >= 0
-    recorded = bool(rows.roles.next_state)
-    ends = np.flatnonzero(rows.fresh & acted & (rows.last if recorded else rows.terminated))
-    at_end = _holds(rows, conditions, ends, _next_columns(rows, ends) if recorded else {})
-    if recorded:
-        end_codes = code_of(rows.next[ends], rows.terminated[ends])
-        own = np.flatnonzero(rows.fresh & acted)
-        draws = own, code_of(rows.next[own], rows.terminated[own]), rows.reward[own], 2 * own
-        arrived = _holds(rows, conditions, own, _next_columns(rows, own))
-    else:
-        end_codes = at_end @ (1 << np.arange(len(conditions), dtype=np.int64))
-        at = fresh[before >= 0]
-        at = at[acted[rows.before[at]]]
-        draws = (
-            np.concatenate([rows.before[at], ends]),
-            np.concatenate([code_of(rows.state[at], ended=False), end_codes]),
-            rows.reward[np.concatenate([rows.before[at], ends])],
-            np.concatenate([2 * at, 2 * ends + 1]),
-        )
-        arrived = np.concatenate([holds[at - rows.carried], at_end])
-    codes = code_of(rows.state, ended=False)
-    visits = np.concatenate([codes[fresh], end_codes]), np.concatenate([holds, at_end]), np.concatenate([fresh, ends])
+    own = np.flatnonzero(rows.fresh & acted & rows.recorded)
+    unseen = np.flatnonzero(rows.fresh & acted & rows.terminated & ~rows.recorded & ~rows.has_final_state)
+    at_unseen, maybe = (_holds(rows, conditions, unseen, None, otherwise=otherwise) for otherwise in (False, True))
+    bits = 1 << np.arange(len(conditions), dtype=np.int64)
+    unseen_codes = at_unseen @ bits + ((maybe & ~at_unseen) @ bits << MAX_LABELS)
+    own_codes = code_of(rows.next[own], rows.terminated[own])
+    at_own = _holds(rows, conditions, own, _next_columns(rows, own))
+    at = np.flatnonzero((before >= 0) & acted[before] & ~rows.recorded[before])
+    draws = (
+        np.concatenate([before[at], own, unseen]),
+        np.concatenate([codes[at], own_codes, unseen_codes]),
+        rows.reward[np.concatenate([before[at], own, unseen])],
+        np.concatenate([2 * fresh[at], 2 * own + 1, 2 * unseen + 1]),
+    )
+    arrived = np.concatenate([holds[at], at_own, at_unseen])
+    last = rows.last[own] & ~rows.has_final_state[own]  # the successor of any other step is visited in its own row
+    visits = (
+        np.concatenate([codes, own_codes[last], unseen_codes]),
+        np.concatenate([holds, at_own[last], at_unseen]),
+        np.concatenate([fresh, own[last], unseen]),
+    )
     return _made(rows, draws, arrived, visits)
 
 
@@ -364,9 +434,9 @@ def _made(
     unpaid = np.flatnonzero(~np.isfinite(rewards))
     if unpaid.size:
         at = taken if rows.roles.timing == "step" else times[order] // 2
-        row = int(at[unpaid[0]]) - rows.carried
+        row = max(int(at[unpaid[0]]) - rows.shift, rows.carried - rows.shift)
         raise RecordingError(
-            f"{rows.batch.where(max(row, 0))}: column {rows.roles.reward!r} is empty; without rewards: --reward ''"
+            f"{rows.batch.where(row)}: column {rows.roles.reward!r} is empty; without rewards: --reward ''"
         )
     linked = np.flatnonzero(rows.before >= 0)
     begins = code_of(rows.state, rows.terminated if rows.roles.timing == "state" else False)
@@ -401,7 +471,7 @@ def _features(rows: _Rows, at: Ints) -> Floats:
     names = rows.roles.observation
     if not names:
         return np.zeros((len(at), 0))
-    whole = Batch(rows.columns, rows.batch.first - rows.carried, rows.batch.source)
+    whole = Batch(rows.columns, rows.batch.first - rows.shift, rows.batch.source)
     found = np.column_stack([as_numbers(whole, name)[at] for name in names])
     bad = np.argwhere(~np.isfinite(found))
     if bad.size:
@@ -424,20 +494,41 @@ def _refuse_long(batch: Batch) -> None:
 
 
 def _next_columns(rows: _Rows, at: Ints) -> dict[str, AnyArray]:
-    pairs = zip(rows.roles.state, rows.roles.next_state, strict=True)
+    pairs = zip(rows.roles.state, rows.roles.next_state, strict=True) if rows.roles.next_state else ()
     return {name: rows.columns[after][at] for name, after in pairs}
 
 
-def _holds(rows: _Rows, conditions: Sequence[Condition], at: Ints, instead: Mapping[str, AnyArray]) -> Bools:
-    """Return where the labels hold in the rows `at`, [n, L]; `instead`: columns in place of the recorded ones."""
+def _holds(
+    rows: _Rows,
+    conditions: Sequence[Condition],
+    at: Ints,
+    instead: Mapping[str, AnyArray] | None,
+    *,
+    otherwise: bool = False,
+) -> Bools:
+    """Return where the labels hold in the rows `at`, [n, L].
+
+    `instead`: columns in place of the recorded ones; None: at the ends of the steps that begin there, whose states are
+    unknown. Of these are known the reward and the markers and, to a condition that uses one of them, columns of the row
+    that are not of the state. `otherwise`: what an unknown comparison counts as.
+    """
     if not conditions:
         return np.zeros((len(at), 0), np.bool_)
     roles = rows.roles
-    columns = {name: values[at] for name, values in rows.columns.items()} | dict(instead)
+    columns = {name: values[at] for name, values in rows.columns.items()} | dict(instead or {})
     columns["@reward"] = np.nan_to_num(columns["@reward"], nan=0.0)
     named = {"@reward": ("reward", roles.reward), "@terminated": ("terminated", "done", roles.terminated),
              "@truncated": ("truncated", roles.truncated)}  # fmt: skip
     shown = {name: values for name, values in columns.items() if not name.startswith("@")}
+    of_step: dict[str, AnyArray] = {}
     for own, names in named.items():
-        shown |= {name: columns[own] for name in names if name is not None and (name not in shown or name == names[-1])}
-    return np.column_stack([condition.holds(shown, len(at)) for condition in conditions])
+        of_step |= {n: columns[own] for n in names if n is not None and (n not in shown or n == names[-1])}
+    shown |= of_step
+    found = []
+    for condition in conditions:
+        given: Mapping[str, AnyArray] = shown
+        if instead is None:
+            hidden = {*shown} - {*of_step} if of_step.keys().isdisjoint(condition.columns) else roles.of_state
+            given = {name: values for name, values in shown.items() if name not in hidden}
+        found.append(condition.holds(given, len(at), otherwise=otherwise))
+    return np.column_stack(found)

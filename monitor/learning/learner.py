@@ -12,16 +12,13 @@ from monitor.learning.batch import Batch
 from monitor.learning.build import LabelSpec, built
 from monitor.learning.columns import Roles
 from monitor.learning.conditions import Condition, parsed
-from monitor.learning.episodes import Episodes, Steps
+from monitor.learning.episodes import MAX_LABELS, Episodes, Steps
 from monitor.learning.states import States, numbered
 from monitor.learning.tally import Tally
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
 
-__all__ = ["MAX_LABELS", "Learner", "labels_of"]
-
-MAX_LABELS: Final = 12
-"""An end that was not recorded has a code for each set of labels."""
+__all__ = ["Learner", "labels_of"]
 
 ALIASES: Final = {"reward": "reward", "terminated": "terminated", "done": "terminated", "truncated": "truncated"}
 
@@ -67,10 +64,6 @@ class Learner:
         tally = Tally.empty(len(labels), len(roles.observation))
         return cls(roles, states, labels, tuple(condition for condition, _ in conditions), prior, tally=tally)
 
-    def begin_file(self) -> None:
-        """Begin a file: no episode continues from one file to the next."""
-        self.episodes = None
-
     def read(self, batch: Batch) -> Steps:
         """Count the rows of a batch; return what was counted."""
         if self.states is None:
@@ -81,6 +74,15 @@ class Learner:
             self.episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
         steps = self.episodes.read(batch)
         self.rows += len(batch)
+        self.tally.add(steps)
+        return steps
+
+    def end_file(self) -> Steps | None:
+        """End a file: count what was left of it, and return that; None if nothing was read."""
+        if self.episodes is None:
+            return None
+        steps = self.episodes.finish()
+        self.episodes = None
         self.tally.add(steps)
         return steps
 

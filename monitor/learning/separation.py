@@ -1,4 +1,8 @@
-"""Labels that states do not separate: the condition holds in visits of states that do not have the label."""
+"""Labels that states do not separate, or that were not recorded.
+
+Not separated: the condition holds in visits of states that do not have the label. Not recorded: it is about the state
+in which an episode ended, and the recordings do not hold that state.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from typing import Final
 
 from monitor.arrays import Ints
 from monitor.learning.build import LabelSpec
+from monitor.learning.episodes import is_end, unknown_at
 from monitor.learning.tally import Tally
 
-__all__ = ["missed", "unseparated"]
+__all__ = ["missed", "unrecorded", "unseparated"]
 
 MISSED: Final = 0.02
 """Fraction of a label's visits in states without the label from which it is reported."""
@@ -31,6 +36,21 @@ def unseparated(parts: Mapping[str, float | None]) -> list[str]:
         "have the label, because it does not hold in most of their visits; use other bins or columns"
         for name, part in parts.items()
         if part is not None and part > MISSED
+    ]
+
+
+def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
+    """Return a sentence for each label that may hold at ends of episodes whose state was not recorded."""
+    table = tally.visited
+    ends = int(table["seen"][is_end(table.keys)].sum())
+    counts = table["seen"] @ unknown_at(table.keys, len(labels))
+    return [
+        f"{label.name}: UNKNOWN at {count:,} of {ends:,} ends of episodes: its condition is about the last state, "
+        f"which is not recorded; it counts as {'' if label.unsafe else 'not '}holding there. Record that state (a "
+        "row without an action after the last step, or --next-state), or use a condition on what is recorded of the "
+        f"last step: '{label.name}: done', or on the reward"
+        for label, count in zip(labels, counts.tolist(), strict=True)
+        if count
     ]
 
 

@@ -154,6 +154,8 @@ class Tally:
         return numbers
 
     def _add_visits(self, steps: Steps) -> None:
+        if not len(steps.visited):
+            return
         codes, places = np.unique(steps.visited, return_inverse=True)
         at = self.visited.places(codes)
         table = self.visited.columns

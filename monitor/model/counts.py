@@ -6,12 +6,14 @@ The estimated row of (s, a) is its posterior mean under a Dirichlet prior over t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
+from monitor.model.annotations import checked_labels
 from monitor.model.rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
 
 __all__ = ["Counts", "checked_counts", "posterior_mean"]
@@ -30,6 +32,8 @@ class Counts:
         order: [S*A] int64, rank of the row in the order of first visits, from 1; 0: given.
         elsewhere: the absorbing state for every successor that was never observed; a row without data leads to it.
         prior: total pseudo-count of a row.
+        unknown: label -> [S] bool, the states of which the data do not show whether they have the label: those never
+            visited, `elsewhere` among them, and ends of episodes whose state was not recorded.
     """
 
     visits: Ints
@@ -37,6 +41,7 @@ class Counts:
     order: Ints
     elsewhere: int
     prior: float = 1.0
+    unknown: Mapping[str, Bools] = field(default_factory=dict)
 
     def draws(self, indptr: Ints) -> Ints:
         """Return the number of draws of each row, [S*A] int64."""
@@ -93,7 +98,8 @@ def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows)
     if not (np.isfinite(counts.prior) and counts.prior > 0):
         raise ModelError(f"prior is {counts.prior}; give a pseudo-count above 0")
     elsewhere = int(as_indices([counts.elsewhere], states, "elsewhere")[0])
-    checked = Counts(visits, since, order, elsewhere, float(counts.prior))
+    unknown = checked_labels(counts.unknown, states)
+    checked = Counts(visits, since, order, elsewhere, float(counts.prior), unknown)
     _check_order(order)
     learned = np.repeat(order > 0, np.diff(indptr))
     _refuse(~learned & ((visits > 0) | (since > 0)), "has counts but row_order 0", indptr, actions)

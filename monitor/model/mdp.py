@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.errors import ModelError
 from monitor.model.annotations import (
     Valuation,
     checked_bins,
@@ -189,6 +190,8 @@ class MDP:
         checked_size(states, actions)
         rows = checked_rows(states, actions, (indptr, successors, probabilities))
         given = indptr, successors, probabilities
+        if counts is not None and (strange := sorted(counts.unknown.keys() - (labels or {}).keys())):
+            raise ModelError(f"it is unknown where label {strange[0]!r} holds, but the model has no such label")
         extra, width = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
         table = checked_rewards(states, actions, rewards)
         checked_magnitude(table, extra, actions, rows)

@@ -21,6 +21,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
     visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
                     from data (`monitor.model.counts`), all of them or none
+    unknown         [L, S] Booleans, with counts: the states of which the data do not show whether they have each label
 
 Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
 never read, and sizes are checked before memory is taken (`monitor.model.unpack`).
@@ -144,6 +145,9 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         members["ended_as"] = model.ended_as.astype(index)
     if model.counts is not None:
         members |= _counts_members(model.counts, index)
+        if model.counts.unknown:
+            nowhere = np.zeros(model.states, np.bool_)
+            members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
     return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
 
 
@@ -184,19 +188,20 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         centres=arrays.get("centres"),
         scales=arrays.get("centre_scales"),
         ended_as=arrays.get("ended_as"),
-        counts=_counts(arrays),
+        counts=_counts(arrays, states),
         source=source,
     )
 
 
-def _counts(arrays: dict[str, AnyArray]) -> Counts | None:
+def _counts(arrays: dict[str, AnyArray], states: int) -> Counts | None:
     there = [key for key in COUNTS if key in arrays]
     if not there:
         return None
     if missing := [key for key in COUNTS if key not in arrays]:
         raise ModelError(f"it has {there[0]!r} but not {missing[0]!r}; a learned model has all of {', '.join(COUNTS)}")
     prior = float(arrays["prior"].reshape(())[()])
-    return Counts(arrays["visits"], arrays["since"], arrays["row_order"], _scalar(arrays, "elsewhere"), prior)
+    unknown = {name: mask for name, mask in _labels(arrays, states, "unknown").items() if mask.any()}
+    return Counts(arrays["visits"], arrays["since"], arrays["row_order"], _scalar(arrays, "elsewhere"), prior, unknown)
 
 
 def _scalar(arrays: dict[str, AnyArray], key: str) -> int:
@@ -212,10 +217,12 @@ def _texts(arrays: dict[str, AnyArray], key: str) -> list[str]:
     return [str(text) for text in array.tolist()]
 
 
-def _labels(arrays: dict[str, AnyArray], states: int) -> dict[str, AnyArray]:
-    names, table = _texts(arrays, "label_names"), arrays.get("labels", np.zeros((0, states), np.bool_))
+def _labels(arrays: dict[str, AnyArray], states: int, key: str = "labels") -> dict[str, AnyArray]:
+    names = _texts(arrays, "label_names")
+    table = arrays.get(key, np.zeros((0 if key == "labels" else len(names), states), np.bool_))
     if table.shape != (len(names), states):
-        raise ModelError(f"labels have shape {table.shape}, not [{len(names)}, {states}]: one row for each label name")
+        what = "labels" if key == "labels" else "unknown labels"
+        raise ModelError(f"{what} have shape {table.shape}, not [{len(names)}, {states}]: one row for each label name")
     if len(set(names)) != len(names):
         raise ModelError("a label name occurs twice")
     return dict(zip(names, table, strict=True))

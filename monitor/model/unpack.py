@@ -75,6 +75,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "row_order": _Key("iu", "SA", 60),
     "elsewhere": _SCALAR,
     "prior": _NUMBER,
+    "unknown": _Key("b", "LS", 4),
 }
 _EDGES: Final = _Key("fiu", "*", 40)
 _REQUIRED: Final = ("format", "states", "actions", "indptr", "successors", "probabilities")

@@ -17,8 +17,13 @@ from monitor.model import MDP
 Row = dict[str, Any]
 
 
-def random_rows(rng: np.random.Generator, *, episodes: int, states: int = 4, actions: int = 2) -> list[Row]:
-    """Rows of interleaved episodes with gaps, ends and missing last actions; `end`: the state after the last step."""
+def random_rows(
+    rng: np.random.Generator, *, episodes: int, states: int = 4, actions: int = 2, finals: bool = True
+) -> list[Row]:
+    """Rows of interleaved episodes with gaps, ends and missing last actions.
+
+    `finals`: also rows of final states, behind the end marker. `after`: the next state, in a column.
+    """
     paths: list[list[Row]] = []
     for episode in range(episodes):
         length = int(rng.integers(1, 9))
@@ -32,11 +37,17 @@ def random_rows(rng: np.random.Generator, *, episodes: int, states: int = 4, act
         rows[-1]["done" if ending < 0.5 else "cut"] = bool(ending < 0.8)
         if ending > 0.9:
             rows[-1]["a"] = float("nan")
+            rows[-1]["done"] = bool(ending > 0.95)
+        elif rng.random() < 0.4 and finals:
+            final = {"ep": episode, "t": t, "x": int(rng.integers(states)), "a": float("nan"), "r": 0.0}
+            rows.append(final | {"done": bool(rng.random() < 0.5), "cut": False})
         paths.append(rows)
     mixed: list[Row] = []
     while paths:
         path = paths[int(rng.integers(len(paths)))]
         mixed.append(path.pop(0))
+        if len(path) == 1 and np.isnan(path[0]["a"]) and rng.random() < 0.7:
+            mixed.append(path.pop(0))
         paths = [path for path in paths if path]
     for row in mixed:
         row["after"] = int(rng.integers(states))
@@ -66,9 +77,9 @@ def learned(files: list[list[Row]], size: int, columns: Roles) -> Learner:
     names = tuple(files[0][0])
     learner = Learner.new(columns, None, labels_of(LABELS, UNSAFE, columns, names), 1.0)
     for rows in files:
-        learner.begin_file()
         for batch in batches(rows, size):
             learner.read(batch)
+        learner.end_file()
     return learner
 
 
@@ -86,43 +97,52 @@ class Slow:
 
 
 def slowly(rows: list[Row], timing: Timing, *, after: bool = False) -> Slow:
-    """Count row by row, with a dictionary of the last row of each episode."""
+    """Count row by row, with a dictionary of the last row of each episode, and a look at the next row of the file."""
     slow = Slow()
     last: dict[int, Row] = {}
-    for row in rows:
+    for number, row in enumerate(rows):
         before = last.get(row["ep"])
-        linked = before is not None and row["t"] == before["t"] + 1
-        before = before if linked else None
-        over = timing == "state" and row["done"]
-        if before is None and row["t"] <= 1 and row["ep"] not in last and not over:
-            slow.starts[row["x"]] += 1
         acts = not np.isnan(row["a"])
+        final = timing == "step" and not acts and number > 0 and before is rows[number - 1]
+        over = before is None or bool(before["done"] or before["cut"])
+        linked = before is not None and row["t"] == before["t"] + 1 and (final or not over)
+        begins = not row["done"] if timing == "state" else acts
+        if not linked and row["t"] <= 1 and over and begins:
+            slow.starts[row["x"]] += 1
+        before = before if linked else None
         if timing == "state":
             here = ("ended" if row["done"] else "x", row["x"])
             slow.visits[here].append((row["x"] >= 2, row["done"] and row["r"] < 0))
             if before is not None and not np.isnan(before["a"]):
                 slow.draw(before, here, row["r"])
         else:
-            slow.visits["x", row["x"]].append((row["x"] >= 2, False))
-            if after:
-                _with_next(slow, row, acts=acts)
-            else:
-                if before is not None and not np.isnan(before["a"]):
-                    slow.draw(before, ("x", row["x"]), before["r"])
-                if row["done"] and acts:
-                    held = (row["x"] >= 2, row["r"] < 0)
-                    slow.visits["end", held].append(held)
-                    slow.draw(row, ("end", held), row["r"])
+            follows = rows[number + 1] if number + 1 < len(rows) else None
+            has_final = follows is not None and follows["ep"] == row["ep"] and bool(np.isnan(follows["a"]))
+            _of_step(slow, row, before, after=after, acts=acts, has_final=has_final)
         last[row["ep"]] = row
     return slow
 
 
-def _with_next(slow: Slow, row: Row, *, acts: bool) -> None:
-    if not acts:
+def _of_step(slow: Slow, row: Row, before: Row | None, *, after: bool, acts: bool, has_final: bool) -> None:
+    ended = not acts and before is not None and bool(row["done"] or before["done"])
+    here = ("ended" if ended else "x", row["x"])
+    slow.visits[here].append((row["x"] >= 2, bool(ended and before is not None and before["r"] < 0)))
+    if after:
+        if acts:
+            _with_next(slow, row, visited=not has_final)
         return
+    if before is not None and not np.isnan(before["a"]):
+        slow.draw(before, here, before["r"])
+    if row["done"] and acts and not has_final:
+        held = (False, row["r"] < 0)  # whether x >= 2 there was not recorded
+        slow.visits["end", held].append(held)
+        slow.draw(row, ("end", held), row["r"])
+
+
+def _with_next(slow: Slow, row: Row, *, visited: bool) -> None:
     there = ("ended" if row["done"] else "x", row["after"])
     slow.draw(row, there, row["r"])
-    if row["done"] or row["cut"]:
+    if visited and (row["done"] or row["cut"]):
         slow.visits[there].append((row["after"] >= 2, row["done"] and row["r"] < 0))
 
 

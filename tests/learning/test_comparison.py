@@ -47,12 +47,12 @@ def field_of(found: dict[str, Numbering], rows: list[Row], columns: Roles, *, si
     labels = (
         labels_of(LABELS, UNSAFE, columns, names)
         if "r" in names
-        else labels_of([], ["high: x > 1", "fell: done"], columns, names)
+        else labels_of([], ["high: x > 1 and not done", "fell: done"], columns, names)
     )
     field = Field(found, columns, labels, 1.0, seed)
-    field.begin_file()
     for batch in batches(rows, size):
         field.read(batch)
+    field.end_file()
     return field
 
 
@@ -91,26 +91,31 @@ def _slow_events(rows: list[Row], timing: Timing, *, after: bool) -> list[Row]:
     last: dict[int, tuple[Row, int]] = {}
     for n, row in enumerate(rows):
         before, path = last.get(row["ep"], (None, -1))
-        if before is None or row["t"] != before["t"] + 1:
+        acts = not np.isnan(row["a"])
+        final = timing == "step" and not acts and n > 0 and before is rows[n - 1]
+        stopped = before is not None and (before["done"] or before["cut"]) and not final
+        if before is None or stopped or row["t"] != before["t"] + 1:
             before, path = None, n
             found[path] = {"_n": path, "truth": [], "ended": False}
         truth = found[path]["truth"]
         acted = before is not None and not np.isnan(before["a"])
-        acts = not np.isnan(row["a"])
-        failed = row["done"] and row["r"] < 0
         if timing == "state":
             if acted:
-                truth.append((row["x"] >= 2, failed))
+                truth.append((row["x"] >= 2, row["done"] and row["r"] < 0))
                 found[path]["ended"] |= row["done"]
         elif after:
             if acts:
-                truth.append((row["after"] >= 2, failed))
+                truth.append((row["after"] >= 2, row["done"] and row["r"] < 0))
                 found[path]["ended"] |= row["done"]
         else:
-            if acted:
-                truth.append((row["x"] >= 2, False))
-            if row["done"] and acts:
-                truth.append((row["x"] >= 2, failed))
+            if acted and before is not None:
+                ended = not acts and (row["done"] or before["done"])
+                truth.append((row["x"] >= 2, ended and before["r"] < 0))
+                found[path]["ended"] |= ended
+            follows = rows[n + 1] if n + 1 < len(rows) else None
+            has_final = follows is not None and follows["ep"] == row["ep"] and np.isnan(follows["a"])
+            if row["done"] and acts and not has_final:
+                truth.append((False, row["r"] < 0))  # whether x >= 2 there was not recorded
                 found[path]["ended"] = True
         last[row["ep"]] = (row, path)
     return list(found.values())

@@ -10,7 +10,7 @@ import pytest
 from monitor.errors import ModelError, RecordingError
 from monitor.learning.batch import Batch
 from monitor.learning.columns import Roles, Timing
-from monitor.learning.episodes import ENDS
+from monitor.learning.episodes import ENDS, MAX_LABELS
 from monitor.learning.learner import Learner
 from monitor.learning.states import States, numbered
 from monitor.learning.tally import ranks_within
@@ -25,7 +25,7 @@ def state_of(where: States, kind: tuple[str, Any]) -> int:
     name, what = kind
     if name == "x":
         return int(what)
-    code = ENDS + 2 * what + 1 if name == "ended" else what[0] + 2 * what[1]
+    code = ENDS + 2 * what + 1 if name == "ended" else 2 * what[1] + (1 << MAX_LABELS)
     return where.base + int(np.flatnonzero(where.ends == code)[0])
 
 
@@ -58,7 +58,7 @@ def agree(model: MDP, slow: Slow, where: States) -> None:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("timing", "after"), CASES)
 def test_counts_are_those_of_a_slow_count(timing: Timing, seed: int, *, after: bool) -> None:
-    rows = random_rows(np.random.default_rng(seed), episodes=40)
+    rows = random_rows(np.random.default_rng(seed), episodes=40, finals=timing == "step")
     learner = learned([rows], 7 if seed % 2 else 1000, roles(timing, after=after))
     assert learner.states is not None
     model, slow, where = (
@@ -96,7 +96,7 @@ def test_an_end_that_is_not_recorded_is_the_end_of_every_state() -> None:
     assert model.ended_as is not None
     assert model.ended_as.tolist() == [2, 2, 2, 3]
     assert model.row(1, 0)[0].tolist() == [2]
-    assert model.state_names == ("0", "1", "ended", "elsewhere")
+    assert model.state_names == ("0", "1", "unseen_end", "elsewhere")
 
 
 def test_an_episode_that_is_over_in_its_first_state_is_an_end_and_no_start() -> None:

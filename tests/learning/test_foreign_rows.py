@@ -115,6 +115,7 @@ def test_a_model_is_learned_from_a_minari_dataset(dataset: Callable[..., Path]) 
     learner = Learner.new(roles, None, [], 1.0)
     for batch in rows.batches(roles.used):
         learner.read(batch)
+    learner.end_file()
     model = learner.model("m")
     assert learner.tally.draws == 16
     assert model.row(0, 0)[0].tolist() == [1]

@@ -44,6 +44,9 @@ def learned(rows: dict[str, list[int]], size: int = 1000, seed: int = 0) -> tupl
     holdout = Holdout(seed)
     for batch in batches(rows, size):
         holdout.add(learner.read(batch))
+    rest = learner.end_file()
+    assert rest is not None
+    holdout.add(rest)
     return learner, holdout
 
 
