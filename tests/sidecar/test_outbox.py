@@ -89,13 +89,28 @@ def test_what_comes_after_the_last_word_waits_for_the_next_process() -> None:
     asyncio.run(scenario())
 
 
+def test_a_flood_on_one_topic_costs_the_others_nothing() -> None:
+    async def scenario() -> None:
+        outbox = Outbox(limit=100)
+        outbox.put(outbox.number([message("quiet", str(number)) for number in range(9)]))
+        for number in range(1000):
+            outbox.put(outbox.number([message("loud", str(number))]))
+        words = [word for _, word in take_all(outbox)]
+        assert words[:9] == [str(number) for number in range(9)]
+        assert words[-1] == "999"
+        assert len(words) <= 100
+
+    asyncio.run(scenario())
+
+
 def test_a_full_outbox_keeps_the_newest_of_each_topic(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         outbox = Outbox(limit=3)
         for number in range(5):
             outbox.put(outbox.number([message("a" if number % 2 else "b", str(number))]))
         assert [word for _, word in take_all(outbox)] == ["2", "3", "4"]  # thinned out when the fourth came
-        assert "dropped: 1 for b, 1 for a. The newest of each topic is kept" in caplog.text
+        assert "dropped: 1 for b. The newest of each topic is kept" in caplog.text
+        assert "dropped: 1 for a. The newest of each topic is kept" in caplog.text
         for number in range(5):
             outbox.put(outbox.number([message(f"topic{number}", "x")]))
         assert len(outbox) == 3

@@ -31,7 +31,7 @@ from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
 from tests.servers import PATIENCE, wait_until
 from tests.sidecar.alert_documents import published
-from tests.sidecar.receiver import Post, receiver
+from tests.sidecar.receiver import Post, Receiver, receiver
 from tests.sidecar.side import let_pass, run
 
 WHSEC = "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
@@ -444,6 +444,119 @@ def test_a_post_given_up_while_it_is_repeated_is_not_posted_again(monkeypatch: p
         rig.add(published(revision=1))
         deliver(rig)
     assert revisions(there.posts) == [1, 2]
+
+
+def unless(wrong: Callable[[Post], bool], there: Receiver, how: int | None) -> Callable[[BaseHTTPRequestHandler], None]:
+    """Accept a post unless it is wrong; then answer with a status, or close the connection (None)."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        post = there.posts[-1]
+        if not wrong(post):
+            there.accepted.append(post)
+        elif how is None:
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        handler.send_response(how if wrong(post) and how is not None else 204)
+        handler.end_headers()
+
+    return answer
+
+
+def is_first_of_ada(post: Post) -> bool:
+    return (post.event["subject"], post.revision) == ("ada/watch", 1)
+
+
+@pytest.mark.parametrize("how", [400, 403, 404, 413, 422, 500, 502, None])
+def test_a_post_that_fails_each_time_keeps_back_no_other_agent_and_not_its_own_for_good(how: int | None) -> None:
+    with receiver() as there:
+        there.usual = unless(is_first_of_ada, there, how)
+        rig = Rig(config(there.url))
+        rig.add(published(revision=1), published(revision=2))
+        rig.add(*(published(agent=agent, revision=n) for n in (1, 2, 3) for agent in ("bob", "eve")))
+        before: list[tuple[str, int]] = []
+        later = iter(range(4, 20))
+
+        def meanwhile() -> None:
+            if not before:
+                before.extend((post.event["subject"], post.revision) for post in there.accepted)
+            rig.add(published(agent="bob", revision=next(later)))
+
+        rig.meanwhile = meanwhile
+        deliver(rig)
+    assert before == [(f"{agent}/watch", n) for n in (1, 2, 3) for agent in ("bob", "eve")]  # before any pause
+    assert [post.revision for post in there.accepted if post.event["subject"] == "ada/watch"] == [2]
+    of_bob = [post.revision for post in there.accepted if post.event["subject"] == "bob/watch"]
+    assert of_bob == sorted(set(of_bob))
+    assert rig.results["refused"] == 1
+    assert rig.results["failed"] == (2 if how is not None and how < 500 else 6)
+    assert sorted(rig.outbox.settled()) == list(
+        range(len(there.accepted) + 1)
+    )  # none is tried after a restart
+    assert rig.sender.status()["problem"] == ""
+
+
+def test_a_post_that_is_refused_keeps_back_nothing_where_there_is_one_agent_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with receiver() as there:
+        there.usual = unless(is_first_of_ada, there, 422)
+        rig = Rig(config(there.url))
+        rig.add(published(revision=1), published(revision=2), published(revision=3, state="resolved"))
+        deliver(rig)
+    assert revisions(there.posts) == [1, 1, 2, 3]
+    assert rig.pauses == [1.0]
+    assert rig.results == {"failed": 2, "refused": 1, "delivered": 2}
+    said = "webhook pager: set aside: firing of ada/watch, revision 1: it answers 422: it refuses the post"
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410, 415])
+def test_a_receiver_that_refuses_everything_loses_nothing(status: int) -> None:
+    """Somebody changed its URL or its secret: that is no fault of a post, however often each is refused."""
+    with receiver() as there:
+        there.usual = status
+        rig = Rig(config(there.url))
+        rig.add(*(published(agent=agent, revision=n) for n in (1, 2, 3) for agent in ("ada", "bob")))
+
+        def repair() -> None:
+            if sum(rig.pauses) > 7200:
+                there.usual = 204
+
+        rig.meanwhile = repair
+        deliver(rig)
+    for agent in ("ada", "bob"):
+        assert [post.revision for post in there.accepted if post.event["data"]["agent"] == agent] == [1, 2, 3]
+    assert set(rig.results) == {"failed", "delivered"}
+
+
+@pytest.mark.parametrize("status", [None, 500, 503, 403, 429])
+def test_a_receiver_that_is_down_is_not_tried_once_for_each_agent(status: int | None) -> None:
+    with receiver(listening=status is not None) as there:
+        there.usual = 204 if status is None else status
+        rig = Rig(config(there.url))
+        rig.add(*(published(agent=f"a{n}") for n in range(100)))
+
+        def repair() -> None:
+            if rig.wall > 1000.0 + 3600.0:
+                there.usual = 204
+                if status is None and not there.posts:
+                    rig.meanwhile = lambda: None
+                    there.listen()
+
+        rig.meanwhile = repair
+        deliver(rig)
+    assert rig.results["failed"] <= 40
+    assert rig.results["delivered"] == len(there.accepted) == 100
+    assert "refused" not in rig.results
+
+
+def test_a_flood_of_one_agent_does_not_delay_another() -> None:
+    with receiver() as there:
+        rig = Rig(config(there.url))
+        rig.add(*(published(revision=n) for n in range(1, 50)), published(agent="bob"))
+        deliver(rig)
+    assert [post.event["data"]["agent"] for post in there.posts[:3]] == ["ada", "bob", "ada"]
+    assert [post.revision for post in there.posts if post.event["data"]["agent"] == "ada"] == list(range(1, 50))
 
 
 def test_the_address_of_a_url_in_a_file_is_known_with_the_first_attempt(tmp_path: Path) -> None:

@@ -311,13 +311,14 @@ def _webhooks() -> Panel:
 
     return graph(
         "Webhooks",
-        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, and alerts given up. "
-        "Waiting, failed and dropped should be 0; else see CfmonWebhookFailing.",
+        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, alerts given up, and alerts that "
+        "it refused while it accepted others. All but delivered should be 0; else see CfmonWebhookFailing.",
         [
             query(f"sum by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
             query(posts("delivered"), "{{webhook}} delivered", letter="B"),
             query(posts("failed"), "{{webhook}} failed", letter="C"),
             query(posts("dropped"), "{{webhook}} dropped", letter="D"),
+            query(posts("refused"), "{{webhook}} refused", letter="E"),
         ],
         unit="short",
         nothing="no webhook is configured",

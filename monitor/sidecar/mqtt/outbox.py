@@ -39,9 +39,9 @@ class Outbox:
     """First in, first out, `limit` messages at most; used from one thread (the loop's).
 
     A message is numbered first, so that it can be noted under its number, and put in after that. Everything we publish
-    is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the same
-    topic are given up, the log says which, and `given_up` is called with their number. The limit is for memory (some
-    200 MB): no outage that a broker's queue of steps outlasts comes near it. `receiver`: for the log.
+    is retained, so only the newest message of a topic matters in the end: beyond `limit`, older messages of the topics
+    with most of them are given up, the log says which, and `given_up` is called with their number. The limit is for
+    memory (some 200 MB): no outage that a broker's queue of steps outlasts comes near it. `receiver`: for the log.
     """
 
     def __init__(
@@ -96,15 +96,28 @@ class Outbox:
         self._last = numbered[-1][0]
         self._update_emptied()
 
+    def get(self, number: int) -> Publication | None:
+        """Return a message that still has to be sent; None if it has not."""
+        return self._waiting.get(number)
+
+    def poll(self) -> tuple[int, Publication] | None:
+        """Return the oldest message not taken on this connection, and its number; None if there is none yet."""
+        while self._unsent and self._unsent[0] <= self._last:
+            number = self._unsent.popleft()
+            if (publication := self._waiting.get(number)) is not None:
+                return number, publication
+        self._something.clear()
+        return None
+
+    async def more(self) -> None:
+        """Wait until `poll`, which found nothing, may find something."""
+        await self._something.wait()
+
     async def take(self) -> tuple[int, Publication]:
         """Wait for the oldest message not taken on this connection; return it and its number. It stays until `done`."""
-        while True:
-            while self._unsent and self._unsent[0] <= self._last:
-                number = self._unsent.popleft()
-                if (publication := self._waiting.get(number)) is not None:
-                    return number, publication
-            self._something.clear()
-            await self._something.wait()
+        while (found := self.poll()) is None:
+            await self.more()
+        return found
 
     def rewind(self) -> None:
         """Begin again on a new connection: send what was not acknowledged on the old one."""
@@ -154,9 +167,16 @@ class Outbox:
             self._nothing.clear()
 
     def _thin_out(self) -> None:
-        newest = {publication.topic: number for number, publication in self._waiting.items()}
-        gone = [number for number, publication in self._waiting.items() if newest[publication.topic] != number]
-        gone += sorted(newest.values())[: max(len(newest) - self._limit, 0)]
+        """Give up messages until a tenth of the limit is free, of the topics with most: a flood costs its own."""
+        numbers: dict[str, list[int]] = {}
+        for number, publication in self._waiting.items():
+            numbers.setdefault(publication.topic, []).append(number)
+        excess = len(self._waiting) - self._limit + self._limit // 10
+        gone: list[int] = []
+        for of_topic in sorted(numbers.values(), key=len, reverse=True):
+            if len(gone) < excess:
+                gone += of_topic[:-1]
+        gone += sorted(of_topic[-1] for of_topic in numbers.values())[: max(len(numbers) - self._limit, 0)]
         topics = Counter(self._waiting.pop(number).topic for number in gone)
         named = ", ".join(f"{count} for {topic}" for topic, count in topics.most_common(MOST_NAMED))
         more = f", and others for {len(topics) - MOST_NAMED} topics" if len(topics) > MOST_NAMED else ""

@@ -28,8 +28,19 @@ _MEANINGS: Final = {
 }
 
 
+_LATER: Final = frozenset({408, 425, 429})
+"""Statuses from 400 to 499 that say nothing against a post: it came too slowly, too early, or after too many."""
+
+
 class PostError(Exception):
-    """The receiver was not reached, or did not answer; the text says why and does not contain the URL."""
+    """The receiver was not reached, or did not answer; the text says why and does not contain the URL.
+
+    `reached`: there was a connection, so the fault may lie in this one post.
+    """
+
+    def __init__(self, why: str, *, reached: bool = False) -> None:
+        super().__init__(why)
+        self.reached = reached
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,16 @@ class Answer:
 
     status: int
     retry_after: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        """True if the receiver understood the post and will not have it."""
+        return 400 <= self.status < 500 and self.status not in _LATER
+
+    @property
+    def concerns_all(self) -> bool:
+        """True if no post is to be tried for a while: they are too many, or the receiver says how long it is away."""
+        return self.status == 429 or (self.status == 503 and self.retry_after is not None)
 
     @property
     def accepted(self) -> bool:
@@ -62,13 +83,13 @@ async def post(
         async with asyncio.timeout(seconds):
             return await in_thread(exchange.run)
     except TimeoutError:  # of the whole, or of one operation
-        raise PostError(f"no answer within {seconds:g} s") from None
+        raise PostError(f"no answer within {seconds:g} s", reached=exchange.connected) from None
     except http.client.RemoteDisconnected:
-        raise PostError("it closed the connection without an answer") from None
+        raise PostError("it closed the connection without an answer", reached=True) from None
     except http.client.HTTPException:
-        raise PostError("its answer is not HTTP: check scheme and port of the URL") from None
+        raise PostError("its answer is not HTTP: check scheme and port of the URL", reached=True) from None
     except OSError as error:
-        raise PostError(_explain(error)) from None
+        raise PostError(_explain(error), reached=exchange.connected) from None
     finally:
         exchange.abort()
 
@@ -84,6 +105,7 @@ class _Exchange:
         self._body = body
         self._headers = {**headers, "Connection": "close"}
         self._aborted = False
+        self.connected = False
 
     def run(self) -> Answer:
         """Post and return the answer; its body is not read."""
@@ -91,6 +113,7 @@ class _Exchange:
             self._connection.connect()
             if self._aborted:  # a later attempt may have been accepted meanwhile: do not repeat it out of order
                 raise TimeoutError
+            self.connected = True
             self._connection.request("POST", self._path, self._body, self._headers)
             response = self._connection.getresponse()
             return Answer(response.status, response.getheader("Retry-After"))

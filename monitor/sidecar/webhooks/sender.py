@@ -1,11 +1,18 @@
-"""Posts what waits for one webhook, one after the other, each until it is accepted or too old."""
+"""Posts what waits for one webhook: each agent's posts in order, each until it is accepted, refused or too old.
+
+One post is under way at a time, and agents take turns. A post that fails keeps back its agent's later ones, not those
+of others. What fails for all, such as a receiver that is down, is tried again at growing intervals.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import msgspec
@@ -18,6 +25,7 @@ from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.log import RateLimitedLog
 from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.tasks import end_tasks
 from monitor.sidecar.webhooks.backoff import parse_retry_after, pause_after
 from monitor.sidecar.webhooks.cloud_event import PostedAlert
 from monitor.sidecar.webhooks.endpoint import read_endpoint
@@ -28,8 +36,17 @@ from monitor.types import Instant
 __all__ = ["PostResult", "Sender"]
 
 LOG: Final = logging.getLogger("monitor.webhooks")
-PostResult = Literal["delivered", "failed", "dropped"]
-"""Delivered and dropped posts, and attempts that failed: label values of `cfmon_webhook_posts_total`."""
+PostResult = Literal["delivered", "failed", "dropped", "refused"]
+"""Posts delivered, dropped, and set aside because the receiver refuses them and takes others; attempts that failed.
+
+These are label values of `cfmon_webhook_posts_total`.
+"""
+
+REFUSALS: Final = 2
+"""Refusals of a post in a row after which its agent's next one is tried: if that is accepted, it is only the first."""
+
+PROOFS: Final = 5
+"""Failures of a post, each with another one accepted since the failure before, after which it is set aside."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -39,13 +56,58 @@ class _Envelope(msgspec.Struct, frozen=True):
     data: PostedAlert
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Why a post was not accepted. `requested`: seconds that the receiver wants to wait.
+
+    `refused`: it will not have this post. `alone`: the fault may lie in this post, so others are worth an attempt.
+    """
+
+    problem: str
+    requested: float = 0.0
+    refused: bool = False
+    alone: bool = False
+
+
+@dataclass
+class _Queue:
+    """Posts of one agent, by number, in order.
+
+    `due`: ticks from which on the first may be tried. `failures`: attempts in a row that failed. `tried`: the post of
+    the last one; `refusals`: how often in a row it was refused; `proofs`: how often it failed after another post was
+    accepted; `seen`: posts that had been accepted, of all agents, when it last failed.
+    """
+
+    numbers: deque[int] = field(default_factory=deque)
+    due: float = -math.inf
+    failures: int = 0
+    tried: int = -1
+    refusals: int = 0
+    proofs: int = 0
+    seen: int = 0
+
+    def count(self, number: int, accepted: int, *, refused: bool) -> None:
+        """Count a failure of a post. `accepted`: posts that have been accepted so far."""
+        if number != self.tried:
+            self.tried, self.refusals, self.proofs = number, 0, 0
+        elif accepted > self.seen:
+            self.proofs += 1
+        self.refusals = (self.refusals + 1) * refused
+        self.seen = accepted
+
+    @property
+    def hopeless(self) -> bool:
+        """True if the fault lies in the post: the receiver refuses it and takes others, or fails over it each time."""
+        return self.proofs >= (1 if self.refusals else PROOFS)
+
+
 class Sender:
-    """Empties `outbox`, one post at a time.
+    """Empties `outbox`, one post at a time, agents in turn.
 
     Args:
         name: of the webhook.
         config: its settings.
-        outbox: its posts; the first is repeated until it is accepted, so they arrive in order.
+        outbox: its posts; the first of an agent is repeated until it is accepted, so they arrive in order.
         settled: is called when the store should drop a post.
         report: is called with each result and how many posts it concerns.
         clock: the wall time is compared with that of the alarm's change.
@@ -74,7 +136,11 @@ class Sender:
         self._chance = chance
         self._sleep = sleep
         self._address = config.address or f"the address in {config.url_file}"
-        self._failures = 0
+        self._queues: OrderedDict[str, _Queue] = OrderedDict()  # of agents with posts, next in turn first
+        self._accepted = 0
+        self._failing: set[str] = set()  # agents whose posts failed since one was last accepted
+        self._away = 0  # failures in a row that concern every post
+        self._resumes = -math.inf  # ticks before which nothing is tried
         self._problem = ""
         self._failing_since: float | None = None
         self._log = RateLimitedLog(LOG)
@@ -93,25 +159,83 @@ class Sender:
     async def run(self) -> None:
         """Post until cancelled."""
         while True:
-            number, publication = await self._outbox.take()
-            while number in self._outbox:  # if too many wait, it may be given up meanwhile
-                problem, requested = await self._attempt(publication)
-                if problem:
-                    await self._failed(problem, requested)
-                else:
-                    self._delivered(number)
+            self._sort_in()
+            agent = self._next()
+            if agent is None:
+                await self._rest()
+            else:
+                await self._serve(agent, self._queues[agent])
 
-    async def _attempt(self, publication: Publication) -> tuple[str, float]:
-        """Post once; return why it was not accepted, or an empty text, and the pause that the receiver requests."""
+    def _sort_in(self) -> None:
+        """Take what is new; leave out what is given up."""
+        while (found := self._outbox.poll()) is not None:
+            number, publication = found
+            self._queues.setdefault(publication.topic.partition("/")[0], _Queue()).numbers.append(number)
+        for agent, queue in list(self._queues.items()):
+            while queue.numbers and queue.numbers[0] not in self._outbox:
+                queue.numbers.popleft()
+            if not queue.numbers:
+                del self._queues[agent]
+
+    def _next(self) -> str | None:
+        """Return whose turn it is, those first for whom nothing fails; None: nobody's yet."""
+        now = self._clock().ticks
+        if now < self._resumes:
+            return None
+        due = [agent for agent, queue in self._queues.items() if queue.due <= now]
+        return min(due, key=lambda agent: self._queues[agent].failures > 0, default=None)
+
+    async def _rest(self) -> None:
+        """Wait until a post is due, or a new one has come, which may be one of an agent for whom nothing fails."""
+        due = max(min((queue.due for queue in self._queues.values()), default=math.inf), self._resumes)
+        tasks = [asyncio.create_task(self._outbox.more())]
+        if due < math.inf:
+            tasks.append(asyncio.ensure_future(self._sleep(due - self._clock().ticks)))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_tasks(tasks)
+
+    async def _serve(self, agent: str, queue: _Queue) -> None:
+        """Try the first post of an agent, and the next one if the first is refused again and again."""
+        self._queues.move_to_end(agent)
+        number, *others = queue.numbers
+        failure = await self._attempt(number)
+        if failure is None:
+            self._delivered(queue, number)
+            return
+        if failure.alone:
+            queue.count(number, self._accepted, refused=failure.refused)
+        self._failed(agent, queue, failure)
+        if number not in self._outbox:  # it was too old
+            return
+        following = next((each for each in others if each in self._outbox), None)
+        if queue.hopeless:
+            self._set_aside(queue, number, failure.problem)
+        elif queue.refusals >= REFUSALS and following is not None:
+            if await self._attempt(following) is None:
+                self._set_aside(queue, number, failure.problem)
+                self._delivered(queue, following)
+            else:
+                self._report("failed", 1)
+
+    async def _attempt(self, number: int) -> _Failure | None:
+        """Post once; return why it was not accepted."""
+        publication = self._outbox.get(number)
+        assert publication is not None
         try:
             answer = await self._post(publication)
-        except (ConfigError, PostError) as error:
-            return str(error), 0.0
+        except ConfigError as error:
+            return _Failure(str(error))
+        except PostError as error:
+            return _Failure(str(error), alone=error.reached)
         except Exception as error:
             LOG.exception("webhook %s: an attempt failed. This is a bug, please report it", self.name)
-            return f"a bug of the monitor ({type(error).__name__})", 0.0
+            return _Failure(f"a bug of the monitor ({type(error).__name__})", alone=True)
+        if answer.accepted:
+            return None
         requested = parse_retry_after(answer.retry_after, self._clock().wall)
-        return "" if answer.accepted else answer.problem, requested
+        return _Failure(answer.problem, requested, refused=answer.refused, alone=not answer.concerns_all)
 
     async def _post(self, publication: Publication) -> Answer:
         """Post once; raise PostError or ConfigError without an answer."""
@@ -126,24 +250,57 @@ class Sender:
         seconds = self._config.timeout
         return await post(endpoint.target, publication.payload, headers, seconds=seconds, context=endpoint.context)
 
-    def _delivered(self, number: int) -> None:
+    def _delivered(self, queue: _Queue, number: int) -> None:
+        """Note that a post was accepted, so whatever concerned all is over."""
+        self._accepted += 1
         self._done(number, "delivered")
-        if self._failures:
-            LOG.info("webhook %s: %s accepts posts again; waiting: %d", self.name, self._address, len(self._outbox))
-        self._failures, self._problem, self._failing_since = 0, "", None
+        if len(self._failing) > 1:
+            for each in self._queues.values():
+                each.due = -math.inf
+        self._failing.clear()
+        self._away, self._resumes = 0, -math.inf
+        self._go_on(queue)
 
-    async def _failed(self, problem: str, requested: float) -> None:
-        """Drop what is too old, report the failure, and wait."""
+    def _go_on(self, queue: _Queue) -> None:
+        """Begin anew with an agent whose first post is settled."""
+        queue.failures, queue.due = 0, -math.inf
+        if self._failing_since is not None and not any(each.failures for each in self._queues.values()):
+            LOG.info("webhook %s: %s accepts posts again; waiting: %d", self.name, self._address, len(self._outbox))
+            self._problem, self._failing_since = "", None
+
+    def _failed(self, agent: str, queue: _Queue, failure: _Failure) -> None:
+        """Drop what is too old, report the failure, and determine when to go on, with this agent and with all."""
         now = self._clock()
-        self._failures += 1
-        self._problem = problem
+        self._problem = failure.problem
         self._failing_since = now.wall if self._failing_since is None else self._failing_since
         self._report("failed", 1)
         left = self._drop_old(now.wall)
-        pause = min(pause_after(self._failures, chance=self._chance(), requested=requested), left)
-        words = "webhook %s: %s does not accept posts: %s. Waiting: %d; next attempt in %.0f s"
-        self._log.warn(problem, now, words, self.name, self._address, problem, len(self._outbox), pause)
-        await self._sleep(pause)
+        if failure.alone:
+            queue.failures += 1
+            self._failing.add(agent)
+            pause = min(pause_after(queue.failures, chance=self._chance(), requested=failure.requested), left)
+            queue.due = now.ticks + pause
+            # Posts of several agents failed, and none was accepted in between: that concerns all, too.
+            if (others := len(self._failing) - 1) > 0:
+                self._resumes = now.ticks + min(pause_after(others, chance=self._chance()), left)
+        else:
+            self._away += 1
+            pause = min(pause_after(self._away, chance=self._chance(), requested=failure.requested), left)
+            self._resumes = now.ticks + pause
+        words = "webhook %s: %s does not accept %s: %s. Waiting: %d; next attempt in %.0f s"
+        which = f"a post about {agent}" if failure.alone else "posts"
+        said = (self.name, self._address, which, failure.problem, len(self._outbox), pause)
+        self._log.warn(failure.problem, now, words, *said)
+
+    def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
+        """Give up a post that the receiver does not take, although it takes others."""
+        publication = self._outbox.get(number)
+        assert publication is not None
+        alert = msgspec.json.decode(publication.payload, type=_Envelope).data
+        words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"
+        LOG.error(words, self.name, alert.state, alert.subject, alert.revision, problem)
+        self._done(number, "refused")
+        self._go_on(queue)
 
     def _drop_old(self, wall: float) -> float:
         """Drop the posts that are too old at `wall`; return the seconds until the next one is."""
