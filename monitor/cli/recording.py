@@ -137,5 +137,5 @@ def _write(target: Path, header: Header, pattern: str, events: Iterable[Event]) 
             finally:
                 recorder.abandon()
     except OSError as error:
-        raise RecordingError(f"{target}: cannot be written: {error.strerror}") from error
+        raise RecordingError(f"{target}: cannot be written: {error.strerror or error}") from error
     return count

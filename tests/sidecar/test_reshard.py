@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
+import os
 import random
+import resource
 import shutil
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +26,7 @@ from monitor.model import MDP
 from monitor.runtime.resharding import later
 from monitor.sidecar.events import Message
 from monitor.sidecar.pipeline import Pipeline
+from monitor.sidecar.store import reshard
 from monitor.sidecar.store.reshard import DATABASE, NewStore, merge_stores, split_stores
 from monitor.stream.shard import Shard, shard_of
 from monitor.types import Instant
@@ -199,6 +204,41 @@ def test_a_store_that_was_not_stopped_cleanly_or_lost_its_end_is_refused(
     damaged = stores[1].read_bytes()
     stores[1].write_bytes(damaged[:100])
     refused(stores, tmp_path / "new", "start its monitor once, and stop it with SIGTERM")
+
+
+def test_stores_that_do_not_fit_on_the_disk_leave_nothing(stores: list[Path], tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (0, 5000, 20_000):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+        try:
+            refused(stores, tmp_path / "new", r"new cannot be written: .*; the old stores are as they were")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_a_killed_split_left_is_removed_by_the_next(stores: list[Path], tmp_path: Path) -> None:
+    theirs = tmp_path / ".new.new"
+    theirs.mkdir()
+    _die_while(stores, tmp_path / "new")
+    left = [each.name for each in tmp_path.glob(".cfmon-*")]
+    assert len(left) == 1
+    split_stores(stores, 2, tmp_path / "other")
+    assert not list(tmp_path.glob(".cfmon-*"))
+    assert theirs.is_dir()
+
+
+def _die_while(stores: Sequence[Path], target: Path) -> None:
+    """Split in a process that is killed before the new stores get their name."""
+    child = multiprocessing.get_context("forkserver").Process(target=_killed, args=(stores, target))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    child.close()
+
+
+def _killed(stores: Sequence[Path], target: Path) -> None:
+    reshard._copy_files = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment] # noqa: SLF001 - a moment at which all databases are there
+    split_stores(stores, 2, target)
 
 
 def test_a_store_in_use_is_refused(tmp_path: Path, corridor: MDP, stores: list[Path]) -> None:

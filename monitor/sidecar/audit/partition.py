@@ -130,8 +130,9 @@ class _Results:
                 self._fill(unfinished, partition, pipeline, seconds)
                 shutil.rmtree(final, ignore_errors=True)
         except OSError as error:
+            why = error.strerror or error
             raise ConfigError(
-                f"{final}: cannot be written: {error.strerror}; the audit, started again, goes on from what is there"
+                f"{final}: cannot be written: {why}; started again, the audit goes on from there"
             ) from error
 
     def _fill(self, unfinished: Path, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
