@@ -151,8 +151,8 @@ def test_a_hidden_folder_that_is_removed_before_it_is_locked_is_made_again(
 ) -> None:
     mkdir, made = Path.mkdir, []
 
-    def racing(path: Path, *rest: int) -> None:
-        mkdir(path, *rest)
+    def racing(path: Path, mode: int = 0o777) -> None:
+        mkdir(path, mode)
         made.append(path)
         if len(made) == 1:
             atomic.remove_abandoned(tmp_path)  # another process, which finds no lock

@@ -18,16 +18,17 @@ from monitor.errors import ConfigError, EvidenceError, to_install
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from monitor.sidecar.evidence.budget import Budget
     from monitor.sidecar.evidence.bundle import Bundle
     from monitor.sidecar.evidence.proof import Proof
     from monitor.sidecar.evidence.signing import Verifier
     from monitor.sidecar.evidence.verification import Expected
 
-__all__ = ["app", "explain", "verify"]
+__all__ = ["app", "explain", "read_bounded", "verify"]
 
 app = typer.Typer(help="Pack the evidence of an alarm.", no_args_is_help=True, rich_markup_mode=None)
 
-LARGE: Final = "recompute even if that may take minutes and gigabytes of memory"
+LARGE: Final = "recompute even if that may take minutes, and up to 4 GiB of memory for each model"
 
 PIPE: Final = Path("-")
 """Standard input or output."""
@@ -67,11 +68,12 @@ def verify(
     """
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
-    bundle = _bundle(evidence)
+    budget = _budget(large=large)
+    bundle = _bundle(evidence, budget)
     known = _expected(evidence, expected, key, signature, bundle)
-    content, read = _content(evidence, bundle), _reader(evidence, objects, bundle)
+    content, read = _content(evidence, bundle), _reader(evidence, objects, bundle, budget)
     with progress("recomputing the alarm"):
-        report = examine(content, read, known, most=_most(large=large))
+        report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes)
     if as_json:
         print_json(as_document(report, known))
     else:
@@ -142,7 +144,8 @@ def export(
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise
 
-    bundle = _bundle(evidence)
+    budget = _budget(large=True)
+    bundle = _bundle(evidence, budget)
     content = _content(evidence, bundle)
     id_ = read_evidence(content).id
     beside = _beside(evidence, id_)
@@ -150,7 +153,7 @@ def export(
     if bundle is not None:
         signature = bundle.signature
     with progress("packing the evidence"):
-        packed = pack_bundle(content, _reader(evidence, objects, bundle), signature)
+        packed = pack_bundle(content, _reader(evidence, objects, bundle, budget), signature)
     target = out if out is not None else Path(f"{id_}.zip")
     try:
         write_file(target, packed)
@@ -219,11 +222,17 @@ def _signature(file: Path) -> bytes:
         raise ConfigError(f"cannot read the signature {file}: {error.strerror}") from error
 
 
-def _bundle(file: Path) -> Bundle | None:
+def _budget(*, large: bool) -> Budget:
+    from monitor.sidecar.evidence.budget import Budget  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return Budget(trusted=large)
+
+
+def _bundle(file: Path, budget: Budget) -> Bundle | None:
     """Return the contents of a .zip; None if the file is the evidence itself."""
     from monitor.sidecar.evidence.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
 
-    return read_bundle(file) if file.suffix.lower() == ".zip" else None
+    return read_bundle(file, budget) if file.suffix.lower() == ".zip" else None
 
 
 def _content(file: Path, bundle: Bundle | None) -> bytes:
@@ -231,15 +240,15 @@ def _content(file: Path, bundle: Bundle | None) -> bytes:
 
     if bundle is not None:
         return bundle.content
-    return sys.stdin.buffer.read(MAX_EVIDENCE_BYTES + 1) if file == PIPE else _read(file)
+    return sys.stdin.buffer.read(MAX_EVIDENCE_BYTES + 1) if file == PIPE else read_bounded(file, MAX_EVIDENCE_BYTES)
 
 
-def _reader(file: Path, objects: Path | None, bundle: Bundle | None) -> Callable[[str], bytes]:
+def _reader(file: Path, objects: Path | None, bundle: Bundle | None, budget: Budget) -> Callable[[str], bytes]:
     """Return a reader of models and policies by sha256: from `--objects`, the .zip, or beside the evidence."""
     if objects is None and bundle is not None:
         return bundle.objects
     folder = objects if objects is not None else file.resolve().parent.parent / "objects"
-    return lambda sha256: _object(folder, sha256)
+    return lambda sha256: _object(folder, sha256, budget)
 
 
 def _most(*, large: bool) -> float:
@@ -254,30 +263,36 @@ def _proof(file: Path, expected: str | None, objects: Path | None, *, large: boo
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - likewise
 
-    bundle = _bundle(file)
+    budget = _budget(large=large)
+    bundle = _bundle(file, budget)
     content = _content(file, bundle)
     read_evidence(content)
     known = _expected(file, expected, None, None, bundle)
-    report = examine(content, _reader(file, objects, bundle), known, most=_most(large=large))
+    read = _reader(file, objects, bundle, budget)
+    report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes)
     for problem in report.problems:
         raise EvidenceError(f"not drawn, because it is not verified (`cfmon verify` lists all differences): {problem}")
     assert report.proof is not None, "it was derived from something"
     return report.proof
 
 
-def _object(folder: Path, sha256: str) -> bytes:
-    return _read(folder / Path(sha256).name, "; give the folder of models and policies with --objects")
-
-
-def _read(file: Path, hint: str = "") -> bytes:
+def _object(folder: Path, sha256: str, budget: Budget) -> bytes:
     from monitor.model.npz import MAX_UNPACKED_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
 
+    hint = "; give the folder of models and policies with --objects"
+    return read_bounded(folder / Path(sha256).name, MAX_UNPACKED_BYTES, hint, budget)
+
+
+def read_bounded(file: Path, most: int, hint: str = "", budget: Budget | None = None) -> bytes:
+    """Return the content of a file of at most `most` bytes. Raises ConfigError, and LimitError beyond the budget."""
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, 2)
             opened.seek(0)
-            if size <= MAX_UNPACKED_BYTES:
+            if size <= most:
+                if budget is not None:
+                    budget.take(size)
                 return opened.read(size)  # an endless file, such as a device, has no size
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}{hint}") from error
-    raise ConfigError(f"cannot read {file}: larger than {MAX_UNPACKED_BYTES:,} bytes, so it is not evidence or a model")
+    raise ConfigError(f"cannot read {file}: larger than {most:,} bytes, so it is not evidence or a model")

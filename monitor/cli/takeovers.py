@@ -46,8 +46,9 @@ def takeovers(
 
 def _documents(folder: Path, problems: list[str]) -> Iterator[Evidence]:
     """Yield the evidence in a folder, in order of its names; add a sentence for each file that cannot be used."""
-    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.alarm.document import MAX_EVIDENCE_BYTES, read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.alarm.evidence import contradictions  # noqa: PLC0415 - likewise
+    from monitor.cli.evidence import read_bounded  # noqa: PLC0415 - likewise
     from monitor.sidecar.evidence.verification import id_in_name  # noqa: PLC0415 - likewise
 
     try:
@@ -56,9 +57,9 @@ def _documents(folder: Path, problems: list[str]) -> Iterator[Evidence]:
         raise ConfigError(f"cannot read {folder}: {error.strerror}; give the folder with the evidence") from error
     for path in files:
         try:
-            document = read_evidence(path.read_bytes())
+            document = read_evidence(read_bounded(path, MAX_EVIDENCE_BYTES))
             found = [] if document.takeover is None else contradictions(document)
-        except (OSError, EvidenceError, FormulaError) as error:
+        except (ConfigError, EvidenceError, FormulaError) as error:
             problems.append(f"{path.name}: {str(error).splitlines()[0]}")
             continue
         if found:

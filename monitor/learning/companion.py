@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +29,8 @@ from monitor.learning.files import Place
 from monitor.learning.learner import Learner
 from monitor.learning.tally import Table, Tally
 from monitor.model.centres import checked_centres
-from monitor.model.npz import pack
+from monitor.model.npz import MAX_UNPACKED_BYTES, pack
+from monitor.model.unpack import check_archive
 
 __all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
@@ -93,6 +95,8 @@ def load_part(path: Path) -> tuple[Learner, Part] | None:
 
 def _loaded(path: Path) -> tuple[Learner, Part | None]:
     try:
+        if path.stat().st_size > MAX_UNPACKED_BYTES:
+            raise ModelError(f"{path}: is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(
@@ -100,11 +104,12 @@ def _loaded(path: Path) -> tuple[Learner, Part | None]:
             "beside it, can learn more"
         ) from error
     try:
+        check_archive(content, MAX_UNPACKED_BYTES)
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             members = dict(archive)
         learner = _learner(members)
         return learner, _as_part(learner, members)
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, OSError, EOFError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
         raise ModelError(f"{path}: is damaged ({error or type(error).__name__})") from error
 
 

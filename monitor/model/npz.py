@@ -72,12 +72,13 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
     """Read the model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory for it.
 
     Raises:
-        ModelError: the bytes are not such a file, or its model is malformed. Nothing else, whatever the bytes.
+        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError`: or needs more memory).
+            Nothing else, whatever the bytes.
     """
     try:
         return _model(unpacked(content, limit), source)
     except ModelError as error:
-        raise ModelError(f"model {source}: {error}") from error
+        raise type(error)(f"model {source}: {error}") from error
     except _UNREADABLE as error:
         raise ModelError(f"model {source}: not a readable .npz file ({error or type(error).__name__})") from error
 

@@ -10,7 +10,7 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,16 @@ from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.rows import checked_size
 
-__all__ = ["BIN_EDGES", "AnyArray", "unpacked"]
+__all__ = [
+    "BIN_EDGES",
+    "MAX_DIRECTORY_BYTES",
+    "AnyArray",
+    "LargeModelError",
+    "check_archive",
+    "check_directory",
+    "read_member",
+    "unpacked",
+]
 
 
 MAX_DIRECTORY_BYTES: Final = 1 << 18
@@ -28,6 +37,10 @@ MAX_DIRECTORY_BYTES: Final = 1 << 18
 
 LONGEST_HEADER: Final = 1000
 """Longest header of a member, in bytes; NumPy's own have 128."""
+
+
+class LargeModelError(ModelError):
+    """A model that needs more memory than the limit."""
 
 
 @dataclass(frozen=True)
@@ -114,29 +127,52 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
     Raises:
         ModelError: the archive holds anything else, or more. For other bytes also the exceptions of `zipfile`.
     """
-    _check_directory(content)
+    check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = _members(archive)
-        if sum(member.file_size for member in members.values()) > limit:
-            raise ModelError(f"it unpacks to more than the limit of {limit:,} bytes")
+        _check_unpacked(members.values(), limit)
         headers = {key: _header(archive, member, key) for key, member in members.items()}
         if missing := [key for key in _REQUIRED if key not in headers]:
             raise ModelError(f"key {missing[0]!r} is missing")
         needed = len(content) + sum(header.memory for header in headers.values())
         if needed > limit:
-            raise ModelError(f"reading it takes {needed:,} bytes of memory, more than the limit of {limit:,} bytes")
+            raise LargeModelError(
+                f"reading it takes {needed:,} bytes of memory, more than the limit of {limit:,} bytes"
+            )
         counts = [_array(archive, members[key], headers[key]).reshape(()) for key in ("states", "actions")]
         _check_sizes(headers, int(counts[0]), int(counts[1]))
         return {key: _array(archive, members[key], header) for key, header in headers.items()}
 
 
-def _check_directory(content: bytes) -> None:
-    """Refuse a large list of members before zipfile makes an object of each."""
+def check_archive(content: bytes, limit: int) -> None:
+    """Raise ModelError if an archive has far too many members, or unpacks to more than `limit` bytes.
+
+    For other bytes also the exceptions of `zipfile`.
+    """
+    check_directory(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        _check_unpacked(archive.infolist(), limit)
+
+
+def _check_unpacked(members: Iterable[zipfile.ZipInfo], limit: int) -> None:
+    if sum(member.file_size for member in members) > limit:
+        raise LargeModelError(f"it unpacks to more than the limit of {limit:,} bytes")
+
+
+def check_directory(content: bytes) -> None:
+    """Refuse a large list of members before zipfile makes an object of each; `content`: at least the archive's end."""
     end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
     beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits are elsewhere
     size = int.from_bytes(content[end + 12 : end + 16], "little")
     if end >= 0 and (beyond or size > MAX_DIRECTORY_BYTES):
         raise ModelError("it holds far more members than a model has")
+
+
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return the content of a member, which takes as many bytes as the archive says it has, and no more."""
+    with archive.open(member) as file:
+        # With the size: without it zipfile unpacks everything first and truncates afterwards.
+        return file.read(member.file_size)
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -196,9 +232,7 @@ def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> N
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: _Header) -> AnyArray:
-    with archive.open(member) as file:
-        # With the size: without it zipfile unpacks everything first and truncates afterwards.
-        content = file.read(member.file_size)
+    content = read_member(archive, member)
     if len(content) != member.file_size:
         raise ModelError(f"key {header.key!r} ends too soon")
     flat = np.frombuffer(content, header.dtype, offset=header.start)

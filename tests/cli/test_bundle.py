@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from monitor.alarm.document import read_evidence
 from monitor.errors import EvidenceError, LimitError
-from monitor.sidecar.evidence.bundle import pack_bundle, read_bundle
+from monitor.sidecar.evidence.budget import Budget
+from monitor.sidecar.evidence.bundle import Bundle, pack_bundle, read_bundle
 from monitor.sidecar.evidence.signing import read_signer
 from tests.sidecar.alarms import KINDS, alarm
 from tests.sidecar.keys import make_keys
@@ -131,3 +134,78 @@ def test_a_member_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
         archive.writestr(name, bytes(80 << 20))
     with pytest.raises(EvidenceError, match="are allowed"):
         read_bundle(tmp_path / "bomb.zip")
+
+
+BOUNDS = "monitor.sidecar.evidence.budget."
+
+
+@pytest.mark.parametrize("form", ["zip", "folder"])
+@pytest.mark.parametrize("bound", ["MAX_OBJECT_BYTES", "MAX_MODEL_BYTES"])
+def test_more_memory_than_evidence_of_any_origin_may_take_is_asked_for_with_large(
+    bound: str, form: str, packed: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zip file of 3.1 MB took 6.3 GB."""
+    monkeypatch.setattr(BOUNDS + bound, 1000)
+    file = packed if form == "zip" else TRUE.keep(packed.parent / "var")
+    for command in (("verify", str(file)), ("explain", str(file), "-o", str(packed.parent / "x.svg"))):
+        code, out, err = cfmon(*command)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert (" bytes; if you trust its source, add --large" in err, "more than" in err) == (True, True)
+        assert cfmon(*command, "--large")[0] == 0
+
+
+def test_objects_that_unpack_to_more_than_the_bound_are_not_unpacked(
+    packed: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound is for all objects together; each is refused before memory is taken for it."""
+    with zipfile.ZipFile(packed) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    bomb = f"objects/{read_evidence(TRUE.content).model_sha256}"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in held.items():
+            archive.writestr(name, bytes(300 << 20) if name == bomb else content)
+    assert packed.stat().st_size < 1 << 20
+    tracemalloc.start()
+    try:
+        code, _, err = cfmon("verify", str(packed))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (code, "more than 268,435,456 bytes; if you trust its source, add --large" in err) == (2, True)
+    assert peak < 20 << 20
+    sizes = [len(content) for name, content in held.items() if name.startswith("objects/")]
+    monkeypatch.setattr(BOUNDS + "MAX_OBJECT_BYTES", sum(sizes) - 1)
+    bundle = read_bundle_of(held, packed)
+    with pytest.raises(LimitError, match="add --large"):
+        list(map(bundle.objects, TRUE.objects))
+    monkeypatch.setattr(BOUNDS + "MAX_OBJECT_BYTES", sum(sizes))
+    bundle = read_bundle_of(held, packed)
+    assert [len(bundle.objects(sha256)) for sha256 in TRUE.objects]
+
+
+def read_bundle_of(members: dict[str, bytes], file: Path) -> Bundle:
+    write(file, members)
+    return read_bundle(file, Budget())
+
+
+def test_a_zip_with_members_without_end_is_refused_before_they_are_listed(tmp_path: Path) -> None:
+    write(tmp_path / "many.zip", {f"{n:0200}": b"" for n in range(3000)})
+    with pytest.raises(EvidenceError, match="far more members than evidence has"):
+        read_bundle(tmp_path / "many.zip")
+
+
+def test_a_file_that_is_too_large_for_evidence_is_not_read(tmp_path: Path, cfmon: Run) -> None:
+    name = "0" * 32
+    (tmp_path / "evidence").mkdir()
+    with (tmp_path / "evidence" / name).open("wb") as file:
+        file.truncate(1 << 32)  # it takes no space on the disk
+    tracemalloc.start()
+    try:
+        code, _, err = cfmon("verify", str(tmp_path / "evidence" / name))
+        listed, out, _ = cfmon("takeovers", str(tmp_path / "evidence"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (code, "larger than 16,777,216 bytes" in err) == (2, True)
+    assert (listed, "larger than 16,777,216 bytes" in out) == (1, True)
+    assert peak < 20 << 20

@@ -237,7 +237,7 @@ def _die_while(stores: Sequence[Path], target: Path) -> None:
 
 
 def _killed(stores: Sequence[Path], target: Path) -> None:
-    reshard._copy_files = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment] # noqa: SLF001 - a moment at which all databases are there
+    reshard._copy_files = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # noqa: SLF001 - a moment at which all databases are there
     split_stores(stores, 2, target)
 
 

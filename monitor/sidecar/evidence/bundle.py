@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from monitor.alarm.document import MAX_EVIDENCE_BYTES, Evidence, read_evidence
-from monitor.errors import EvidenceError, LimitError
+from monitor.errors import EvidenceError, LimitError, ModelError
 from monitor.model.npz import MAX_UNPACKED_BYTES
+from monitor.model.unpack import MAX_DIRECTORY_BYTES, check_directory, read_member
+from monitor.sidecar.evidence.budget import Budget
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES
 
 __all__ = ["Bundle", "pack_bundle", "read_bundle", "referenced_objects"]
@@ -81,12 +83,14 @@ def pack_bundle(
     return packed.getvalue()
 
 
-def read_bundle(file: Path) -> Bundle:
-    """Read a zip file, in memory and with limits on sizes.
+def read_bundle(file: Path, budget: Budget | None = None) -> Bundle:
+    """Read a zip file, in memory and with limits on sizes; `budget`: for its models and policies.
 
     Raises EvidenceError, also from `Bundle.objects`, if it is not a zip file with the evidence of one alarm.
+    `Bundle.objects` raises LimitError if the models and policies are larger than the budget.
     """
     try:
+        _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             found = [match[1] for name in archive.namelist()[:MAX_MEMBERS] if (match := EVIDENCE.fullmatch(name))]
             if len(found) != 1:
@@ -103,6 +107,7 @@ def read_bundle(file: Path) -> Bundle:
     def objects(sha256: str) -> bytes:
         try:
             with zipfile.ZipFile(file) as archive:
+                (budget or Budget()).take(archive.getinfo(f"objects/{sha256}").file_size)
                 return _member(archive, f"objects/{sha256}", MAX_UNPACKED_BYTES)
         except DAMAGE as error:
             raise EvidenceError(f"{file}: objects/{sha256} cannot be read from it ({error})") from error
@@ -115,4 +120,15 @@ def _member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     info = archive.getinfo(name)
     if info.file_size > most:
         raise EvidenceError(f"{archive.filename}: {name} has {info.file_size:,} bytes; at most {most:,} are allowed")
-    return archive.read(info)
+    return read_member(archive, info)
+
+
+def _check_directory(file: Path) -> None:
+    """Raise EvidenceError for a list of members that is too large to look through."""
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - MAX_DIRECTORY_BYTES - 1024))
+        try:
+            check_directory(opened.read(MAX_DIRECTORY_BYTES + 1024))
+        except ModelError as error:
+            raise EvidenceError(f"{file}: it holds far more members than evidence has") from error

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from monitor.alarm.canonical import plain
 from monitor.alarm.document import Evidence, PolicyEvidence
-from monitor.errors import EvidenceError, ModelError, PolicyError
+from monitor.errors import EvidenceError, LimitError, ModelError, PolicyError
 from monitor.model.io import read_model
 from monitor.model.mdp import MDP
+from monitor.model.npz import MAX_UNPACKED_BYTES
+from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
 from monitor.policy.session import table_from_onnx
 from monitor.policy.table import PolicyTable
 
 __all__ = ["Proof", "open_proof"]
+
+_LARGE: Final = "; if you trust its source, add --large"
 
 
 @dataclass(frozen=True)
@@ -28,11 +33,13 @@ class Proof:
     models: Mapping[str, MDP]
 
 
-def open_proof(evidence: Evidence, read: Callable[[str], bytes]) -> Proof:
+def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int = MAX_UNPACKED_BYTES) -> Proof:
     """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
 
-    Raises EvidenceError if an object has another digest, or is not a model or policy.
+    `memory`: bytes to read all models. Raises EvidenceError if an object has another digest, or is not a model or
+    policy; LimitError if a model needs more memory.
     """
+    limit = memory // (1 + len(evidence.models))
 
     def fetch(sha256: str, what: str) -> bytes:
         content = read(sha256)
@@ -42,13 +49,18 @@ def open_proof(evidence: Evidence, read: Callable[[str], bytes]) -> Proof:
         return content
 
     try:
-        model = read_model(fetch(evidence.model_sha256, "the model"), evidence.model)
-        models = {name: read_model(fetch(sha256, f"model {name}"), name) for name, sha256 in evidence.models.items()}
+        model = read_model(fetch(evidence.model_sha256, "the model"), evidence.model, limit=limit)
+        models = {
+            name: read_model(fetch(sha256, f"model {name}"), name, limit=limit)
+            for name, sha256 in evidence.models.items()
+        }
         tables = {}
         for name, policy in evidence.policies.items():
             manifest = _manifest(name, policy)
             content = fetch(policy.sha256, f"policy {name}")
             tables[name] = table_from_onnx(content, manifest, model, f"policy {name}")
+    except LargeModelError as error:
+        raise LimitError(f"{error}{_LARGE if memory < MAX_UNPACKED_BYTES else ''}") from error
     except (ModelError, PolicyError) as error:  # the digest is right, the content is not
         raise EvidenceError(f"a model or policy of the evidence cannot be loaded: {error}") from error
     return Proof(evidence, model, tables, models)

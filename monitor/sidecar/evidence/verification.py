@@ -11,6 +11,7 @@ from monitor.alarm.document import Evidence, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
 from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, contradictions, derive_again
 from monitor.errors import ConfigError, EvidenceError, FormulaError, LimitError
+from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
 from monitor.sidecar.evidence.proof import Proof, open_proof
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
 
@@ -76,13 +77,15 @@ def examine(
     derivers: Sequence[Deriver] = (REFEREE, ENGINE),
     *,
     most: float = MAX_WORK,
+    memory: int = MAX_MODEL_BYTES,
 ) -> Report:
     """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
 
-    The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work.
+    The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work; the models
+    take at most `memory` bytes to read.
 
-    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work; both only if there is no
-    other problem.
+    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work or `read` says so; all only if
+    there is no other problem.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -99,7 +102,7 @@ def examine(
     proof: Proof | None = None
     try:
         _check_work(document, most)
-        proof = open_proof(document, read)
+        proof = open_proof(document, read, memory=memory)
     except EvidenceError as error:
         problems += [str(error)] if str(error) not in problems else []
     except (ConfigError, LimitError, FormulaError):
