@@ -62,6 +62,13 @@ def model_convert(
     storm_python: Annotated[
         Path | None, typer.Option(metavar="PYTHON", help="interpreter that has stormpy, for PRISM and JANI files")
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="time for Storm, for PRISM and JANI files; default 600"),
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option(metavar="GIB", help="memory for Storm, and then for its model; default 4")
+    ] = None,
 ) -> None:
     """Convert a model from any supported source; the suffix of TARGET says to what.
 
@@ -71,15 +78,22 @@ def model_convert(
     A Gymnasium environment is simulated and compared with its transition table; a mismatch is a warning, with exit 0.
     What TARGET cannot hold is listed likewise.
     """
-    from monitor.cli.storm import built_by_storm, is_program  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.storm import Limits, built_by_storm, is_program  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - likewise
     from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
 
     program = is_program(model)
-    if (constant or storm_python) and not program:
-        raise ConfigError(f"--constant and --storm-python are for {', '.join(PROGRAMS)}; leave them out for {model}")
+    if (constant or storm_python or timeout is not None or memory is not None) and not program:
+        raise ConfigError(
+            f"--constant, --storm-python, --timeout and --memory are for {', '.join(PROGRAMS)}; leave them out for "
+            f"{model}"
+        )
+    limits = Limits(Limits.seconds if timeout is None else timeout, Limits.gib if memory is None else memory)
     with progress(f"converting {model}"), warned() as problems:
-        mdp = built_by_storm(model, constant or (), rewards, storm_python) if program else load_model(model, rewards)
+        if program:
+            mdp = built_by_storm(model, constant or (), rewards, storm_python, limits)
+        else:
+            mdp = load_model(model, rewards)
         mdp = labelled(mdp, label or ())
         save_model(mdp, target)
     say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")

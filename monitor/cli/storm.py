@@ -1,33 +1,56 @@
 """Models in the PRISM language and JANI: built by Storm in another process, and read as UMB.
 
 stormpy is GPL. It is neither a dependency nor imported here: a separate program, `converters/storm_to_umb.py`, uses it,
-in whichever Python has it.
+in whichever Python has it. A model of a few lines may have any number of states, so the program has a limit of time and
+one of memory, and it ends with this process, whatever ends that.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from monitor.cli.files import data_file
-from monitor.errors import ModelError
+from monitor.cli.signals import at_signal
+from monitor.errors import ConfigError, ModelError
 from monitor.model.formats import PROGRAMS
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
-__all__ = ["built_by_storm", "is_program"]
+__all__ = ["Limits", "built_by_storm", "is_program"]
 
-MISSING, REFUSED = 3, 4
+MISSING, REFUSED, TOO_LARGE = 3, 4, 5
 """Exit codes of the program."""
 
+GIB: Final = 1 << 30
+_MOST: Final = 1_000_000
 _CONSTANT: Final = re.compile(r"\s*[A-Za-z_][A-Za-z0-9_]*\s*=\s*[A-Za-z0-9_.+/-]+\s*\Z")
 _LONGEST_REASON: Final = 300
+_MOST_SAID: Final = 1 << 16
+"""Bytes of the program's last words that are read."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What Storm may take: `seconds` of time, `gib` of memory. Raises ConfigError for numbers that are no limits."""
+
+    seconds: float = 600.0
+    gib: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("--timeout", self.seconds), ("--memory", self.gib)):
+            if not 0 < value <= _MOST:
+                raise ConfigError(f"{name} {value:g}: give a number above 0, of at most {_MOST:,}")
 
 
 def is_program(source: str) -> bool:
@@ -35,7 +58,9 @@ def is_program(source: str) -> bool:
     return source.endswith(PROGRAMS)
 
 
-def built_by_storm(source: str, constants: Sequence[str], rewards: str | None, python: Path | None) -> MDP:
+def built_by_storm(
+    source: str, constants: Sequence[str], rewards: str | None, python: Path | None, limits: Limits
+) -> MDP:
     """Return the model that Storm builds from a description.
 
     Args:
@@ -43,9 +68,11 @@ def built_by_storm(source: str, constants: Sequence[str], rewards: str | None, p
         constants: `NAME=VALUE` for each constant that the file leaves open.
         rewards: the reward structure, if there are several.
         python: interpreter that has stormpy; this one if None.
+        limits: time and memory.
 
     Raises:
-        ModelError: stormpy is missing, Storm refuses the model, or the result is not supported.
+        ModelError: stormpy is missing, Storm refuses the model or needs more than the limits, or the result is not
+            supported.
     """
     for constant in constants:
         if not _CONSTANT.match(constant):
@@ -54,35 +81,85 @@ def built_by_storm(source: str, constants: Sequence[str], rewards: str | None, p
         raise ModelError(f"model {source}: cannot be read (there is no such file)")
     from monitor.model.umb import read_umb  # noqa: PLC0415 - keep `cfmon --help` light
 
-    with tempfile.TemporaryDirectory(prefix="cfmon-") as folder:
-        target = Path(folder) / "model.umb"
-        _run(source, target, ",".join(constants), python)
-        return read_umb(target.read_bytes(), source, rewards)
-
-
-def _run(source: str, target: Path, constants: str, python: Path | None) -> None:
-    program = str(python or sys.executable)
-    command = [
-        program,
-        str(data_file("converters/storm_to_umb.py")),
-        str(Path(source).absolute()),
-        str(target),
-        constants,
-    ]
+    folder = Path(tempfile.mkdtemp(prefix="cfmon-"))
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
-    except OSError as error:
-        raise ModelError(f"--storm-python {program}: cannot be run ({error.strerror})") from error
-    if ran.returncode == MISSING:
-        raise ModelError(
-            f"model {source}: needs stormpy, which {program} lacks ({_last(ran.stderr)}). It is GPL and not part "
-            "of this package: install it in an environment of its own, python3 -m venv storm && storm/bin/pip install "
-            "'stormpy>=2.0', and add --storm-python storm/bin/python"
-        )
-    if ran.returncode or not target.is_file():
-        reason = _last(ran.stderr) if ran.returncode == REFUSED else f"its process ended with code {ran.returncode}"
-        hint = " (give their values: --constant NAME=VALUE)" if "undefined constants" in reason else ""
-        raise ModelError(f"model {source}: Storm cannot build it: {reason}{hint}")
+        with at_signal(lambda: shutil.rmtree(folder, ignore_errors=True)):
+            target = folder / "model.umb"
+            _run(source, target, ",".join(constants), str(python or sys.executable), limits)
+            return read_umb(target.read_bytes(), source, rewards, limit=int(limits.gib * GIB))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(source: str, target: Path, constants: str, python: str, limits: Limits) -> None:
+    program = [python, str(data_file("converters/storm_to_umb.py")), str(Path(source).absolute()), str(target)]
+    said = target.with_name("said")
+    with said.open("wb") as stream:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user's interpreter and our program
+                [*program, constants, str(int(limits.gib * GIB))],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ModelError(f"--storm-python {python}: cannot be run ({error.strerror})") from error
+    with at_signal(lambda: _kill(process)):
+        try:
+            code = process.wait(limits.seconds)
+        except subprocess.TimeoutExpired:
+            raise ModelError(
+                f"model {source}: Storm has not built it within {limits.seconds:g} seconds; allow more with --timeout "
+                "SECONDS, or give a smaller model"
+            ) from None
+        finally:
+            _kill(process)
+    _check(source, code, _last_words(said), python, limits)
+    if not target.is_file():
+        raise ModelError(f"model {source}: Storm cannot build it: its process ended with code 0 and no model")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the program with all processes that it has started, and wait for it."""
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            process.kill()
+        process.wait()
+
+
+def _check(source: str, code: int, said: str, python: str, limits: Limits) -> None:
+    """Raise ModelError unless the program ended well."""
+    match code:
+        case 0:
+            return
+        case _ if code == MISSING:
+            raise ModelError(
+                f"model {source}: needs stormpy, which {python} lacks ({_last(said)}). It is GPL and not part "
+                "of this package: install it in an environment of its own, python3 -m venv storm && storm/bin/pip "
+                "install 'stormpy>=2.0', and add --storm-python storm/bin/python"
+            )
+        case _ if code == REFUSED and "bad_alloc" not in said:
+            reason = _last(said)
+            hint = " (give their values: --constant NAME=VALUE)" if "undefined constants" in reason else ""
+            raise ModelError(f"model {source}: Storm cannot build it: {reason}{hint}")
+        case _ if code in (TOO_LARGE, REFUSED) or "bad_alloc" in said or code == -signal.SIGXFSZ:
+            raise ModelError(
+                f"model {source}: Storm needs more than {limits.gib:g} GiB of memory for it; allow more with --memory "
+                "GIB, or give a smaller model"
+            )
+        case _ if code < 0:
+            raise ModelError(f"model {source}: Storm cannot build it: its process was ended by signal {-code}")
+        case _:
+            raise ModelError(f"model {source}: Storm cannot build it: its process ended with code {code}")
+
+
+def _last_words(said: Path) -> str:
+    with said.open("rb") as opened:
+        opened.seek(max(0, said.stat().st_size - _MOST_SAID))
+        return opened.read(_MOST_SAID).decode("utf-8", "replace")
 
 
 def _last(output: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from monitor.cli.app import app
 from monitor.errors import ModelError
 from monitor.model import load_model
 from tests.model.verification_models import TWO_ROOMS, program, storm_values, stormpy, values
+from tests.processes import fork_monitor
+from tests.servers import PATIENCE, wait_until
 from tests.tiers import first, slow
 
 ROOT = Path(__file__).parents[2]
@@ -251,9 +256,113 @@ def test_a_process_that_ends_badly_is_an_error(python: Path, tmp_path: Path, mon
     monkeypatch.setenv("CODE", "9")
     said = refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", python)
     assert "its process ended with code 9" in said
+    monkeypatch.setenv("CODE", "5")
+    assert "Storm needs more than 4 GiB of memory" in refused(
+        program(tmp_path), tmp_path / "x.npz", "--storm-python", python
+    )
     monkeypatch.setenv("CODE", "0")
     assert "its process ended with code 0" in refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", python)
     assert "cannot be run" in refused(program(tmp_path), tmp_path / "x.npz", "--storm-python", tmp_path / "none")
+
+
+STUB = """
+import os, pathlib, sys, time
+
+class io:
+    export_to_umb = None
+
+def parse_prism_program(source):
+    folder = pathlib.Path(source).parent
+    if (folder / "large").exists():
+        bytearray(1 << 45)
+    if (folder / "talks").exists():
+        os.write(2, b"words\\n" * 100_000)
+        raise ValueError("no model")
+    (folder / "new").write_text(f"{os.getpid()} {pathlib.Path(sys.argv[2]).parent}")
+    (folder / "new").rename(folder / "begun")
+    time.sleep(10_000)
+"""
+"""In place of stormpy: builds for ever, asks for 32 TiB, or says much."""
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model for the stub of stormpy; its process writes its number and its folder to the file `begun`."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "stormpy.py").write_text(STUB)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    return program(tmp_path)
+
+
+def begun(folder: Path) -> tuple[int, Path] | None:
+    """The process of the stub and its temporary folder; None if it has not come so far."""
+    if not (folder / "begun").exists():
+        return None
+    number, _, place = (folder / "begun").read_text().partition(" ")
+    return int(number), Path(place)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process has ended; one that nobody waits for may still have its number."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return True
+    return state in "ZX"
+
+
+def test_a_model_that_takes_too_long_is_ended_with_one_message(stub: Path, tmp_path: Path) -> None:
+    said = refused(stub, tmp_path / "x.npz", "--timeout", "2")
+    assert "Storm has not built it within 2 seconds; allow more with --timeout SECONDS" in said
+    if (found := begun(tmp_path)) is not None:
+        assert (ended(found[0]), found[1].exists()) == (True, False)
+
+
+def test_a_model_that_needs_too_much_memory_is_one_message(stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "large").touch()
+    said = refused(stub, tmp_path / "x.npz", "--memory", "0.25")
+    assert "Storm needs more than 0.25 GiB of memory for it; allow more with --memory GIB" in said
+
+
+def test_of_a_program_that_says_much_the_end_is_shown(stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "talks").touch()
+    assert refused(stub, tmp_path / "x.npz").endswith("Storm cannot build it: no model")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["SIGTERM", "Ctrl-C", "SIGKILL"],
+)
+def test_a_signal_ends_the_command_and_storm_at_once(number: int, code: int, stub: Path, tmp_path: Path) -> None:
+    command = ("model", "convert", str(stub), str(tmp_path / "x.npz"), "--storm-python", sys.executable)
+    running = fork_monitor(*command, log=tmp_path / "log", env=dict(os.environ))
+    found = wait_until(lambda: begun(tmp_path), "the program builds")
+    assert found is not None
+    pid, place = found
+    running.send_signal(number)
+    assert running.wait(PATIENCE) == code
+    if number == signal.SIGKILL:
+        wait_until(lambda: ended(pid), "the program has ended")
+        shutil.rmtree(place)
+    assert (ended(pid), place.exists()) == (True, False)
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("given", [("--timeout", "0"), ("--memory", "-1"), ("--memory", "nan"), ("--timeout", "inf")])
+def test_limits_that_are_none(given: tuple[str, str], tmp_path: Path) -> None:
+    assert f"{given[0]} {float(given[1]):g}: give a number above 0" in refused(
+        program(tmp_path), tmp_path / "x.npz", *given
+    )
+
+
+@slow
+def test_storm_is_stopped_where_a_model_has_too_many_states(tmp_path: Path) -> None:
+    stormpy()
+    text = "dtmc\nmodule m\n a : [0..1000000] init 0;\n b : [0..1000000] init 0;\n"
+    text += " [] true -> 0.5 : (a' = mod(a + 1, 1000001)) + 0.5 : (b' = mod(b + 1, 1000001));\nendmodule\n"
+    said = refused(program(tmp_path, text), tmp_path / "x.npz", "--memory", "0.2")
+    assert "Storm needs more than 0.2 GiB of memory for it" in said
 
 
 def test_options_and_files_that_do_not_fit(tmp_path: Path) -> None:
