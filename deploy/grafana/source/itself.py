@@ -311,7 +311,7 @@ def _webhooks() -> Panel:
 
     return graph(
         "Webhooks",
-        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, alerts given up, and alerts that "
+        "Alerts that wait for a webhook's receiver, delivered alerts, failed attempts, alerts given up, and those that "
         "it refused while it accepted others. All but delivered should be 0; else see CfmonWebhookFailing.",
         [
             query(f"sum by (webhook) (cfmon_webhook_waiting{{{HERE}}})", "{{webhook}} waiting", letter="A"),
