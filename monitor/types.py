@@ -84,6 +84,7 @@ BlindReason = Literal[
     "conflict",
     "impossible_step",
     "unknown_state",
+    "out_of_range",
     "policy_mismatch",
     "dropped",
     "warming_up",

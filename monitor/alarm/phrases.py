@@ -33,6 +33,7 @@ BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
     "conflict": "the same step arrived twice with different content",
     "impossible_step": "a step arrived to which the model gives probability 0",
     "unknown_state": "a step arrived whose state or action the model does not have",
+    "out_of_range": "a number of the state lies far outside what was recorded",
     "policy_mismatch": "the agent runs a policy that is not configured",
     "dropped": "steps were dropped",
     "warming_up": "too few steps since the path was restarted",

@@ -208,9 +208,10 @@ def _within(state: int, model: MDP) -> list[float]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     places = np.unravel_index(state, [len(edges) - 1 for edges in model.bin_edges])
+    ranges = np.tile([-np.inf, np.inf], (len(places), 1)) if model.ranges is None else model.ranges
     values = []
-    for edges, place in zip(model.bin_edges, places, strict=True):
-        lo, hi = float(edges[place]), float(edges[place + 1])
+    for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
+        lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
         values.append((lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2)
     return values

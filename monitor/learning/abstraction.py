@@ -42,6 +42,7 @@ class Numbering:
         size: how many numbers are in use.
         distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
         farthest: largest distance of an observation from its centre.
+        ranges: [D, 2] of bins and clusters, the least and the greatest number of each column so far.
     """
 
     kind: Kind
@@ -52,6 +53,7 @@ class Numbering:
     size: int = 0
     distances: Ints = field(default_factory=lambda: np.zeros(len(DISTANCES) + 1, np.int64))
     farthest: float = 0.0
+    ranges: Floats | None = None
 
     def __post_init__(self) -> None:
         if self.kind == "bins":
@@ -105,6 +107,7 @@ class Numbering:
             if each.dtype.kind == "U":
                 self._refuse(batch, int(rows[0]), each[0], "is text; bins need numbers")
             state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each.astype(np.float64), side="right")
+        self._widen(np.column_stack(values).astype(np.float64))
         return state
 
     def _nearest(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
@@ -112,10 +115,18 @@ class Numbering:
         for each in values:
             if each.dtype.kind == "U":
                 self._refuse(batch, int(rows[0]), each[0], "is text; clusters need numbers")
-        states, distance = self.centres.nearest(np.column_stack(values).astype(np.float64))
+        numbers = np.column_stack(values).astype(np.float64)
+        self._widen(numbers)
+        states, distance = self.centres.nearest(numbers)
         self.distances += np.bincount(np.searchsorted(DISTANCES, distance), minlength=len(DISTANCES) + 1)
         self.farthest = max(self.farthest, float(distance.max()))
         return states
+
+    def _widen(self, numbers: Floats) -> None:
+        """Widen the ranges by numbers [n, D]."""
+        before = np.zeros((0, numbers.shape[1])) if self.ranges is None else self.ranges.T
+        every = np.concatenate([before, numbers])
+        self.ranges = np.stack([every.min(axis=0), every.max(axis=0)], axis=1)
 
     def _in_order(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
         keys = np.zeros(len(rows), np.int64)

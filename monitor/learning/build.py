@@ -86,6 +86,7 @@ def built(
         state_names=_state_names(states, where, labels),
         action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
         bin_edges=states.edges,
+        ranges=states.ranges,
         centres=None if states.centres is None else states.centres.points,
         scales=None if states.centres is None else states.centres.scales,
         valuations=valuations,

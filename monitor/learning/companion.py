@@ -72,6 +72,8 @@ def save_learner(learner: Learner, path: Path, part: Part | None = None) -> None
     if learner.states is not None:
         members |= {f"edges.{i}": edges for i, edges in enumerate(learner.states.edges)}
         members |= _centres_members(learner.states)
+        if learner.states.ranges is not None:
+            members["ranges"] = learner.states.ranges
     try:
         write_file(path, pack(members, zipfile.ZIP_DEFLATED))
     except OSError as error:
@@ -231,6 +233,7 @@ def _as_numbering(
         return None
     known = {tuple(values): i for i, values in enumerate(about["known"])}
     numbering = Numbering(about["kind"], tuple(about["columns"]), edges, known=known, size=about["size"])
+    numbering.ranges = members.get("ranges")
     if numbering.kind == "nearest":
         numbering.centres = checked_centres(members["centres"], members["scales"], numbering.size)
         numbering.distances, numbering.farthest = members["distances"], float(members["farthest"])

@@ -23,6 +23,7 @@ __all__ = [
     "checked_labels",
     "checked_names",
     "checked_observations",
+    "checked_ranges",
     "checked_valuations",
 ]
 
@@ -86,6 +87,19 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
         sizes = " x ".join(str(len(array) - 1) for array in checked)
         raise ModelError(f"{sizes} bins are more than the {states} states")
     return checked
+
+
+def checked_ranges(ranges: object, dimensions: int) -> Floats | None:
+    """Return the least and the greatest number of each dimension of bins or centres, [D, 2], read-only; or None."""
+    if ranges is None:
+        return None
+    given = as_floats(ranges, "ranges")
+    if given.shape != (dimensions, 2) or not dimensions or bool((given[:, 0] > given[:, 1]).any()):
+        raise ModelError(
+            f"ranges have shape {given.shape}; give the least and the greatest number for each of the {dimensions} "
+            "dimensions of the bins or centres"
+        )
+    return frozen(given)
 
 
 def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> tuple[Valuation, ...]:

@@ -27,7 +27,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `model.centres`, however far away it is.
 
     Raises:
-        InputError: `unknown_state`, if `raw` names no state of the model or is of another kind.
+        InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
+            number for bins or centres lies outside `model.limits`.
 
     >>> model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)],
     ...                              state_names=["start", "end"], bin_edges=[[0.0, 0.5, 1.0]])
@@ -47,9 +48,26 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
             state = _nearest(model, raw)
         case _:
             assert_never(encoder)
+    if state is not None and encoder in ("bins", "nearest"):
+        _check_range(model, raw)
     if state is None:
         raise InputError("unknown_state", f"{_shown(raw)} is not a state of the model ({_expected(model, encoder)})")
     return state
+
+
+def _check_range(model: MDP, raw: RawState) -> None:
+    """Raise InputError if a number lies outside what was recorded by more than is usual."""
+    if not model.limits or not isinstance(raw, tuple):
+        return
+    for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
+        if not low <= value <= high:  # type: ignore[operator] # it has a state, so it holds numbers
+            assert model.ranges is not None
+            least, most = model.ranges[place].tolist()
+            raise InputError(
+                "out_of_range",
+                f"number {place + 1} of the state is {_shown(value)}, far outside what was recorded, {least:g} to "
+                f"{most:g}; perhaps it is in another unit",
+            )
 
 
 def encode_action(model: MDP, raw: int | str) -> int:

@@ -85,6 +85,7 @@ OPTIONAL: Mapping[str, str] = {
     "observations": "observations",
     "bin_edges": "bin edges",
     "centres": "centres",
+    "ranges": "recorded ranges",
     "ended_as": "copies of states for episodes that have terminated",
     "reward_spread": "how much observed rewards vary",
     "distribution": "the distribution of the first state (the states are kept)",

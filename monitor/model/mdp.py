@@ -23,6 +23,7 @@ from monitor.model.annotations import (
     checked_labels,
     checked_names,
     checked_observations,
+    checked_ranges,
     checked_valuations,
 )
 from monitor.model.centres import Centres, checked_centres
@@ -45,7 +46,10 @@ from monitor.model.rows import (
 )
 from monitor.model.tuples import columns, distribution_array, rows_from_triples
 
-__all__ = ["MDP", "ROW_SUM_TOLERANCE"]
+__all__ = ["MARGIN", "MDP", "ROW_SUM_TOLERANCE"]
+
+MARGIN = 0.1
+"""A number may lie so much of the recorded range outside it: recordings do not hold the extremes of what is usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +74,8 @@ class MDP:
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
-            or None.
+            or None. ranges: [D, 2] float64, the least and the greatest number recorded of each dimension of the bins or
+            centres, or None; a number far outside is no state.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.
@@ -93,6 +98,7 @@ class MDP:
     bin_edges: tuple[Floats, ...] = ()
     valuations: tuple[Valuation, ...] = ()
     centres: Centres | None = None
+    ranges: Floats | None = None
     ended_as: Ints | None = None
     counts: Counts | None = None
     source: str = "memory"
@@ -120,7 +126,7 @@ class MDP:
             labels: name -> the states that have it.
             initial: state -> probability that an episode starts there.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
-                `ended_as`, `source`, as in `from_rows`.
+                `ranges`, `ended_as`, `source`, as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -173,6 +179,7 @@ class MDP:
         valuations: Iterable[Sequence[float | str | bool]] = (),
         centres: object = None,
         scales: object = None,
+        ranges: object = None,
         ended_as: AnyArray | Sequence[int] | None = None,
         counts: Counts | None = None,
         source: str = "memory",
@@ -189,6 +196,7 @@ class MDP:
         """
         checked_size(states, actions)
         rows = checked_rows(states, actions, (indptr, successors, probabilities))
+        edges, middles = checked_bins(bin_edges, states), checked_centres(centres, scales, states)
         given = indptr, successors, probabilities
         if counts is not None and (strange := sorted(counts.unknown.keys() - (labels or {}).keys())):
             raise ModelError(f"it is unknown where label {strange[0]!r} holds, but the model has no such label")
@@ -210,9 +218,10 @@ class MDP:
             observations=checked_observations(observations, states),
             state_names=checked_names(state_names, states, "state"),
             action_names=checked_names(action_names, actions, "action"),
-            bin_edges=checked_bins(bin_edges, states),
+            bin_edges=edges,
             valuations=checked_valuations(valuations, states),
-            centres=checked_centres(centres, scales, states),
+            centres=middles,
+            ranges=checked_ranges(ranges, len(edges) if middles is None else len(middles.scales)),
             ended_as=checked_ended_as(ended_as, states),
             counts=checked_counts(counts, actions, given[1], rows),
             source=source,
@@ -287,6 +296,17 @@ class MDP:
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
         """`bin_edges` as Python numbers, for the search at every message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
+
+    @cached_property
+    def limits(self) -> tuple[tuple[float, float], ...]:
+        """Least and greatest number of a state in each dimension: `ranges` and `MARGIN` of its width; empty: no limits.
+
+        For the search at every message, as Python numbers.
+        """
+        if self.ranges is None:
+            return ()
+        beyond = MARGIN * (self.ranges[:, 1] - self.ranges[:, 0])
+        return tuple(zip((self.ranges[:, 0] - beyond).tolist(), (self.ranges[:, 1] + beyond).tolist(), strict=True))
 
     def ended(self, state: int) -> int:
         """Return the state of an episode that has terminated in `state`; see `ended_as`."""

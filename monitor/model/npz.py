@@ -17,6 +17,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
     centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
                     each column, for the `nearest` encoder
+    ranges          [D, 2] floats, the least and the greatest number recorded of each dimension of the bins or centres
     valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
     visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
@@ -142,6 +143,8 @@ def _members(model: MDP) -> dict[str, AnyArray]:
     if model.centres is not None:
         members["centres"] = model.centres.points.astype("<f8", copy=False)
         members["centre_scales"] = model.centres.scales.astype("<f8", copy=False)
+    if model.ranges is not None:
+        members["ranges"] = model.ranges.astype("<f8", copy=False)
     if model.ended_as is not None:
         members["ended_as"] = model.ended_as.astype(index)
     if model.counts is not None:
@@ -188,6 +191,7 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
         centres=arrays.get("centres"),
         scales=arrays.get("centre_scales"),
+        ranges=arrays.get("ranges"),
         ended_as=arrays.get("ended_as"),
         counts=_counts(arrays, states),
         source=source,

@@ -82,6 +82,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "valuations": _Key("U", "S", _NAMES, 32),
     "centres": _Key("fiu", "S*", 80),
     "centre_scales": _Key("fiu", "*"),
+    "ranges": _Key("fiu", "**"),
     "ended_as": _Key("iu", "S", 40),
     "visits": _Key("iu", "N", 150),
     "since": _Key("iu", "N", 30),

@@ -290,7 +290,7 @@ class AgentMonitor:
                     self._impossible = was_impossible  # no transition: still the first step after an impossible one
                 elif not was_impossible:
                     test.step(before.state * self._actions + before.action, event.state)
-            case Break(reason="impossible_step" | "unknown_state") if not was_impossible:
+            case Break(reason="impossible_step" | "unknown_state" | "out_of_range") if not was_impossible:
                 self._impossible = self._test_break(test, before, event)
             case _:
                 pass

@@ -162,6 +162,8 @@ class ModelAdapter:
         """Return why the path breaks at a message whose state or action was rejected."""
         if error.reason == "missing_action":
             return Break("gap", error.detail)
+        if error.reason == "out_of_range":
+            return Break("out_of_range", error.detail, unrecorded=self._model.counts is not None)
         new_state = self._model.counts is not None and error.reason == "unknown_state"
         return Break("unknown_state", error.detail, unrecorded=new_state)
 

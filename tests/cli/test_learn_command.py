@@ -93,6 +93,15 @@ def test_bins_come_from_all_files_and_live_states_fit_them(cfmon: Run, tmp_path:
     assert mdp.states == 9
     assert mdp.observations is not None
     assert mdp.observations.shape == (9, 2)
+    rows = np.vstack([np.loadtxt(folder / f"{i}.csv", delimiter=",", skiprows=1) for i in range(2)])[:, 2:4]
+    assert mdp.ranges is not None
+    np.testing.assert_array_equal(mdp.ranges, np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1))
+    (folder / "2.csv").write_text("episode,t,x,y,action\n40,0,-300,0,1\n40,1,300,0,1")
+    assert cfmon("model", "learn", str(folder), "--append", str(model))[0] == 0
+    wider = load_model(model).ranges
+    assert wider is not None
+    assert wider[0].tolist() == [-300.0, 300.0]
+    assert wider[1].tolist() == mdp.ranges[1].tolist()
     cuts = mdp.bin_edges[0]
     first, last = mdp.observations[0], mdp.observations[7]
     assert first[0] < cuts[1]

@@ -113,6 +113,14 @@ CAUSES = [
         f"{LEARNED}::test_a_state_that_was_never_recorded_is_named_and_counts_as_a_successor",
     ),
     Row(
+        "The model is learned, and a number of the state lies far outside what was recorded: another unit, or a sensor"
+        " that failed",
+        "out_of_range",
+        'cfmon_rejected_total{reason="out_of_range"}',
+        "CfmonMessagesRejected",
+        f"{LEARNED}::test_a_number_far_outside_what_was_recorded_blinds_and_is_named",
+    ),
+    Row(
         "Messages were dropped because the inbox was full: `limits.queue` of them, or 64 MiB, waited, and back-pressure"
         " on the broker for half of `mqtt.keepalive` did not help",
         "dropped",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.errors import InputError
+from monitor.errors import InputError, ModelError
 from monitor.model import MDP, encode_action, encode_state
 from monitor.model.encode import StateEncoder
 from monitor.types import RawState
@@ -85,6 +85,47 @@ def test_an_unknown_state_is_an_input_error(encoder: StateEncoder, raw: RawState
         encode_state(MODEL, encoder, raw)
     assert caught.value.reason == "unknown_state"
     assert len(caught.value.detail) < 300
+
+
+RANGED = MDP.from_transitions(
+    states=6,
+    actions=1,
+    transitions=[(s, 0, s, 1.0) for s in range(6)],
+    bin_edges=[[-math.inf, 1.0, math.inf], [-math.inf, 0.0, math.inf]],
+    centres=[[0.0, 0.0], [2.0, 0.0]],
+    scales=[1.0, 1.0],
+    ranges=[[0.0, 10.0], [-1.0, 1.0]],
+)
+
+
+@pytest.mark.parametrize("encoder", ["bins", "nearest"])
+def test_a_number_far_outside_the_recorded_range_is_out_of_range(encoder: StateEncoder) -> None:
+    for usual in ((0.0, 0.0), (10.0, 1.0), (-1.0, -1.2), (11.0, 1.2)):  # a tenth of the range is allowed
+        assert encode_state(RANGED, encoder, usual) >= 0
+    for value, place in (
+        ((11.001, 0.0), 1),
+        ((-1.001, 0.0), 1),
+        ((5.0, 1.3), 2),
+        ((5000.0, 0), 1),
+    ):
+        with pytest.raises(InputError) as caught:
+            encode_state(RANGED, encoder, value)
+        assert caught.value.reason == "out_of_range"
+        assert caught.value.detail.startswith(f"number {place} of the state is ")
+        assert ("0 to 10" if place == 1 else "-1 to 1") in caught.value.detail
+    with pytest.raises(InputError) as caught:
+        encode_state(RANGED, encoder, (5.0,))
+    assert caught.value.reason == "unknown_state"
+    assert encode_state(RANGED, "index", 5) == 5
+
+
+@pytest.mark.parametrize("ranges", [[[0, 1]], [[0, 1], [1, 0]], [[0, 1], [0, math.nan]], [0, 1]])
+def test_ranges_are_checked(ranges: object) -> None:
+    with pytest.raises(ModelError, match="ranges"):
+        MDP.from_transitions(
+            states=4, actions=1, transitions=[(s, 0, s, 1.0) for s in range(4)],
+            bin_edges=[[0, 1, 2], [0, 1, 2]], ranges=ranges,
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("encoder", ["name", "valuation", "bins", "nearest"])

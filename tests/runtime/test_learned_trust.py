@@ -178,6 +178,28 @@ def test_a_state_that_was_never_recorded_is_named_and_counts_as_a_successor() ->
     assert stream.tested == 2
 
 
+def test_a_number_far_outside_what_was_recorded_blinds_and_is_named() -> None:
+    stream = Stream(learned(20_000))
+    edges, ranges = (np.arange(17.0),), np.array([[0.0, 16.0]])
+    edges[0][-1] = np.inf
+    model = with_fields(stream.model, bin_edges=edges, ranges=ranges)
+    monitor = Monitor(model, {"nominal": [0] * 17}, SPECS, replace(SETTINGS, encoder="bins"))
+
+    def step(seq: int, level: float) -> list[Notice]:
+        now = Instant(1000.0 + seq, float(seq))
+        observation = Observation("ada", "e", seq, (level,), 0, time=now.wall)
+        return [*monitor.observe(observation, now), *monitor.evaluate(now)]
+
+    assert blind(step(0, 5.5)) == []
+    told = step(1, 4120.0)  # would be in the last bin
+    [received] = of(Received, told)
+    assert (received.result, received.reason) == ("rejected", "out_of_range")
+    [(reason, detail)] = blind(told)
+    assert reason == "out_of_range"
+    assert detail.startswith("number 1 of the state is 4120.0, far outside what was recorded, 0 to 16; perhaps")
+    assert detail.endswith(HELP)
+
+
 def test_many_such_states_contradict_the_model() -> None:
     stream = Stream(learned(20_000))
     told = [notice for _ in range(30) for state in (5, 9, 40) for notice in stream.step(state)]
