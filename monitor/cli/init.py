@@ -78,6 +78,9 @@ def init(
     for_: Annotated[int, typer.Option("--for", min=1, help="bad verdicts that fire the alarm")] = 1,
     keep: Annotated[int, typer.Option(min=1, help="good verdicts that resolve it")] = 2,
     seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
+    accept: Annotated[
+        bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -97,7 +100,7 @@ def init(
     said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
     request = Request(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
-        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json,
+        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept,
     )  # fmt: skip
     result = prepared(_completed(request))
     if as_json:

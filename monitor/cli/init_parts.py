@@ -47,6 +47,8 @@ FILES: Final = ("model.npz", "model.learn.npz", "nominal.onnx", "nominal.yaml", 
 class Request:
     """What the user gave. `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on.
 
+    `accept`: go on with a model that forecasts no better than the frequency.
+
     `offset`, `alarm`: of every candidate formula.
     """
 
@@ -65,6 +67,7 @@ class Request:
     alarm: AlarmSpec
     force: bool
     quiet: bool
+    accept: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,10 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
 
 def _learned(request: Request, staging: Path) -> _Base:
     """Learn the model of the recordings, and the one of the paths that are not held out."""
-    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
+    from monitor.learning.comparison import Outcomes  # noqa: PLC0415 - likewise
     from monitor.learning.conditions import parsed  # noqa: PLC0415 - likewise
     from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import Collected  # noqa: PLC0415 - likewise
@@ -177,22 +183,51 @@ def _learned(request: Request, staging: Path) -> _Base:
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
         show_roles(learner, paths, compared)
-    kept = Collected(request.seed)
+    kept = Collected(
+        request.seed, outcomes=Outcomes(request.seed, np.array([each.unsafe for each in learner.labels], np.bool_))
+    )
     with reading("counting", sources) as bar:
         for source, before in with_sizes(sources):
             read_into(learner, source, bar, before, kept)
             learner.files.append(digest_of(source.path))
     save_learner(learner, companion_of(staging / "model.npz"))
     assert learner.states is not None
+    judgement = _judgement(request, learner, kept, label)
     base = _split(request, learner, kept, ENCODERS[learner.states.kind], label)
+    base.notes += judgement
     base.notes += [verdict_of(compared)] if compared else []
     return base
+
+
+def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
+    """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
+    from monitor.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
+
+    assert kept.outcomes is not None
+    with progress("judging the model"):
+        found, known = judged(Candidate(str(request.folder / "model.npz"), learner, kept), kept.outcomes, label)
+    if known and found.score >= 1.0:
+        problem = (
+            f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "
+            f"{found.score:.2f} times that of the frequency)"
+        )
+        if not request.accept:
+            raise ModelError(
+                f"{problem}, so a formula on it would be a guess. Give other states (--abstraction auto compares some; "
+                "--bins; more columns with --state) or more recordings; `cfmon model learn ... --report model.html` "
+                "shows what is wrong. To go on with this model: --accept-model"
+            )
+        return [f"the model is NOT good enough: {problem}", *found.problems]
+    if found.problems:
+        return [f"the model is NOT good enough: {found.problems[0]}", *found.problems[1:]]
+    said = f"squared error of its forecasts {found.score:.2f} times that of the frequency" if known else ""
+    lacks = f"{label!r} always or never happens on held-out recordings, so forecasts of it are not judged"
+    return [f"the model is good enough by the checks of `cfmon model learn --report`: {said or lacks}"]
 
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
     from monitor.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.separation import unrecorded  # noqa: PLC0415 - likewise
     from monitor.learning.states import numbered  # noqa: PLC0415 - likewise
     from monitor.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
@@ -205,7 +240,7 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
     events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, request.steps) if part)
               for part in (held, every) if part]  # fmt: skip
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
-    notes += [*unrecorded(learner.tally, learner.labels), *notes_on_rows(learner)]
+    notes += notes_on_rows(learner)
     if held and kept.train.draws and (events[0] >= FEW or events[0] >= events[-1]):
         train = replace(kept.train, visited=learner.tally.visited)
         before = built(

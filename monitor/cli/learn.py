@@ -92,6 +92,8 @@ def model_learn(
     MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
     large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
     """
+    from monitor.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
+
     target = _target(out, append)
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
@@ -112,14 +114,15 @@ def model_learn(
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner, paths, compared)
-    holdout = _holdout(report or [], seed)
+    holdout = Holdout(seed)
+    _check_reports(report or [])
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part)
     before = len(learner.kept)
     model, moved = _write(learner, target)
-    problems = (
-        None if holdout is None else _report(learner, model, holdout, report or [], compared=compared, earlier=earlier)
-    )
+    problems = None
+    if report or holdout.train.draws:
+        problems = _report(learner, model, holdout, report or [], compared=compared, earlier=earlier)
     facts = _facts(learner, model, target) | {"files counted": counted, "files skipped": skipped}
     if compared:
         facts["abstractions compared"] = [asdict(each) for each in compared]
@@ -128,8 +131,9 @@ def model_learn(
     if problems is not None:
         facts["problems"] = problems
     _finish(facts, as_json=as_json)
-    for path in report or [] if not as_json else []:
-        say(f"{path}: {'the abstraction is good enough' if not problems else 'the abstraction is NOT good enough'}")
+    if problems is not None and not as_json:
+        for path in report or [target]:
+            say(f"{path}: the abstraction is {'NOT ' if problems else ''}good enough")
 
 
 def _target(out: Path | None, append: Path | None) -> Path:
@@ -151,13 +155,10 @@ def _refuse_options(given: dict[str, Any]) -> None:
         )
 
 
-def _holdout(reports: Sequence[Path], seed: int) -> Holdout | None:
-    from monitor.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
-
+def _check_reports(reports: Sequence[Path]) -> None:
     for path in reports:
         if path.suffix not in (".html", ".md"):
             raise ModelError(f"--report {path}: the name ends with .html or .md")
-    return Holdout(seed) if reports else None
 
 
 def _report(
@@ -169,7 +170,7 @@ def _report(
     compared: Sequence[Scored],
     earlier: int,
 ) -> list[str]:
-    """Write the report; return why the abstraction is not good enough, or nothing."""
+    """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
     from monitor.learning.separation import missed, unrecorded, unseparated  # noqa: PLC0415 - likewise

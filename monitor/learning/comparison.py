@@ -21,7 +21,7 @@ from monitor.learning.learner import Learner
 from monitor.learning.report import HORIZONS, Chain, reported
 from monitor.learning.separation import missed, unrecorded, unseparated
 
-__all__ = ["Candidate", "Outcomes", "Scored", "chosen", "scored"]
+__all__ = ["Candidate", "Outcomes", "Scored", "chosen", "judged", "scored"]
 
 
 @dataclass
@@ -123,6 +123,18 @@ def scored(candidates: Sequence[Candidate], outcomes: Outcomes) -> list[Scored]:
         spread = float(np.sqrt(((excess - excess.mean()) ** 2).sum()))
         found.append(replace(each, excess=float(excess.sum()), error=spread))
     return found
+
+
+def judged(candidate: Candidate, outcomes: Outcomes, label: str) -> tuple[Scored, bool]:
+    """Return the score of one model by forecasts of one label, and whether that label can be judged.
+
+    It can if it sometimes happens and sometimes not on the held-out paths; else the score is 0.
+    """
+    place = [each.name for each in candidate.learner.labels].index(label)
+    events = {h: (counts[:, [place]], happened[:, [place]]) for h in HORIZONS
+              for counts, happened in [outcomes.events(h)]}  # fmt: skip
+    weights = _weights(events, 1)
+    return _judged(candidate, [label], events, weights)[0], bool(weights)
 
 
 def chosen(table: Sequence[Scored]) -> Scored:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
+from monitor.learning.comparison import Outcomes
 from monitor.learning.episodes import Steps, is_end
 from monitor.learning.holdout import FIELDS, HELD, NOTHING, Held, Holdout
 from monitor.learning.states import States
@@ -36,14 +37,20 @@ class RecordedPath:
 
 @dataclass
 class Collected(Holdout):
-    """Holdout that also keeps all transitions, up to a limit, for recordings that are too short to be split."""
+    """Holdout that also keeps all transitions, up to a limit, for recordings that are too short to be split.
 
+    `outcomes`: takes the steps too, to judge the model by its forecasts.
+    """
+
+    outcomes: Outcomes | None = None
     _every: list[Held] = field(default_factory=list)
     _size: int = 0
 
     def add(self, steps: Steps) -> None:
         """Take the transitions of a batch."""
         super().add(steps)
+        if self.outcomes is not None:
+            self.outcomes.add(steps)
         if self._size < HELD:
             self._every.append(Held(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
             self._size += len(steps.state)

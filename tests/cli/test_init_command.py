@@ -56,6 +56,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
         "nominal: ESTIMATED",
         "fallback: a SUGGESTION",
         "held-out recordings",
+        "the model is good enough by the checks of `cfmon model learn --report`",
         "chosen (*)",
         "cfmon run tank",
     ):
@@ -74,6 +75,31 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     # further recordings are counted by the companion
     more = tank(tmp_path / "more.csv", seed=2, runs=5)
     assert cfmon("model", "learn", str(more), "--append", "tank/model.npz")[0] == 0
+
+
+def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    lines = ["run,step,level,action,done"]
+    for run in range(200):
+        for step in range(30):
+            done = rng.random() < 0.1  # whatever the level
+            lines.append(f"{run},{step},{rng.integers(4)},{rng.integers(2)},{int(done)}")
+            if done:
+                break
+    (tmp_path / "chance.csv").write_text("\n".join(lines))
+    asked = ("--recordings", "chance.csv", "--unsafe", "burst: done", "--steps", "100")
+    code, out, err = cfmon("init", "chance", *asked)
+    assert code == 2
+    assert "the model forecasts 'burst' no better than its frequency (squared error 1." in err
+    assert "--abstraction auto" in err
+    assert "--accept-model" in err
+    assert not (tmp_path / "chance").exists()
+    code, out, err = cfmon("init", "chance", *asked, "--accept-model")
+    assert (code, err) == (0, "")
+    assert "the model is NOT good enough: on held-out recordings the model forecasts 'burst' no better" in out
+    assert (tmp_path / "chance" / "config.yaml").exists()
+    code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
+    assert (code, "m.npz: the abstraction is NOT good enough" in out) == (0, True)
 
 
 def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:
@@ -132,7 +158,7 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
         ((*UNSAFE, "--bins", "depth:3q"), "'depth' is not a column"),
         (UNSAFE, "looks continuous"),
         (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
-        ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
+        ((*UNSAFE, *BINS, "--fallback", "do(7)", "--accept-model"), "--fallback do(7)"),
         ((*UNSAFE, *BINS, "--nominal", "missing.zip"), "there is no such file"),
         ((*UNSAFE, *BINS, "--simulator", "gymnasium:Taxi-v3"), "not both"),
     ]
@@ -206,7 +232,7 @@ def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(typer, "prompt", answer)
     monkeypatch.setattr("monitor.cli.init.on_terminals", lambda: True)
-    code, out, _ = cfmon("init", "t", "--steps", "100")
+    code, out, _ = cfmon("init", "t", "--steps", "100", "--accept-model")
     assert code == 0
     assert "columns: run, step, level, action" in out
     assert [question.rpartition(" ")[2] for question in questions] == [

@@ -93,9 +93,9 @@ def test_bins_come_from_all_files_and_live_states_fit_them(cfmon: Run, tmp_path:
     assert mdp.states == 9
     assert mdp.observations is not None
     assert mdp.observations.shape == (9, 2)
-    rows = np.vstack([np.loadtxt(folder / f"{i}.csv", delimiter=",", skiprows=1) for i in range(2)])[:, 2:4]
+    numbers = np.vstack([np.loadtxt(folder / f"{i}.csv", delimiter=",", skiprows=1) for i in range(2)])[:, 2:4]
     assert mdp.ranges is not None
-    np.testing.assert_array_equal(mdp.ranges, np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1))
+    np.testing.assert_array_equal(mdp.ranges, np.stack([numbers.min(axis=0), numbers.max(axis=0)], axis=1))
     (folder / "2.csv").write_text("episode,t,x,y,action\n40,0,-300,0,1\n40,1,300,0,1")
     assert cfmon("model", "learn", str(folder), "--append", str(model))[0] == 0
     wider = load_model(model).ranges
