@@ -158,12 +158,13 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
         ((*UNSAFE, "--bins", "depth:3q"), "'depth' is not a column"),
         (UNSAFE, "looks continuous"),
         (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
-        ((*UNSAFE, *BINS, "--fallback", "do(7)", "--accept-model"), "--fallback do(7)"),
+        ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
         ((*UNSAFE, *BINS, "--nominal", "missing.zip"), "there is no such file"),
         ((*UNSAFE, *BINS, "--simulator", "gymnasium:Taxi-v3"), "not both"),
     ]
     for options, words in wrong:
-        code, _, err = cfmon("init", "t", "--recordings", str(steps), "--steps", "100", *options)
+        given = ("--recordings", str(steps), "--steps", "100", "--accept-model")
+        code, _, err = cfmon("init", "t", *given, *options)
         assert code == 2, err
         assert words in err
         assert sorted(tmp_path.iterdir()) == before

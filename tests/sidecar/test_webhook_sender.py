@@ -489,9 +489,7 @@ def test_a_post_that_fails_each_time_keeps_back_no_other_agent_and_not_its_own_f
     assert of_bob == sorted(set(of_bob))
     assert rig.results["refused"] == 1
     assert rig.results["failed"] == (2 if how is not None and how < 500 else 6)
-    assert sorted(rig.outbox.settled()) == list(
-        range(len(there.accepted) + 1)
-    )  # none is tried after a restart
+    assert sorted(rig.outbox.settled()) == list(range(len(there.accepted) + 1))  # none is tried after a restart
     assert rig.sender.status()["problem"] == ""
 
 
