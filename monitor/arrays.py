@@ -7,16 +7,42 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AnyArray", "Array", "Bools", "Bytes", "Floats", "Ints", "Shorts", "Signs", "Words"]
+__all__ = [
+    "AnyArray",
+    "Array",
+    "Bools",
+    "Bytes",
+    "Floats",
+    "Ints",
+    "Reals",
+    "Shorts",
+    "Signs",
+    "Words",
+    "single_if_exact",
+]
 
 AnyArray = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.floating[Any]]
+"""32-bit or 64-bit floats."""
 Shorts = npt.NDArray[np.int32]
 Signs = npt.NDArray[np.int8]
 Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)
 """An array that keeps its type."""
+
+
+def single_if_exact(values: Floats) -> Reals:
+    """Return the numbers as 32-bit floats if these hold every one, else as they are; little-endian and contiguous.
+
+    >>> single_if_exact(np.array([0.5, 3.0])).dtype, single_if_exact(np.array([530_000_001.0])).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    with np.errstate(over="ignore"):
+        single = values.astype("<f4")
+    exact = np.array_equal(single, values, equal_nan=True)
+    return np.ascontiguousarray(single if exact else values, dtype="<f4" if exact else "<f8")

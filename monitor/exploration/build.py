@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arrays import AnyArray
+from monitor.arrays import AnyArray, Floats
 from monitor.errors import ModelError
 from monitor.exploration.identity import shown
 from monitor.exploration.noise import SlipTo, slip_weights
@@ -116,7 +115,7 @@ def _initial(found: Found) -> AnyArray:
     return weights
 
 
-def _observations(found: Found) -> npt.NDArray[np.float32] | None:
+def _observations(found: Found) -> Floats | None:
     """Return the observations [S, D]; None if there are none, of several lengths, or too many numbers."""
     seen = [node.observation for node in found.nodes if node.observation is not None]
     if len(seen) < len(found.nodes) or len({len(each) for each in seen}) > 1:

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from monitor.arrays import Bools
 from monitor.errors import ModelError
 from monitor.exploration.identity import Flat, Identity, flat, shown
 from monitor.exploration.simulator import Arrival, Environment, Snapshot
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained
 
-__all__ = ["REPEATS", "CopySimulator", "action_count", "kept_random_state", "layers", "reseed"]
+__all__ = ["REPEATS", "CopySimulator", "action_count", "action_mask", "kept_random_state", "layers", "reseed"]
 
 REPEATS: Final = 3
 """How often each step is taken from its snapshot, each time with generators seeded differently."""
@@ -37,6 +38,9 @@ class CopySimulator:
         identity: which situations are one state.
         seeds: of the resets that give the states in which an episode starts, equally likely.
         labeller: the user's function of the labels, or None.
+
+    Attributes:
+        masked: the environment says by `action_masks()` which actions a state has.
     """
 
     aliasing = True
@@ -54,6 +58,7 @@ class CopySimulator:
         self.action_names: Sequence[str] = _action_names(environment, self.actions)
         self.variables: Sequence[str] = identity.variables
         self.identified = identity.shown
+        self.masked = action_mask(environment, self.actions) is not None
         self._steps = 0
         self._copies = _can_be_copied(environment)
 
@@ -71,7 +76,9 @@ class CopySimulator:
         return Arrival(key, seen, self._keep(), probability=1 / len(self._seeds))
 
     def step(self, snapshot: Snapshot, action: int) -> list[Arrival]:
-        """Return the successor. Raises ModelError if the step is random, or fails."""
+        """Return the successor, if the environment's mask allows the action. Raises ModelError: random, or it fails."""
+        if self.masked and not self._allows(self._return(snapshot), action):
+            return []
         ages = self._identity.ages
         first = self._once(snapshot, action, ages[0])
         low = high = first.rewards[0]
@@ -99,6 +106,8 @@ class CopySimulator:
         raw, _ = environment.reset(seed=seed)
         key, _ = self._seen(environment, raw)
         for action in actions:
+            if self.masked and not self._allows(environment, action):
+                continue
             raw, reward, terminated, truncated, _ = environment.step(action)
             after, _ = self._seen(environment, raw)
             yield key, action, after, bool(terminated), float(reward)
@@ -110,6 +119,10 @@ class CopySimulator:
     def seeds(self) -> Sequence[int]:
         """The seeds of the resets."""
         return self._seeds
+
+    def _allows(self, environment: Environment, action: int) -> bool:
+        mask = action_mask(environment, self.actions)
+        return mask is None or bool(mask[action])
 
     def _once(self, snapshot: Snapshot, action: int, age: Callable[[Environment], None]) -> Arrival:
         environment = self._return(snapshot)
@@ -189,12 +202,33 @@ def kept_random_state() -> Iterator[None]:
 
 def action_count(environment: Environment) -> int:
     """Return the number of actions. Raises ModelError if the action space is not Discrete from 0."""
+    from gymnasium.spaces import Discrete  # noqa: PLC0415 - an optional extra, and slow to import
+
     space = environment.action_space
-    if not hasattr(space, "n") or int(getattr(space, "start", 0)) != 0:
+    if not isinstance(space, Discrete) or int(space.start) != 0:
         raise ModelError(
             f"the action space is {space}; only Discrete(n) from 0 can be enumerated: wrap the environment"
         )
     return int(space.n)
+
+
+def action_mask(environment: Environment, count: int) -> Bools | None:
+    """Return which actions the environment allows in its present state, [A]; None if it does not say.
+
+    It says so by a method `action_masks()`, its own or of a wrapper: what MaskablePPO of sb3-contrib asks for.
+
+    Raises ModelError: the method fails, or returns something else.
+    """
+    masks = next((each.action_masks for each in layers(environment) if hasattr(each, "action_masks")), None)
+    if not callable(masks):
+        return None
+    try:
+        mask = np.asarray(masks(), dtype=np.bool_)
+    except Exception as error:
+        raise ModelError(f"the environment's action_masks() failed ({explained(error)})") from error
+    if mask.shape != (count,):
+        raise ModelError(f"the environment's action_masks() has shape {list(mask.shape)}, not [{count}]")
+    return mask
 
 
 def _action_names(environment: Environment, count: int) -> tuple[str, ...]:

@@ -131,6 +131,8 @@ def _notes(simulator: CopySimulator, model: MDP, initial: dict[int, float], sett
             )
     else:
         notes.append(f"{len(initial)} initial states in {settings.resets} resets, weighted by how often each came")
+    if simulator.masked:
+        notes.append("actions that the environment's action_masks() rules out are unavailable in the model")
     if model.observations is None:
         notes.append(
             "the model has no observations, because they are not numbers of a fixed size; ONNX policies then see the "

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from monitor.errors import ModelError
+from monitor.exploration.copies import action_count
 from monitor.exploration.identity import Flat, flat, key_of
 from monitor.exploration.simulator import Arrival, Environment, Snapshot
 from monitor.user_code import explained
@@ -94,7 +95,7 @@ class HookSimulator:
         if hasattr(self._environment, "observation_space"):
             return flat(self._environment.observation_space, raw) if raw is not state or self._fits(raw) else None
         try:
-            return np.atleast_1d(np.asarray(raw, dtype=np.float32)).reshape(-1)
+            return np.atleast_1d(np.asarray(raw, dtype=np.float64)).reshape(-1)
         except (TypeError, ValueError):
             return None
 
@@ -113,8 +114,9 @@ class HookSimulator:
 
 
 def _count(environment: Environment, hook: Environment) -> int:
-    space = getattr(environment, "action_space", None)
-    count = getattr(space, "n", None) if space is not None else getattr(hook, "actions", None)
+    if getattr(environment, "action_space", None) is not None:
+        return action_count(environment)
+    count = getattr(hook, "actions", None)
     if count is None or int(count) < 1:
         raise ModelError(
             "the number of actions is unknown: give the environment action_space = Discrete(n), or actions = n"

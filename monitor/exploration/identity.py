@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from monitor.arrays import Floats, single_if_exact
 from monitor.errors import ModelError
 from monitor.exploration.minigrid_env import MiniGridState, grow_old, grow_young, is_minigrid, minigrid_state
 from monitor.exploration.simulator import Environment
@@ -25,7 +25,8 @@ LONGEST_KEY: Final = 64
 LONGEST_TEXT: Final = 256
 """Most characters of a text in a key, as in a state of a message."""
 
-Flat = npt.NDArray[np.float32]
+Flat = Floats
+"""A flattened observation: every number as the environment has it."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,17 @@ def identity_of(environment: Environment, key: str | None) -> Identity:
 
 
 def observation_key(observation: Flat) -> Valuation:
-    """Return the key of a flattened observation: its numbers, or beyond 64 of them a digest of their 32-bit floats.
+    """Return the key of a flattened observation: its numbers, or beyond 64 of them a digest of them.
+
+    The digest is of 32-bit floats if these hold every number, else of 64-bit floats: equal numbers have equal keys.
 
     >>> observation_key(np.array([3.0, 0.5], dtype=np.float32))
     (3.0, 0.5)
     """
-    if len(observation) <= LONGEST_KEY:
-        return tuple(observation.tolist())
-    return (hashlib.sha256(np.ascontiguousarray(observation, "<f4").tobytes()).hexdigest()[:32],)
+    numbers = np.asarray(observation, dtype=np.float64)
+    if len(numbers) <= LONGEST_KEY:
+        return tuple(numbers.tolist())
+    return (hashlib.sha256(single_if_exact(numbers).tobytes()).hexdigest()[:32],)
 
 
 def shown(key: Valuation) -> str:
@@ -92,24 +96,34 @@ def key_of(value: object, where: str) -> Valuation:
 
 
 def flat(space: Environment, observation: Environment) -> Flat | None:
-    """Return an observation as by `gymnasium.spaces.flatten`, as 32-bit floats; None if its space cannot be flattened.
+    """Return an observation as by `gymnasium.spaces.flatten`; None if its space cannot be flattened.
 
-    A whole number of a Discrete space becomes a one-hot vector.
+    A whole number of a Discrete space becomes a one-hot vector. Raises ModelError: a number that no 64-bit float holds.
     """
     from gymnasium import spaces  # noqa: PLC0415 - an optional extra, and slow to import
 
     try:
         if not space.is_np_flattenable:
             return None
-        flattened = np.asarray(spaces.flatten(space, observation), dtype=np.float32).reshape(-1)
+        given = np.asarray(spaces.flatten(space, observation)).reshape(-1)
     except NotImplementedError:
         return None
+    flattened = given.astype(np.float64)
+    if given.dtype.kind in "iu":
+        lost = flattened.astype(given.dtype) != given
+        if lost.any():
+            raise ModelError(
+                f"an observation has the number {given[lost][0]}, which no 64-bit float holds, so states that differ "
+                "would be one; subtract an offset from it in module.py:make_env"
+            )
     return flattened if flattened.size else None
 
 
 def _by_observation(_environment: object, raw: object, observation: Flat | None) -> Valuation:
     if isinstance(raw, int | np.integer) or (isinstance(raw, tuple) and all(np.isscalar(each) for each in raw)):
         return key_of(raw, "an observation")
+    if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":  # as an agent publishes it, also of MultiDiscrete
+        observation = raw.reshape(-1).astype(np.float64)
     if observation is None:
         raise ModelError(
             "the observation is not numbers of a fixed size, so it cannot identify a state; give --key "
@@ -161,10 +175,18 @@ def _entry(value: object, where: str) -> float | str | bool:
             return plain
         case str() if 0 < len(plain) <= LONGEST_TEXT:
             return plain
-        case int() | float() if math.isfinite(plain):
+        case int() | float() if _held(plain):
             return float(plain)
         case _:
             raise ModelError(
                 f"{where}: a key consists of finite numbers, Booleans and text of 1 to {LONGEST_TEXT} characters, not "
-                f"{plain!r:.80}"
+                f"{plain!r:.80}{' (no 64-bit float holds it)' if isinstance(plain, int) else ''}"
             )
+
+
+def _held(number: float) -> bool:
+    """Return whether a 64-bit float holds the number."""
+    try:
+        return math.isfinite(number) and float(number) == number
+    except OverflowError:  # a whole number of Python
+        return False

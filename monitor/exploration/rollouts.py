@@ -17,7 +17,7 @@ import numpy as np
 
 from monitor.atomic import new_path
 from monitor.errors import ModelError
-from monitor.exploration.copies import action_count
+from monitor.exploration.copies import action_count, action_mask
 from monitor.exploration.identity import Flat, Identity, flat, identity_of
 from monitor.exploration.simulator import Environment
 from monitor.exploration.source import close, open_environment
@@ -143,7 +143,12 @@ def _chooser(policy: str, environment: Environment, seed: int) -> Chooser:
     """Return the policy as a function of a state's key."""
     count, rng = action_count(environment), np.random.default_rng(seed)
     if policy == "random":
-        return lambda _: int(rng.integers(count))
+
+        def draw(_: Valuation) -> int:
+            mask = action_mask(environment, count)
+            return int(rng.integers(count) if mask is None else rng.choice(np.flatnonzero(mask)))
+
+        return draw
     function = load_object(policy, ModelError)
 
     def choose(key: Valuation) -> int:

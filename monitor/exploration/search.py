@@ -163,17 +163,20 @@ def _new(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[int
 def _compare(simulator: Simulator, found: Found, number: int, snapshot: Snapshot) -> None:
     """Compare a second situation with the row of the first; widen the rewards. Raises ModelError if it differs."""
     for action, row in enumerate(found.rows[number]):
-        (arrival,) = simulator.step(snapshot, action)  # a simulator with aliasing is deterministic
-        (entry,) = row
-        if found.numbers.get((arrival.key, arrival.terminated)) != entry.target:
-            node, other = found.nodes[number], found.nodes[entry.target]
+        # A simulator with aliasing is deterministic: one successor, or none where the action is unavailable.
+        arrivals, node = simulator.step(snapshot, action), found.nodes[number]
+        once = shown(found.nodes[row[0].target].key) if row else "nothing (unavailable)"
+        again = shown(arrivals[0].key) if arrivals else "nothing (unavailable)"
+        targets = [found.numbers.get((arrival.key, arrival.terminated)) for arrival in arrivals]
+        if targets != [entry.target for entry in row]:
             raise ModelError(
                 f"{simulator.identified} does not identify a state: in {shown(node.key)}, action {action} led to "
-                f"{shown(other.key)} once (after actions {found.actions_to(number)}) and to {shown(arrival.key)} "
+                f"{once} once (after actions {found.actions_to(number)}) and to {again} "
                 "another time; give --key module.py:function that returns everything a step depends on"
             )
-        entry.low, entry.high = min(entry.low, arrival.rewards[0]), max(entry.high, arrival.rewards[1])
-        found.nodes[entry.target].rewards.update(arrival.rewards)
+        for entry, arrival in zip(row, arrivals, strict=True):
+            entry.low, entry.high = min(entry.low, arrival.rewards[0]), max(entry.high, arrival.rewards[1])
+            found.nodes[entry.target].rewards.update(arrival.rewards)
 
 
 def _same(one: Flat | None, other: Flat | None) -> bool:

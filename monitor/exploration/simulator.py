@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from monitor.arrays import Floats
 from monitor.model.annotations import Valuation
 
 __all__ = ["Arrival", "Environment", "Simulator", "Snapshot"]
@@ -26,7 +24,7 @@ class Arrival:
 
     Attributes:
         key: identifies the state; equal keys are one state.
-        observation: [D] float32, flattened; None if the observation space cannot be flattened.
+        observation: [D] float64, flattened; None if the observation space cannot be flattened.
         snapshot: what `Simulator.step` continues from.
         terminated: the episode ends here.
         rewards: smallest and largest reward of the step; (0, 0) at the start.
@@ -34,7 +32,7 @@ class Arrival:
     """
 
     key: Valuation
-    observation: npt.NDArray[np.float32] | None
+    observation: Floats | None
     snapshot: Snapshot
     terminated: bool = False
     rewards: tuple[float, float] = (0.0, 0.0)

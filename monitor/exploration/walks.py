@@ -37,11 +37,11 @@ def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int)
 
 
 def _episode(simulator: CopySimulator, found: Found, seed: int, rng: np.random.Generator, most: int) -> int:
-    taken = rng.integers(simulator.actions, size=most).tolist()
-    count = 0
-    for count, step in enumerate(simulator.walk(iter(taken), seed), start=1):
-        _check(found, step, taken[:count], seed)
-    return max(count, 1)
+    drawn, taken = rng.integers(simulator.actions, size=most).tolist(), []
+    for step in simulator.walk(iter(drawn), seed):
+        taken.append(step[1])
+        _check(found, step, taken, seed)
+    return max(len(taken), 1)
 
 
 def _check(found: Found, step: tuple[Valuation, int, Valuation, bool, float], taken: list[int], seed: int) -> None:

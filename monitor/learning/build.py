@@ -220,7 +220,7 @@ def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | 
     overall = table["sum"].sum(axis=0) / max(int(table["seen"].sum()), 1)
     inputs = np.tile(overall, (where.count, 1))
     inputs[where.of(table.keys)] = table["sample"]
-    return inputs.astype(np.float32)
+    return inputs
 
 
 def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) -> list[str]:

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arrays import Bools, Floats, Ints
+from monitor.arrays import Bools, Floats, Ints, Reals, single_if_exact
 from monitor.errors import ModelError
 from monitor.model.rows import as_array, as_floats, as_indices, frozen
 
@@ -49,18 +48,19 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
     return MappingProxyType(checked)
 
 
-def checked_observations(observations: object, states: int) -> npt.NDArray[np.float32] | None:
-    """Return the observations of each state, [S, D] float32, read-only; or None."""
+def checked_observations(observations: object, states: int) -> Reals | None:
+    """Return the observations of each state, [S, D], read-only; or None. 32-bit floats if these hold every number."""
     if observations is None:
         return None
     given = as_array(observations, "observations")
     as_floats(given, "observations")
     if given.ndim != 2 or given.shape[0] != states or given.shape[1] < 1:
         raise ModelError(f"observations have shape {given.shape}, not [{states}, D]")
+    if given.dtype == np.float32:
+        return frozen(given)
     with np.errstate(over="ignore"):
-        single = given.astype(np.float32, copy=False)
-    as_floats(single, "observations as 32-bit floats")
-    return frozen(single)
+        as_floats(given.astype(np.float32), "observations as 32-bit floats")  # most networks see them so
+    return frozen(single_if_exact(given.astype(np.float64, copy=False)))
 
 
 def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...]:

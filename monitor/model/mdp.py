@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import ModelError
 from monitor.model.annotations import (
     Valuation,
@@ -70,7 +69,8 @@ class MDP:
             rewards for one transition; R is then the mean), or None if it never does. No formula depends on it.
         labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
-        observations: [S, D] float32, input of a policy in each state, or None.
+        observations: [S, D], input of a policy in each state, or None. float32; float64 if 32 bits do not hold the
+            numbers.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
@@ -92,7 +92,7 @@ class MDP:
     reward_spread: Floats | None = None
     labels: Mapping[str, Bools] = field(default_factory=dict)
     initial: Floats | None = None
-    observations: npt.NDArray[np.float32] | None = None
+    observations: Reals | None = None
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()

@@ -133,7 +133,7 @@ def _members(model: MDP) -> dict[str, AnyArray]:
     if model.initial is not None:
         members["initial"] = model.initial.astype("<f8")
     if model.observations is not None:
-        members["observations"] = model.observations.astype("<f4")
+        members["observations"] = model.observations.astype(model.observations.dtype.newbyteorder("<"), copy=False)
     if model.state_names:
         members["state_names"] = _text(model.state_names)
     if model.action_names:
