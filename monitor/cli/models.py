@@ -120,6 +120,9 @@ def policy_init(
     model: Annotated[str, typer.Option(help="model the policy acts in")],
     *,
     output: Annotated[Output | None, typer.Option(help="kind of output; default: from the output's name")] = None,
+    output_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="output that holds the policy; default: the one of that shape")
+    ] = None,
     stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent samples its actions")] = False,
 ) -> None:
     """Write FILE.yaml, the manifest of a network; print what was assumed."""
@@ -134,7 +137,9 @@ def policy_init(
     with progress(f"running {network} on every state of {model}"):
         content = read_onnx(network)
         kind: OutputKind | None = None if output is None else output.value
-        manifest, assumed = draft_manifest(content, network, load_model(model), kind=kind, stochastic=stochastic)
+        manifest, assumed = draft_manifest(
+            content, network, load_model(model), kind=kind, stochastic=stochastic, output=output_name
+        )
     try:
         write_file(target, manifest_yaml(manifest).encode())
     except OSError as error:

@@ -12,7 +12,9 @@ __all__ = ["chosen_actions", "chosen_probabilities"]
 
 
 _SUM_TOLERANCE = 1e-5
-"""Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action."""
+"""Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action. Of
+16-bit floats one rounding is the tolerance, about 1e-3.
+"""
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
@@ -55,17 +57,17 @@ def _checked(raw: AnyArray, manifest: Manifest, states: Ints) -> Floats:
         n, action = (int(i) for i in bad[0])
         raise PolicyError(f"state {states[n]}, action {action}: the output is {scores[n, action]}; it must be finite")
     if manifest.output.kind == "probabilities":
-        _check_probabilities(scores, states)
+        _check_probabilities(scores, states, max(_SUM_TOLERANCE, float(np.finfo(raw.dtype).eps)))
     return scores
 
 
-def _check_probabilities(chances: Floats, states: Ints) -> None:
+def _check_probabilities(chances: Floats, states: Ints, tolerance: float) -> None:
     negative = np.argwhere(chances < 0)
     if negative.size:
         n, action = (int(i) for i in negative[0])
         raise PolicyError(f"state {states[n]}, action {action}: the probability {chances[n, action]:g} is negative")
     sums = chances.sum(axis=1)
-    off = np.flatnonzero(np.abs(sums - 1) > _SUM_TOLERANCE)
+    off = np.flatnonzero(np.abs(sums - 1) > tolerance)
     if off.size:
         raise PolicyError(
             f"state {states[off[0]]}: the probabilities sum to {sums[off[0]]:.6g}, not 1; if the output is logits or "

@@ -7,16 +7,15 @@ from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.policy.decision import chosen_actions, chosen_probabilities
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
-__all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "open_network"]
+__all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "Tensor", "open_network"]
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
@@ -26,7 +25,7 @@ _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
 """Most input numbers in a batch: a one-hot batch over a million states must not fill the memory."""
 
-_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
@@ -63,7 +62,7 @@ class Sight(Protocol):
         """Length of an observation."""
         ...
 
-    def observations(self, states: Ints) -> npt.NDArray[np.float32]:
+    def observations(self, states: Ints) -> Reals:
         """Return the observations of states [n]: [n, width]."""
         ...
 
@@ -81,9 +80,9 @@ class _ModelSight:
         self._seen = None if one_hot else model.observations
         self.width = model.states if self._seen is None else int(self._seen.shape[1])
 
-    def observations(self, states: Ints) -> npt.NDArray[np.float32]:
+    def observations(self, states: Ints) -> Reals:
         if self._seen is not None:
-            rows: npt.NDArray[np.float32] = self._seen[states]
+            rows: Reals = self._seen[states]
             return rows
         encoded = np.zeros((len(states), self.width), dtype=np.float32)
         encoded[np.arange(len(states)), states] = 1.0
@@ -125,14 +124,24 @@ class Network:
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
-    def _raw(self, states: Ints) -> AnyArray:
+    def other(self, name: str, states: Ints) -> Any:  # noqa: ANN401 - a sequence of maps, for example
+        """Return another output than the manifest's, as onnxruntime gives it. Raises PolicyError."""
+        try:
+            return self._run(name, states)
+        except PolicyError as error:
+            raise PolicyError(f"policy {self._where}: {error}") from error
+
+    def _run(self, name: str, states: Ints) -> Any:  # noqa: ANN401 - likewise
         shown: AnyArray = states if self._width is None else self._sight.observations(states)
         given: AnyArray = shown.astype(self._dtype, copy=False)
-        name = self._manifest.output.name
         try:
-            raw: AnyArray = self._session.run([name], {self._manifest.input.name: given})[0]
+            return self._session.run([name], {self._manifest.input.name: given})[0]
         except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
             raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
+
+    def _raw(self, states: Ints) -> AnyArray:
+        name = self._manifest.output.name
+        raw: AnyArray = self._run(name, states)
         action = self._manifest.output.kind == "action"
         shape = (len(states),) if action else (len(states), self._sight.actions)
         if action and isinstance(raw, np.ndarray) and raw.shape == (len(states), 1):
@@ -209,7 +218,10 @@ def _check_output(session: Any, manifest: Manifest, actions: int, where: str) ->
     action = manifest.output.kind == "action"
     types = _INTS if action else _FLOATS
     if output.type not in types:
-        raise PolicyError(f"policy {where}: output {output.name!r} is {output.type}, not one of {', '.join(types)}")
+        zipped = "; convert it again with zipmap=False" if output.type.startswith("seq(map(") else ""
+        raise PolicyError(
+            f"policy {where}: output {output.name!r} is {output.type}, not one of {', '.join(types)}{zipped}"
+        )
     shape = list(output.shape or [])
     if not action and len(shape) == 2 and isinstance(shape[1], int) and shape[1] != actions:
         raise PolicyError(f"policy {where}: output {output.name!r} has {shape[1]} columns for {actions} actions")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
 from monitor.policy.export import perceptron_onnx, table_onnx
 from monitor.policy.session import table_from_onnx
-from tests.policy.test_policy_session import MODEL, TABLE, built, helper, tensor
+from tests.policy.test_policy_session import MODEL, TABLE, built, helper, onnx, tensor
 
 EVEN = [[0.5, 0.5], [0.25, 0.75], [0.0, 1.0]]
 TAKES_HIGHEST = "the agent takes the action with the highest score"
@@ -100,12 +103,162 @@ def test_a_network_of_other_numbers_is_refused(features: int | None, seen: str) 
         draft_manifest(content, Path("p.onnx"), model)
 
 
-def test_a_network_with_several_outputs_is_refused_with_their_names() -> None:
-    nodes = [helper.make_node("Gather", ["table", "state"], [name]) for name in ("left", "right")]
-    taken = [tensor(name, "FLOAT", ["n", 2]) for name in ("left", "right")]
-    content = built(nodes, [tensor("state", "INT64", ["n"])], taken, {"table": TABLE.astype(np.float32)})
-    with pytest.raises(PolicyError, match=r"one output are needed, it has \['state'\] and \['left', 'right'\]"):
+SCORES = np.array([[0.0, 1.0], [0.75, 0.25], [0.25, 0.75]], np.float32)  # actions 1, 0, 1
+MODEL_OF_NAMES = replace(MODEL, action_names=("wait", "go"))
+
+
+def classifier(
+    *outputs: str,
+    labels: Sequence[int] | Sequence[str] = (0, 1),
+    scores: Any = SCORES,  # noqa: ANN401
+    element: str = "FLOAT",
+) -> bytes:
+    """Return a network as converters write classifiers. `labels`: the class of each column."""
+    strings = isinstance(labels[0], str)
+    nodes = [
+        helper.make_node("Gather", ["table", "state"], ["probabilities"]),
+        helper.make_node("ArgMax", ["probabilities"], ["column"], axis=1, keepdims=0),
+        helper.make_node("Gather", ["classes", "column"], ["label"]),
+        helper.make_node("ReduceMax", ["probabilities"], ["value"], axes=[1], keepdims=1),
+        helper.make_node("ReduceMax", ["probabilities"], ["log_probability"], axes=[1], keepdims=0),
+        helper.make_node("Identity", ["probabilities"], ["again"]),
+        helper.make_node("ZipMap", ["probabilities"], ["zipped"], domain="ai.onnx.ml", **(
+            {"classlabels_strings": labels} if strings else {"classlabels_int64s": labels}
+        )),
+    ]  # fmt: skip
+    kinds = {
+        "label": tensor("label", "STRING" if strings else "INT64", ["n"]),
+        "probabilities": tensor("probabilities", element, ["n", 2]),
+        "again": tensor("again", element, ["n", None]),
+        "value": tensor("value", element, ["n", 1]),
+        "log_probability": tensor("log_probability", element, ["n"]),
+        "zipped": helper.make_value_info(
+            "zipped",
+            helper.make_sequence_type_proto(
+                helper.make_map_type_proto(
+                    onnx.TensorProto.STRING if strings else onnx.TensorProto.INT64,
+                    helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []),
+                )
+            ),
+        ),
+    }
+    wanted = [node for node in nodes if node.op_type != "ZipMap" or "zipped" in outputs]
+    weights = {"table": np.asarray(scores), "classes": np.array(labels, dtype=object if strings else np.int64)}
+    return built(
+        wanted,
+        [tensor("state", "INT64", ["n"])],
+        [kinds[name] for name in outputs],
+        weights,
+        more=[helper.make_opsetid("ai.onnx.ml", 1)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("outputs", "more", "chosen"),
+    [
+        (("label", "probabilities"), {}, "probabilities"),
+        (("probabilities", "label"), {"kind": "probabilities", "stochastic": True}, "probabilities"),
+        (("label", "probabilities"), {"kind": "action"}, "label"),
+        (("label", "probabilities"), {"output": "label"}, "label"),
+        (("label", "zipped"), {}, "label"),
+        (("label", "value", "log_probability"), {}, "label"),  # as stable-baselines3 documents an export
+        (("probabilities", "value", "log_probability"), {}, "probabilities"),
+        (("probabilities", "again"), {"output": "again", "kind": "probabilities"}, "again"),
+    ],
+)
+def test_of_several_outputs_the_one_that_holds_the_policy(
+    outputs: tuple[str, ...], more: dict[str, Any], chosen: str
+) -> None:
+    content = classifier(*outputs)
+    manifest, assumed = draft_manifest(content, Path("p.onnx"), MODEL, **more)
+    assert manifest.output.name == chosen
+    assert any(chosen in each and "--output-name" in each for each in assumed) == ("output" not in more)
+    table = table_from_onnx(content, manifest, MODEL, "p.onnx")
+    taken = table.actions if table.probabilities is None else table.probabilities.argmax(axis=1)
+    assert np.asarray(taken).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "more", "why"),
+    [
+        (("probabilities", "again"), {}, r"several of its outputs have the shape of \[n, 2\] scores.*--output-name"),
+        (("value", "log_probability"), {}, "none of its outputs has the shape of .* scores, or .* whole numbers"),
+        (("label", "value"), {"kind": "logits"}, r"none of its outputs has the shape of \[n, 2\] scores: 'label'"),
+        (("probabilities", "value"), {"kind": "action"}, r"none .* \[n\] whole numbers of actions: 'probabilities'"),
+        (("value", "zipped"), {}, "none of its outputs has .*or convert it with zipmap=False"),
+        (("label", "zipped"), {"output": "zipped"}, r"'zipped' is seq\(map\(int64.*again with zipmap=False"),
+        (
+            ("label", "probabilities"),
+            {"output": "q"},
+            r"no output 'q'; it has 'label' \(int64\)\['n'\], 'prob",
+        ),
+    ],
+)
+def test_outputs_that_do_not_show_the_policy_are_listed(
+    outputs: tuple[str, ...], more: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(PolicyError, match=why):
+        draft_manifest(classifier(*outputs), Path("p.onnx"), MODEL, **more)
+
+
+@pytest.mark.parametrize(
+    ("labels", "model", "why"),
+    [
+        ((1, 2), MODEL, "in state 0 its output 'label' is 2, but 'probabilities' is largest in column 1"),
+        ((1, 0), MODEL, "in state 0 its output 'label' is 0, but 'probabilities' is largest in column 1"),
+        (
+            ("go", "wait"),
+            MODEL_OF_NAMES,
+            "in state 0 its output 'label' is 'wait', but 'probabilities' is largest in column 1",
+        ),
+        (("go", "wait"), MODEL, "its output 'label' holds text such as 'wait', which is no action of the model"),
+    ],
+)
+def test_columns_in_the_order_of_other_classes_are_not_taken_for_actions(
+    labels: Sequence[Any], model: MDP, why: str
+) -> None:
+    content = classifier("label", "probabilities", labels=labels)
+    with pytest.raises(PolicyError, match=f"{why}, so columns may be in another order than actions. Name the output"):
+        draft_manifest(content, Path("p.onnx"), model)
+    _, assumed = draft_manifest(content, Path("p.onnx"), model, output="probabilities", kind="logits")
+    assert re.match(f"column k of 'probabilities' is action k, although {why}", assumed[-1])
+
+
+def test_columns_that_are_named_like_the_actions_in_order_are_these() -> None:
+    content = classifier("label", "probabilities", labels=("wait", "go"))
+    manifest, assumed = draft_manifest(content, Path("p.onnx"), MODEL_OF_NAMES, kind="logits")
+    assert (manifest.output.name, any("column" in each for each in assumed)) == ("probabilities", False)
+
+
+@pytest.mark.parametrize(("element", "dtype"), [("FLOAT16", np.float16), ("DOUBLE", np.float64)])
+@pytest.mark.parametrize("kind", ["logits", "probabilities"])
+def test_scores_of_16_and_64_bits(element: str, dtype: type, kind: Any) -> None:  # noqa: ANN401
+    chances = np.array([[1 / 3, 2 / 3], [0.7, 0.3], [0.1, 0.9]])
+    content = classifier("probabilities", scores=chances.astype(dtype), element=element)
+    for stochastic in (False, True):
+        manifest, _ = draft_manifest(content, Path("p.onnx"), MODEL, kind=kind, stochastic=stochastic, mask=True)
+        table = table_from_onnx(content, manifest, MODEL, "p.onnx")
+        taken = table.actions if table.probabilities is None else table.probabilities.argmax(axis=1)
+        assert np.asarray(taken).tolist() == [1, 0, 1]
+        assert manifest.mask
+    if kind == "probabilities":
+        assert table.probabilities is not None
+        np.testing.assert_allclose(table.probabilities[:2], chances[:2], rtol=0, atol=1e-3)
+
+
+def test_a_network_with_several_inputs_is_refused_with_their_shapes() -> None:
+    nodes = [helper.make_node("Add", ["a", "b"], ["scores"])]
+    given = [tensor("a", "FLOAT", ["n", 2]), tensor("b", "FLOAT", ["n", 2])]
+    content = built(nodes, given, [tensor("scores", "FLOAT", ["n", 2])])
+    with pytest.raises(PolicyError, match=r"one input is needed, it has 'a' \(float\)\['n', 2\], 'b'.*join them"):
         draft_manifest(content, Path("p.onnx"), MODEL)
+
+
+def test_an_input_of_any_width_takes_the_observations_of_the_model() -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["scores"])]
+    weights = {"w": np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)}
+    content = built(nodes, [tensor("x", "FLOAT", ["n", "features"])], [tensor("scores", "FLOAT", ["n", 2])], weights)
+    assert draft_manifest(content, Path("p.onnx"), MODEL)[0].input.kind == "observation"
 
 
 def test_another_fault_of_the_network_is_no_reason_for_a_mask() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,17 @@ def looked_up(scores: object, described: Manifest | None = None, model: MDP = MO
     return table_from_onnx(content, described or manifest(), model, "p.yaml")
 
 
-def built(nodes: list[Any], given: list[Any], taken: list[Any], weights: dict[str, Any] | None = None) -> bytes:
+def built(
+    nodes: list[Any],
+    given: list[Any],
+    taken: list[Any],
+    weights: dict[str, Any] | None = None,
+    more: Sequence[Any] = (),
+) -> bytes:
+    """Return a network. `more`: versions of further domains of operators."""
     tensors = [onnx.numpy_helper.from_array(np.asarray(w), name) for name, w in (weights or {}).items()]
     graph = helper.make_graph(nodes, "g", given, taken, tensors)
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17), *more])
     content: bytes = made.SerializeToString()
     return content
 
