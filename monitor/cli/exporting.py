@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,16 +11,16 @@ import typer
 
 from monitor.atomic import write_files
 from monitor.cli.models import Output
-from monitor.cli.output import ExitCode, finish, print_json, progress, say
+from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.errors import ConfigError, PolicyError
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
     from monitor.policy_export.agreement import Agreement
-    from monitor.policy_export.original import Original
+    from monitor.policy_export.original import Original, Request
 
-__all__ = ["policy_export"]
+__all__ = ["policy_export", "warn_of_pickles"]
 
 SHOWN = 5
 """Most disagreements printed."""
@@ -52,7 +53,8 @@ def policy_export(
             "--normalise",
             "--normalize",
             metavar="FILE",
-            help="statistics of the observations: VecNormalize .pkl, or .npz with mean and var",
+            help="statistics of the observations: VecNormalize .pkl, or .npz with mean and var; none: they are not "
+            "normalised",
         ),
     ] = None,
     sees: Annotated[
@@ -85,11 +87,12 @@ def policy_export(
         None if output is None else output.value,
         stochastic,
     )
+    warn_of_pickles(request)
     with progress(f"running {source} on every state of {model}"):
         mdp = load_model(model)
         original = convert(mdp, request)
         manifest, assumed = draft_manifest(
-            original.content, target, mdp, kind=original.kind, stochastic=original.stochastic
+            original.content, target, mdp, kind=original.kind, stochastic=original.stochastic, mask=original.mask
         )
         agreement = compare(original, manifest, mdp, source)
     if agreement.differences:
@@ -97,6 +100,21 @@ def policy_export(
     described = manifest.model_copy(update={"provenance": _provenance(source, agreement)})
     _write(files, original, described)
     _show(files, described, agreement, [*original.assumed, *assumed], as_json=as_json)
+
+
+def warn_of_pickles(*requests: Request) -> None:
+    """Say on stderr which files run code when they are opened, and what to give instead; before any is opened."""
+    from monitor.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
+
+    files = [file for request in requests for file in pickled(request)]
+    if files:
+        hold, them = ("holds", "it") if len(files) == 1 else ("hold", "them")
+        sys.stderr.write(
+            f"cfmon: warning: {printable(', '.join(files))} {hold} pickles: opening {them} runs the code inside, with "
+            "your rights; go on only if you trust who made them. No code is run by ONNX (`cfmon policy init`), tables "
+            "(.json, .csv, .npy) and statistics as .npz\n"
+        )
+        sys.stderr.flush()
 
 
 def _targets(target: Path, *, force: bool) -> tuple[Path, Path]:

@@ -110,7 +110,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
     request = Request(source if isinstance(source, str) else name)
     original = convert(model, request) if isinstance(source, str) else tabulated(source, model, request, ())
     manifest, assumed = draft_manifest(
-        original.content, Path(file), model, kind=original.kind, stochastic=original.stochastic
+        original.content, Path(file), model, kind=original.kind, stochastic=original.stochastic, mask=original.mask
     )
     if isinstance(source, str):
         _compare(original, manifest, model, source)

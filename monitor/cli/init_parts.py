@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.atomic import hidden_folder
 from monitor.cli.comparing import verdict_of
+from monitor.cli.exporting import warn_of_pickles
 from monitor.cli.init_files import config_text, written_policy, written_sample
 from monitor.cli.init_move import move_files
 from monitor.cli.output import progress, warned
@@ -112,6 +113,8 @@ def columns_of(request: Request) -> tuple[str, ...]:
 
 def prepared(request: Request) -> Result:
     """Write the folder and return what is in it. After an error it is as it was."""
+    from monitor.policy_export.original import Request as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
+
     present = [name for name in FILES if (request.folder / name).exists()]
     if present and not request.force:
         raise ConfigError(f"{request.folder / present[0]} already exists; choose another folder, or give --force")
@@ -120,6 +123,8 @@ def prepared(request: Request) -> Result:
         raise ConfigError(f"{request.folder}: there is no folder {parent}; make it first")
     if request.folder.exists() and not request.folder.is_dir():
         raise ConfigError(f"{request.folder} is a file; give a folder")
+    given = (request.nominal, request.fallback)
+    warn_of_pickles(*(PolicyRequest(source) for source in given if source is not None))
     try:
         with hidden_folder(parent) as staging:
             result, sampled = _built(request, staging)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.arrays import Floats
+from monitor.arrays import AnyArray, Floats
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy_export.original import Anything, Original, Request, tabulated
+from monitor.policy_export.original import Anything, Original, Request, action_numbers, tabulated
 from monitor.user_code import explained
 
 __all__ = ["SUFFIXES", "of_classifier", "read_classifier"]
@@ -35,10 +35,14 @@ def read_classifier(model: MDP, request: Request) -> Original:
 def of_classifier(classifier: Anything, model: MDP, request: Request) -> Original:
     """Return the policy of a classifier whose features are the model's observations and whose classes are actions.
 
-    With `stochastic` its `predict_proba`, else its `predict`. Raises PolicyError: it does not fit the model, or fails.
+    A class is the number or the name of an action (`action_numbers`). With `stochastic` its `predict_proba`, else its
+    `predict`. Raises PolicyError: it does not fit the model, or fails.
     """
     where = f"policy {request.source}"
-    if not callable(getattr(classifier, "predict", None)):
+    predict = "predict_proba" if request.stochastic else "predict"
+    if predict != "predict" and not callable(getattr(classifier, predict, None)):
+        raise PolicyError(f"{where}: {type(classifier).__name__} has no {predict}; leave --stochastic out")
+    if not callable(getattr(classifier, predict, None)):
         raise PolicyError(f"{where}: it holds {type(classifier).__name__}, which has no method predict")
     if model.observations is None:
         raise PolicyError(f"{where}: a classifier sees observations, and the model has none")
@@ -47,26 +51,44 @@ def of_classifier(classifier: Anything, model: MDP, request: Request) -> Origina
         raise PolicyError(
             f"{where}: it takes {width} features, an observation of the model has {model.observations.shape[1]}"
         )
-    assumed = ["the classifier sees the observations of the model, and its classes are the numbers of actions"]
+    columns = ", ".join(map(str, getattr(classifier, "feature_names_in_", ())))
+    assumed = [f"the classifier sees the observations of the model{columns and f', whose columns are {columns}'}"]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # names of features, versions
-            if request.stochastic:
-                return tabulated(_chances(classifier, model), model, request, assumed)
-            predicted = np.asarray(classifier.predict(model.observations))
-    except PolicyError:
-        raise
+            predicted = np.asarray(getattr(classifier, predict)(model.observations))
+            classes = np.asarray(getattr(classifier, "classes_", np.arange(model.actions)))
     except Exception as error:
         raise PolicyError(f"{where}: it failed ({explained(error)})") from error
-    if predicted.dtype.kind == "f" and (predicted == predicted.round()).all():
-        predicted = predicted.astype(np.int64)
-    return tabulated(predicted, model, request, assumed)
+    if request.stochastic:
+        return tabulated(_chances(predicted, classes, model, where), model, request, [*assumed, _meaning(classes)])
+    if predicted.shape == (model.states, 1):
+        predicted = predicted[:, 0]
+    if predicted.ndim > 1 and hasattr(classifier, "classes_"):  # a regressor without classes may predict scores
+        raise PolicyError(f"{where}: it predicts {list(predicted.shape)} classes; give a classifier of one output")
+    return tabulated(predicted, model, request, assumed if predicted.ndim > 1 else [*assumed, _meaning(predicted)])
 
 
-def _chances(classifier: Anything, model: MDP) -> Floats:
-    """Return the probability of each action, [S, A]; 0 for an action that is no class."""
+def _meaning(classes: AnyArray) -> str:
+    """Return what classes were taken for, a sentence."""
+    if classes.dtype.kind == "b":
+        return "its class False is action 0 and True action 1, unless actions have these names"
+    texts = any(isinstance(each, str | bytes) for each in classes.reshape(-1).tolist())
+    return f"its classes are the {'names' if texts else 'numbers'} of actions"
+
+
+def _chances(predicted: AnyArray, classes: AnyArray, model: MDP, where: str) -> Floats:
+    """Return the probability of each action, [S, A], from those of the classes; 0 for an action that is no class."""
+    if classes.ndim != 1 or predicted.shape != (model.states, len(classes)):
+        raise PolicyError(
+            f"{where}: its predict_proba has shape {list(predicted.shape)} for {model.states} states and "
+            f"{classes.size} classes; give a classifier of one output"
+        )
+    numbers = action_numbers(classes, model, where)
+    if (numbers < 0).any() or (numbers >= model.actions).any():
+        raise PolicyError(f"{where}: its classes are {classes.tolist()!r:.80}; actions are 0..{model.actions - 1}")
     chances = np.zeros((model.states, model.actions))
-    chances[:, np.asarray(classifier.classes_).astype(np.int64)] = classifier.predict_proba(model.observations)
+    chances[:, numbers] = predicted
     return chances
 
 

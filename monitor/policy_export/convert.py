@@ -10,13 +10,22 @@ from monitor.model.mdp import MDP
 from monitor.policy_export import classifiers, tables
 from monitor.policy_export.classifiers import of_classifier, read_classifier
 from monitor.policy_export.functions import of_function
+from monitor.policy_export.normalisation import AS_THEY_ARE
 from monitor.policy_export.original import Anything, Original, Request
-from monitor.policy_export.stable_baselines import read_zip
+from monitor.policy_export.stable_baselines import is_agent, of_agent, read_zip
 from monitor.policy_export.tables import read_table
 from monitor.policy_export.torch_modules import is_module, of_module
 from monitor.user_code import explained, is_reference, load_object
 
-__all__ = ["convert"]
+__all__ = ["convert", "pickled"]
+
+
+def pickled(request: Request) -> list[str]:
+    """Return the files of a request that hold pickles: opening one runs the code that is in it."""
+    opened = (".zip", *classifiers.SUFFIXES)
+    source = [] if is_reference(request.source) or not request.source.lower().endswith(opened) else [request.source]
+    plain = request.normalise in (None, AS_THEY_ARE) or str(request.normalise).endswith(".npz")
+    return source if plain else [*source, str(request.normalise)]
 
 
 def convert(model: MDP, request: Request) -> Original:
@@ -53,6 +62,8 @@ def _of_object(value: Anything, model: MDP, request: Request) -> Original:
             raise PolicyError(f"policy {request.source}: it failed ({explained(error)})") from error
     if is_module(value):
         return of_module(value, model, request)
+    if request.weights is None and is_agent(value):
+        return of_agent(value, model, request)
     if request.weights is not None or request.normalise is not None:
         raise PolicyError(f"policy {request.source}: --weights and --normalise are for torch modules; this is none")
     if hasattr(value, "predict"):

@@ -7,8 +7,10 @@ Files: `.npz` with `mean`, `var`, and optionally `epsilon` (1e-8) and `clip`, as
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -17,21 +19,23 @@ from monitor.errors import PolicyError
 from monitor.policy_export.original import Anything
 from monitor.user_code import explained
 
-__all__ = ["Normalisation", "read_normalisation"]
+__all__ = ["AS_THEY_ARE", "Normalisation", "read_normalisation"]
+
+AS_THEY_ARE: Final = "none"
+"""Instead of a file: the user says that observations are not normalised."""
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Mean and variance [D] of each number of an observation. `clip`: largest magnitude of the result, or infinity."""
+    """Mean, scale (positive) and clip of each number of an observation, [D]. `clip`: largest result, or infinity."""
 
     mean: Floats
-    variance: Floats
-    epsilon: float
-    clip: float
+    scale: Floats
+    clip: Floats
 
     def apply(self, observations: AnyArray) -> Floats:
         """Return normalised observations [n, D]."""
-        scaled: Floats = (observations - self.mean) / np.sqrt(self.variance + self.epsilon)
+        scaled: Floats = (observations - self.mean) / self.scale
         return np.clip(scaled, -self.clip, self.clip)
 
 
@@ -41,10 +45,9 @@ def read_normalisation(file: str, width: int) -> Normalisation:
         found = _of_npz(Path(file)) if file.endswith(".npz") else _of_pickle(Path(file))
     except Exception as error:  # a pickle raises anything
         raise PolicyError(f"--normalise {file}: cannot be read ({explained(error)})") from error
-    shape = (width,)
-    if found.mean.shape != shape or found.variance.shape != shape:
+    if found.mean.shape != (width,) or found.scale.shape != (width,):
         raise PolicyError(f"--normalise {file}: it has {found.mean.size} numbers, an observation has {width}")
-    if not (np.isfinite(found.mean).all() and np.isfinite(found.variance).all() and (found.variance >= 0).all()):
+    if not (np.isfinite(found.mean).all() and np.isfinite(found.scale).all() and (found.scale > 0).all()):
         raise PolicyError(f"--normalise {file}: mean and variance must be finite, the variance not negative")
     return found
 
@@ -52,7 +55,7 @@ def read_normalisation(file: str, width: int) -> Normalisation:
 def _of_npz(file: Path) -> Normalisation:
     with np.load(file, allow_pickle=False) as held:
         epsilon, clip = (float(held[name]) if name in held else default for name, default in _DEFAULTS)
-        return Normalisation(_flat(held["mean"]), _flat(held["var"]), epsilon, clip)
+        return _normalisation(held["mean"], held["var"], epsilon, clip)
 
 
 _DEFAULTS = (("epsilon", 1e-8), ("clip", np.inf))
@@ -60,14 +63,34 @@ _DEFAULTS = (("epsilon", 1e-8), ("clip", np.inf))
 
 def _of_pickle(file: Path) -> Normalisation:
     with file.open("rb") as opened:
-        held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the help of the command says
-    if not hasattr(held, "obs_rms"):
+        held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the command says
+    found = getattr(held, "__dict__", {})  # a VecNormalize without environment looks for missing attributes for ever
+    if "obs_rms" not in found and "norm_obs" not in found:
         raise TypeError(f"it holds {type(held).__name__}, not a VecNormalize")
-    if not getattr(held, "norm_obs", True):
-        raise TypeError("this VecNormalize does not normalise observations (norm_obs is False); leave it out")
-    mean, variance = _flat(held.obs_rms.mean), _flat(held.obs_rms.var)
-    return Normalisation(mean, variance, float(held.epsilon), float(held.clip_obs))
+    if not found.get("norm_obs", True):
+        raise TypeError(
+            f"this VecNormalize does not normalise observations (norm_obs is False): give --normalise {AS_THEY_ARE}"
+        )
+    statistics, epsilon, clip = held.obs_rms, float(held.epsilon), float(held.clip_obs)
+    if not isinstance(statistics, Mapping):
+        return _normalisation(statistics.mean, statistics.var, epsilon, clip)
+    from gymnasium.spaces import flatdim  # noqa: PLC0415 - of stable-baselines3
+
+    parts = [  # of a Dict, in Gymnasium's order; those without statistics are left as they are
+        _normalisation(statistics[name].mean, statistics[name].var, epsilon, clip)
+        if name in statistics
+        else Normalisation(np.zeros(flatdim(space)), np.ones(flatdim(space)), np.full(flatdim(space), np.inf))
+        for name, space in held.observation_space.spaces.items()
+    ]
+    return Normalisation(
+        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.scale for part in parts]),
+        np.concatenate([part.clip for part in parts]),
+    )
 
 
-def _flat(values: AnyArray) -> Floats:
-    return np.asarray(values, dtype=np.float64).reshape(-1)
+def _normalisation(mean: AnyArray, variance: AnyArray, epsilon: float, clip: float) -> Normalisation:
+    means = np.asarray(mean, dtype=np.float64).reshape(-1)
+    with np.errstate(invalid="ignore"):  # a negative variance is reported
+        scales = np.sqrt(np.asarray(variance, dtype=np.float64).reshape(-1) + epsilon)
+    return Normalisation(means, scales, np.full(means.shape, clip))

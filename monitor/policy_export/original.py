@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.errors import PolicyError
+from monitor.errors import InputError, PolicyError
+from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 
-__all__ = ["MEMORY", "Anything", "Original", "Request", "tabulated"]
+__all__ = ["MEMORY", "Anything", "Original", "Request", "action_numbers", "tabulated"]
 
 Anything = Any
 """An object of a package that may not be installed, or of the user."""
@@ -60,6 +61,7 @@ class Original:
         actions: [S], the original's greedy actions; or None if `scores` say it all.
         scores: [S, A], the original's scores or probabilities; or None if it returns actions only.
         assumed: what was assumed, a sentence each.
+        mask: the agent rules out unavailable actions itself.
     """
 
     content: bytes
@@ -68,16 +70,22 @@ class Original:
     actions: Ints | None
     scores: Floats | None
     assumed: Sequence[str] = ()
+    mask: bool = False
+
+    def assuming(self, sentence: str) -> Original:
+        """Return the same with one more assumption, the first."""
+        return replace(self, assumed=[sentence, *self.assumed])
 
 
 def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[str]) -> Original:
-    """Return a policy as a table over the states: actions [S], or scores or probabilities [S, A].
+    """Return a policy as a table over the states: actions [S], by number or name, or scores or probabilities [S, A].
 
     A matrix whose rows are probabilities is drawn from, unless the request says otherwise; another one is greedy.
     Raises PolicyError: a wrong shape, or an action that does not exist.
     """
     where = f"policy {request.source}"
-    if values.shape == (model.states,) and values.dtype.kind in "iu":
+    if values.shape == (model.states,):
+        values = action_numbers(values, model, where)
         if request.stochastic:
             raise PolicyError(f"{where}: --stochastic needs probabilities, it gives one action a state")
         bad = np.flatnonzero((values < 0) | (values >= model.actions))
@@ -94,10 +102,47 @@ def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[
         )
     if values.shape != (model.states, model.actions) or values.dtype.kind not in "fiu":
         raise PolicyError(
-            f"{where}: it has shape {list(values.shape)}; give {model.states} actions (whole numbers), or a matrix of "
-            f"{model.states} x {model.actions} scores or probabilities"
+            f"{where}: it has shape {list(values.shape)}; give {model.states} actions (numbers or names), or a matrix "
+            f"of {model.states} x {model.actions} scores or probabilities"
         )
     return _scored(values.astype(np.float64), request, where, assumed)
+
+
+def action_numbers(given: AnyArray, model: MDP, where: str) -> Ints:
+    """Return actions [n], as a classifier or a table gives them, as numbers.
+
+    Whole numbers, also as floats, are numbers of actions; text is the name of an action, or else its number; False and
+    True are actions of these names, or else 0 and 1.
+
+    Raises PolicyError: an entry is none of these. Whether the numbers are below A is for the caller to check.
+    """
+    if given.dtype.kind in "iu":
+        return given.astype(np.int64)
+    return np.array([_number(entry, model, where) for entry in given.tolist()], dtype=np.int64)
+
+
+def _number(entry: object, model: MDP, where: str) -> int:
+    match entry:
+        case bool():
+            return model.action_index.get(str(entry), int(entry))
+        case int():
+            return entry
+        case float() if entry.is_integer():
+            return int(entry)
+        case bytes():
+            return _number(entry.decode(errors="replace"), model, where)
+        case str() if entry in model.action_index or not entry.isdecimal():
+            try:
+                return encode_action(model, entry)
+            except InputError as error:
+                raise PolicyError(f"{where}: {error.detail}") from error
+        case str():
+            return int(entry)
+        case _:
+            raise PolicyError(
+                f"{where}: it gives {entry!r:.80} where an action is needed: a whole number of 0..{model.actions - 1}, "
+                "or its name"
+            )
 
 
 def _scored(scores: Floats, request: Request, where: str, assumed: Sequence[str]) -> Original:

@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.errors import PolicyError, to_install
 from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
-from monitor.policy_export.normalisation import Normalisation, read_normalisation
+from monitor.policy_export.normalisation import AS_THEY_ARE, Normalisation, read_normalisation
 from monitor.policy_export.original import MEMORY, Anything, Original, Request
 from monitor.user_code import explained
 
@@ -93,6 +93,11 @@ def evaluated(torch: Anything, module: Anything, observations: Floats, where: st
             out = module(torch.as_tensor(observations.astype(np.float32)))
     except Exception as error:
         raise PolicyError(f"{where}: the network cannot be evaluated ({explained(error)})") from error
+    if not isinstance(out, torch.Tensor):
+        raise PolicyError(
+            f"{where}: its forward returns {type(out).__name__}, not one tensor of scores; return the part of the "
+            "module that gives them"
+        )
     scores: Floats = out.detach().cpu().numpy().astype(np.float64)
     return scores
 
@@ -104,15 +109,17 @@ def network_onnx(torch: Anything, module: Anything, model: MDP, request: Request
     """
     assert model.observations is not None, "the caller has looked"
     width = int(model.observations.shape[1])
-    normalisation = None if request.normalise is None else read_normalisation(request.normalise, width)
+    without = request.normalise in (None, AS_THEY_ARE)
+    normalisation = None if without else read_normalisation(str(request.normalise), width)
     whole = _with_normalisation(torch, module, normalisation).eval()
+    example = model.observations[:1].copy() if normalisation else model.observations[:1].astype(np.float32)
     buffer = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # deprecations, and constants found while tracing
             torch.onnx.export(
                 whole,
-                (torch.as_tensor(model.observations[:1].copy()),),
+                (torch.as_tensor(example),),
                 buffer,
                 input_names=["observation"],
                 output_names=[output],
@@ -129,8 +136,7 @@ def _with_normalisation(torch: Anything, module: Anything, statistics: Normalisa
     if statistics is None:
         return module
     base: Anything = torch.nn.Module
-    scale, clip = np.sqrt(statistics.variance + statistics.epsilon), statistics.clip
-    mean = statistics.mean
+    mean, scale, clip = (torch.as_tensor(each) for each in (statistics.mean, statistics.scale, statistics.clip))
 
     class Normalised(base):  # type: ignore[misc, unused-ignore] # torch may not be installed
         """The module after normalisation of its input."""
@@ -138,14 +144,13 @@ def _with_normalisation(torch: Anything, module: Anything, statistics: Normalisa
         def __init__(self) -> None:
             super().__init__()
             self.inner = module
-            self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.float32))
-            self.register_buffer("scale", torch.as_tensor(scale, dtype=torch.float32))
+            self.register_buffer("mean", mean)
+            self.register_buffer("scale", scale)
+            self.register_buffer("clip", clip)
 
         def forward(self, observation: Anything) -> Anything:
-            scaled = (observation - self.mean) / self.scale
-            if np.isfinite(clip):
-                scaled = torch.clamp(scaled, -clip, clip)
-            return self.inner(scaled)
+            scaled = (observation.double() - self.mean) / self.scale  # 64 bits, as the original does it
+            return self.inner(torch.maximum(torch.minimum(scaled, self.clip), -self.clip).float())
 
     return Normalised()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,3 +83,38 @@ def test_a_disagreement_writes_nothing(
         assert "differs from the original in 2 of 3 states" in shown
         assert "  state 1: the original takes 1, the export 0" in shown
         assert shown.endswith("nothing was written\n")
+
+
+class Loud:
+    """Says on stderr when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (eval, (r"__import__('sys').stderr.write('the code in the pickle ran\n')",))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["policy", "export", "loud.pkl", "loud.onnx", "--model", "model.npz"],
+        ["init", "mine", "--simulator", "gymnasium:FrozenLake-v1", "--unsafe", "hole", "--nominal", "loud.pkl"],
+    ],
+)
+def test_that_a_pickle_runs_code_is_said_once_and_before(cfmon: Run, workdir: Path, arguments: list[str]) -> None:
+    pytest.importorskip("gymnasium")
+    (workdir / "loud.pkl").write_bytes(pickle.dumps(Loud()))
+    code, _, problem = cfmon(*arguments)
+    assert code == 2
+    warned, ran, refused = problem.splitlines()
+    assert warned.startswith(
+        "cfmon: warning: loud.pkl holds pickles: opening it runs the code inside, with your rights"
+    )
+    assert warned.endswith(
+        "No code is run by ONNX (`cfmon policy init`), tables (.json, .csv, .npy) and statistics as .npz"
+    )
+    assert ran == "the code in the pickle ran"
+    assert refused == "cfmon: policy loud.pkl: it holds int, which has no method predict"
+
+
+@pytest.mark.usefixtures("workdir")
+def test_what_runs_no_code_is_not_warned_of(cfmon: Run) -> None:
+    assert cfmon("policy", "export", "bold.json", "bold.onnx", "--model", "model.npz")[2] == ""

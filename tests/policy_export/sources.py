@@ -72,6 +72,33 @@ class Voter:
         return np.ones((len(features), 1))
 
 
+class Says:
+    """A classifier of given classes: the first in state a, the second in b and c. `probable`: it has probabilities."""
+
+    def __init__(self, classes: Any, *, probable: bool = True, column: bool = False) -> None:  # noqa: ANN401
+        self.classes_, self.column = np.asarray(classes), column
+        if probable:
+            self.predict_proba = lambda features: np.eye(len(self.classes_))[self.places(features)]
+
+    def places(self, features: Any) -> Any:  # noqa: ANN401
+        return (features[:, 0] > 0).astype(int)
+
+    def predict(self, features: Any) -> Any:  # noqa: ANN401
+        said = self.classes_[self.places(features)]
+        return said[:, np.newaxis] if self.column else said
+
+
+class Two(Says):
+    """Two outputs at once, as of a forest fitted to two columns."""
+
+    def __init__(self) -> None:
+        super().__init__([0, 1])
+        self.predict_proba = lambda features: [np.eye(2)[self.places(features)]] * 2
+
+    def predict(self, features: Any) -> Any:  # noqa: ANN401
+        return np.stack([super().predict(features)] * 2, axis=1)
+
+
 class Wide(Voter):
     n_features_in_ = 3
 

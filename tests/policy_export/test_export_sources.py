@@ -7,6 +7,7 @@ import pickle
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,11 @@ from monitor.policy.draft import draft_manifest
 from monitor.policy.session import table_from_onnx
 from monitor.policy.table import PolicyTable
 from monitor.policy_export.agreement import compare
-from monitor.policy_export.convert import convert
+from monitor.policy_export.classifiers import of_classifier
+from monitor.policy_export.convert import convert, pickled
+from monitor.policy_export.functions import of_function
 from monitor.policy_export.original import Original, Request
+from monitor.policy_export.stable_baselines import algorithm_of
 from tests.policy_export import sources
 
 FILE = str(Path(sources.__file__))
@@ -39,7 +43,10 @@ ONE_WAY = MDP.from_transitions(states=2, actions=2, transitions=[(0, 0, 1, 1.0),
 
 def exported(request: Request, model: MDP = MODEL) -> PolicyTable:
     """The table that the monitor gets, after the comparison that the command makes."""
-    original = convert(model, request)
+    return checked(convert(model, request), model)
+
+
+def checked(original: Original, model: MDP = MODEL) -> PolicyTable:
     manifest, _ = draft_manifest(
         original.content, Path("p.onnx"), model, kind=original.kind, stochastic=original.stochastic
     )
@@ -124,6 +131,154 @@ def test_a_pickled_classifier(tmp_path: Path) -> None:
     assert drawn.probabilities.tolist() == [[0, 1]] * 3
 
 
+@pytest.mark.parametrize("stochastic", [None, True])
+@pytest.mark.parametrize(
+    ("classes", "actions", "said"),
+    [
+        (["left", "right"], [0, 1, 1], "its classes are the names of actions"),
+        (np.array(["right", "left"]), [1, 0, 0], "its classes are the names of actions"),
+        (np.array(["right", "left"], dtype=object), [1, 0, 0], "its classes are the names of actions"),
+        (np.array([b"left", b"right"]), [0, 1, 1], "its classes are the names of actions"),
+        (["0", "1"], [0, 1, 1], "its classes are the names of actions"),
+        ([False, True], [0, 1, 1], "its class False is action 0 and True action 1, unless actions have these names"),
+        ([0.0, 1.0], [0, 1, 1], "its classes are the numbers of actions"),
+        (np.array([1, 0], dtype=object), [1, 0, 0], "its classes are the numbers of actions"),
+        (np.array([1, 0], dtype=np.uint8), [1, 0, 0], "its classes are the numbers of actions"),
+    ],
+)
+def test_classes_are_actions_by_number_or_name(
+    classes: Any,  # noqa: ANN401
+    actions: list[int],
+    said: str,
+    stochastic: bool | None,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    original = of_classifier(sources.Says(classes), MODEL, Request("p.joblib", stochastic=stochastic))
+    table = checked(original)
+    found = table.actions if table.probabilities is None else table.probabilities.argmax(axis=1)
+    assert np.asarray(found).tolist() == actions
+    assert said in original.assumed
+
+
+def test_actions_named_false_and_true_are_these() -> None:
+    model = replace(MODEL, action_names=("True", "False"))
+    original = of_classifier(sources.Says([False, True]), model, Request("p.joblib"))
+    assert np.asarray(checked(original, model).actions).tolist() == [1, 0, 0]
+
+
+def test_a_regressor_may_predict_the_score_of_each_action() -> None:
+    made: Any = sources.Two()
+    del made.classes_
+    made.predict = lambda features: np.stack([features[:, 0], 1.5 - features[:, 0]], axis=1)
+    original = of_classifier(made, MODEL, Request("p.joblib"))
+    assert np.asarray(checked(original).actions).tolist() == [1, 0, 0]
+    assert "the rows hold q_values; if not, give --output" in original.assumed
+
+
+def test_a_gap_in_the_classes_is_an_action_never_taken() -> None:
+    model = MDP.from_transitions(
+        states=3,
+        actions=3,
+        transitions=[(s, a, s, 1.0) for s in range(3) for a in range(3)],
+        observations=[[0.0], [1.0], [2.0]],
+    )
+    made = sources.Says([0, 2], column=True)
+    table = checked(of_classifier(made, model, Request("p.joblib")), model)
+    assert np.asarray(table.actions).tolist() == [0, 2, 2]
+    drawn = checked(of_classifier(made, model, Request("p.joblib", stochastic=True)), model)
+    assert np.asarray(drawn.probabilities).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("made", "stochastic", "why"),
+    [
+        (
+            sources.Says(["left", "up"]),
+            None,
+            r"'up' is not an action of the model \(0\.\.1, or one of \('left', ",
+        ),
+        (sources.Says(["left", "up"]), True, "'up' is not an action of the model"),
+        (sources.Says([-1, 0]), None, r"action -1 is outside 0\.\.1"),
+        (sources.Says([-1, 0]), True, r"its classes are \[-1, 0\]; actions are 0\.\.1"),
+        (sources.Says([1, 2]), True, r"its classes are \[1, 2\]; actions are 0\.\.1"),
+        (sources.Says([0.0, 0.37]), None, r"it gives 0\.37 where an action is needed: a whole number of 0\.\.1"),
+        (sources.Says([0, np.nan]), None, "it gives nan where an action is needed"),
+        (sources.Says(np.array([None, 1], dtype=object)), None, "it gives None where an action is needed"),
+        (sources.Says([0, 1], probable=False), True, "Says has no predict_proba; leave --stochastic out"),
+        (sources.Two(), None, r"it predicts \[3, 2\] classes; give a classifier of one output"),
+        (sources.Two(), True, r"its predict_proba has shape \[2, 3, 2\] for 3 states and 2 classes"),
+    ],
+)
+def test_classes_that_are_no_actions_are_explained(
+    made: object,
+    stochastic: bool | None,  # noqa: FBT001 - a parameter of the test
+    why: str,
+) -> None:
+    with pytest.raises(PolicyError, match=why):
+        of_classifier(made, MODEL, Request("p.joblib", stochastic=stochastic))
+
+
+def test_names_of_features_are_assumed_to_be_those_of_observations() -> None:
+    made: Any = sources.Says([0, 1])
+    made.feature_names_in_ = ["x", "speed"]
+    (said,) = (each for each in of_classifier(made, MODEL, Request("p.joblib")).assumed if "sees" in each)
+    assert said == "the classifier sees the observations of the model, whose columns are x, speed"
+
+
+def test_a_policy_sees_numbers_that_32_bits_do_not_hold() -> None:
+    far = replace(MODEL, observations=np.array([[5.3e8, 0.1], [5.3e8 + 1, 0.1], [5.3e8 + 2, 0.1]]))
+    original = of_function(lambda seen: int(seen[0] > 5.3e8 and seen[1] <= 0.1), far, Request("p.py:f"))
+    assert np.asarray(checked(original, far).actions).tolist() == [0, 1, 1]
+    made = MDP.from_transitions(
+        states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], observations=[[0.1], [0.2]]
+    )
+    assert made.observations is not None
+    assert made.observations.tolist() == [[0.1], [0.2]]
+
+
+@pytest.mark.parametrize("content", ['["left", "right", "1"]', "[false, true, 1]", "[0.0, 1.0, 1.0]"])
+def test_a_table_may_name_actions(tmp_path: Path, content: str) -> None:
+    assert np.asarray(exported(written(tmp_path, "p.json", content)).actions).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "normalise", "files"),
+    [
+        ("a.zip", None, ["a.zip"]),
+        ("a.ZIP", "seen.pkl", ["a.ZIP", "seen.pkl"]),
+        ("a.joblib", "seen.npz", ["a.joblib"]),
+        ("a.pickle", "none", ["a.pickle"]),
+        ("mine.py:agent", "seen.pkl", ["seen.pkl"]),
+        ("mine.py:agent", "none", []),
+        ("a.json", None, []),
+        ("a.yaml", None, []),
+    ],
+)
+def test_files_that_run_code_when_they_are_opened(source: str, normalise: str | None, files: list[str]) -> None:
+    assert pickled(Request(source, normalise=normalise)) == files
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "algorithm"),
+    [
+        ("stable_baselines3.common.policies", ["clip_range", "normalize_advantage"], "PPO"),
+        ("stable_baselines3.common.policies", ["normalize_advantage"], "A2C"),
+        ("stable_baselines3.common.policies", ["cg_max_steps", "normalize_advantage"], "TRPO"),
+        ("my_policies", ["clip_range", "normalize_advantage"], "PPO"),
+        ("sb3_contrib.common.maskable.policies", ["clip_range", "normalize_advantage"], "MaskablePPO"),
+        ("stable_baselines3.dqn.policies", ["exploration_fraction"], "DQN"),
+        ("sb3_contrib.qrdqn.policies", ["exploration_fraction"], "QRDQN"),
+        ("sb3_contrib.ars.policies", ["n_delta"], "ARS"),
+    ],
+)
+def test_the_algorithm_is_found_in_the_settings(
+    tmp_path: Path, module: str, settings: list[str], algorithm: str
+) -> None:
+    data = {"policy_class": {"__module__": module, ":serialized:": "not opened"}} | dict.fromkeys(settings, 0)
+    with zipfile.ZipFile(tmp_path / "agent.zip", "w") as archive:
+        archive.writestr("data", json.dumps(data))
+    assert algorithm_of(str(tmp_path / "agent.zip")) == algorithm
+
+
 def test_a_classifier_of_scikit_learn(tmp_path: Path) -> None:
     tree = pytest.importorskip("sklearn.tree")
     joblib = pytest.importorskip("joblib")
@@ -140,7 +295,9 @@ def test_a_classifier_of_scikit_learn(tmp_path: Path) -> None:
         ("p.json", "[0, 1]", r"it has shape \[2\]; give 3 actions"),
         ("p.json", "[[0], [1, 2], 3]", "its rows have different lengths"),
         ("p.json", "[0, 1, 2]", r"state 2: action 2 is outside 0\.\.1"),
-        ("p.json", '["a", "b", "c"]', "it has shape"),
+        ("p.json", '["a", "b", "c"]', "'a' is not an action of the model"),
+        ("p.json", "[{}, {}, {}]", "it gives {} where an action is needed"),
+        ("p.json", "[[true, false], [true, true], [false, true]]", r"it has shape \[3, 2\]; give 3 actions"),
         ("p.json", "[0, 1", "cannot be read as a table"),
         ("p.json", "[[0, 1], [NaN, 1], [0, 1]]", "state 1, action 0: nan"),
         ("p.csv", "state,action\n0,1\n", "2 states have no action, the first is 1"),
@@ -253,5 +410,8 @@ def test_a_recurrent_policy_is_refused_before_its_pickles_are_opened(tmp_path: P
     settings["policy_class"]["__module__"] = "stable_baselines3.td3.policies"
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("data", json.dumps(settings))
-    with pytest.raises(PolicyError, match="PPO, A2C and DQN can be exported"):
+    with pytest.raises(
+        PolicyError,
+        match=r"td3\.policies; A2C, .* can be exported; a policy of continuous actions fits no model",
+    ):
         convert(MODEL, Request(str(tmp_path / "other.zip")))
