@@ -76,7 +76,7 @@ class Agent:
         self.state, self.length, self.handed_over = self.simulator.reset(), 0, False
         self.steps.reset()
         if self.guard is not None:
-            self.guard.reset()
+            self.guard.reset(self.steps.episode)
 
     def act(self, proposed: int, nominal: str | None) -> None:
         """Take one step: `proposed`, or what the guard chooses; publish it. `nominal`: SHA-256 of the own policy."""

@@ -193,10 +193,22 @@ def _show(result: Result) -> None:
     for line in _sentences(result.best):
         say(f"  {line}")
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
+    say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
     say("next:")
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
     say(f"  cfmon run {result.folder / 'config.yaml'}")
+
+
+def _takeover(result: Result) -> str:
+    """Return the proposed rules of a guard in words."""
+    if result.hold is None:
+        return "rules for a guard; how long a takeover should last is not proposed, for the reason given there"
+    alone, held = result.guards[0], next(row for row in result.guards if row.hold == result.hold)
+    return (
+        f"rules for a guard; with hold: {held.hold}, by the model {held.unsafe:.0%} of episodes of {held.length} steps "
+        f"are unsafe, without it {alone.unsafe:.0%}"
+    )
 
 
 def _line(row: Measured) -> str:
@@ -258,4 +270,8 @@ def _document(result: Result) -> dict[str, Any]:
         "rule": result.rule,
         "chosen": plain(result.best),
         "candidates": [plain(row) for row in result.rows],
+        "hold": result.hold,
+        "guards": [
+            {"hold": row.hold, "steps": row.length, "unsafe": row.unsafe, "taken": row.taken} for row in result.guards
+        ],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
+    from monitor.proposal.hold import Guarded
     from monitor.proposal.measure import Measured
     from monitor.proposal.paths import RecordedPath
 
-__all__ = ["config_text", "written_policy", "written_sample"]
+__all__ = ["config_text", "takeover_text", "written_policy", "written_sample"]
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -43,6 +45,39 @@ store: {{path: var/cfmon.sqlite}}
 limits: {{message_bytes: 65536, agents: 1000, deadline: 50ms}}
 logging: {{format: text}}
 """
+
+
+TAKEOVER = """\
+# Written by `cfmon init`: rules for a guard in the agent's loop, cfmon_client.Takeover(.., rules="takeover.yaml").
+# What to do while the monitor is blind or silent has no default: either choice is dangerous somewhere. Choose for both
+# carry_on (whoever acts goes on) or fallback (hand over), and remove the # before them:
+# when_blind:
+# when_silent:
+severity: [critical]
+# A takeover lasts at least `hold` steps. {reason}
+{rule}
+"""
+
+
+def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None) -> str:
+    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
+    from monitor.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if not rows:
+        return TAKEOVER.format(
+            reason="Nothing is proposed: each recorded path starts in an unsafe state.", rule="# hold: 1"
+        )
+    head = (
+        f"Episodes of {rows[0].length} steps, exact in the model (docs/takeover.md, section How long):\n"
+        f"#   hold  with {label}  steps taken by the fallback\n"
+    )
+    lines = "".join(
+        f"#   {row.hold or 'no guard':>8}  {100 * row.unsafe:5.1f} %  {100 * row.taken:5.1f} %\n" for row in rows
+    )
+    if hold is None:
+        return TAKEOVER.format(reason=f"{head}{lines}# In this model a guard spares none.", rule="# hold: 1")
+    why = f"# Proposed: the longest whose further steps each spare at least {WORTH:.0%} of those without a guard."
+    return TAKEOVER.format(reason=head + lines + why, rule=f"hold: {hold}")
 
 
 def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, no_bounds: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from monitor.atomic import hidden_folder
 from monitor.cli.comparing import verdict_of
 from monitor.cli.exporting import warn_of_pickles
-from monitor.cli.init_files import config_text, written_policy, written_sample
+from monitor.cli.init_files import config_text, takeover_text, written_policy, written_sample
 from monitor.cli.init_move import move_files
 from monitor.cli.output import progress, warned
 from monitor.cli.recordings import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from monitor.arrays import Floats
     from monitor.learning.learner import Learner
     from monitor.model.mdp import MDP
+    from monitor.proposal.hold import Guarded
     from monitor.proposal.measure import Measured
     from monitor.proposal.paths import Collected, RecordedPath
 
@@ -41,7 +42,7 @@ FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
 
 FILES: Final = ("model.npz", "model.learn.npz", "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml",
-                "config.yaml", "sample.rec")  # fmt: skip
+                "config.yaml", "takeover.yaml", "sample.rec")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Result:
-    """What was written and measured. `sample`: a recorded path with an alarm was written."""
+    """What was written and measured.
+
+    `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`: proposed from it.
+    """
 
     folder: Path
     states: int
@@ -85,6 +89,8 @@ class Result:
     rule: str
     files: Sequence[str]
     sample: bool
+    guards: Sequence[Guarded]
+    hold: int | None
 
 
 @dataclass
@@ -138,6 +144,7 @@ def prepared(request: Request) -> Result:
 def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]:
     from monitor.model.io import save_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.proposal.choice import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
+    from monitor.proposal.hold import guarded, proposed  # noqa: PLC0415 - likewise
     from monitor.proposal.measure import measured  # noqa: PLC0415 - likewise
 
     base = _simulated(request) if request.simulator else _learned(request, staging)
@@ -155,6 +162,9 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
         )
     best, rule = chosen(rows)
     _configure(request, base, best, staging)
+    guards = guarded(base.before, policies, best.candidate, base.paths)
+    hold = proposed(guards)
+    (staging / "takeover.yaml").write_text(takeover_text(base.label, guards, hold), "utf-8")
 
     def sampled() -> None:
         if best.first is not None:
@@ -164,7 +174,7 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     result = Result(
         request.folder, base.model.states, base.model.actions, base.notes, base.measured_on, rows, best, rule, (),
-        sample=best.first is not None,
+        sample=best.first is not None, guards=guards, hold=hold,
     )  # fmt: skip
     return result, sampled
 

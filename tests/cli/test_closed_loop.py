@@ -47,8 +47,10 @@ class Published:
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
+        self.episode = 0
 
     def reset(self) -> None:
+        self.episode += 1
         self.said.append(("reset",))
 
     def step(self, state: int, action: int, *, policy: str) -> None:
@@ -63,11 +65,11 @@ class Guard:
 
     def __init__(self, action: int | None) -> None:
         self._action = action
-        self.resets = 0
+        self.episodes: list[int] = []
         self.acting = SimpleNamespace(policy="nominal", sha256="a" * 64)
 
-    def reset(self) -> None:
-        self.resets += 1
+    def reset(self, episode: int) -> None:
+        self.episodes.append(episode)
 
     def action(self, _state: int, proposed: int) -> int:
         if self._action is None:
@@ -102,7 +104,7 @@ def test_a_guard_saves_its_agent_and_both_are_counted(capsys: pytest.CaptureFixt
     }
     assert of_saved.said == [("reset",), (0, 1, "f" * 64), ("end", 1, True)] * 3
     assert of_lost.said == [("reset",), (0, 0, "a" * 64), ("end", 2, True)] * 2
-    assert guard.resets == 3
+    assert guard.episodes == [1, 2, 3]
 
 
 def test_a_guard_that_hears_no_alarm_changes_nothing() -> None:

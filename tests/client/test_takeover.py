@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from cfmon_client import Acting, ClientError, Takeover
+from cfmon_client.shard import shard_of
 from cfmon_client.takeover_logic import Known
 from paho.mqtt.publish import single
 
@@ -62,6 +64,15 @@ def guarded(clock: Clock) -> Iterator[Callable[..., Takeover[int, str]]]:
 def say(broker: Mosquitto, topic: str, document: dict[str, Any] | bytes) -> None:
     payload = document if isinstance(document, bytes) else json.dumps(document).encode()
     single(topic, payload, qos=1, retain=True, hostname="127.0.0.1", port=broker.port)
+
+
+SENT = itertools.count(1_780_000_000)
+"""When a monitor of a test sends its heartbeats, on its own clock."""
+
+
+def beat(broker: Mosquitto, monitor: str = "m", **changes: Any) -> None:  # noqa: ANN401 - fields of the message
+    """Publish a heartbeat, retained as the monitor's."""
+    say(broker, f"cfmon/status/{monitor}", {"state": "online", "sent_unix": next(SENT), **changes})
 
 
 def alarm(broker: Mosquitto, **changes: Any) -> None:  # noqa: ANN401 - fields of the message
@@ -116,7 +127,7 @@ def test_a_takeover_ends_with_the_episode_or_when_it_is_released(
     for guard in (for_good, until_resolved):
         assert guard.action(0, "go") == "brake in 0"
         clock.now = 0.0
-        guard.reset()
+        guard.reset("next")
         clock.now = 31.0
     clock.now = 0.0
     assert (for_good.action(1, "go"), until_resolved.action(1, "go")) == ("brake in 1", "go")
@@ -200,14 +211,57 @@ def test_alarms_of_the_last_episode_do_not_count_in_the_next(
     guard = guarded(broker.url)
     alarm(broker)
     wait_until(lambda: guard.action(1, "go") != "go", "the alarm is acted on")
-    guard.reset()
-    assert guard.action(2, "go") == "go"
-    alarm(broker, id="another")
-    wait_until(lambda: guard.action(3, "go") != "go", "an alarm of this episode is acted on")
     guard.reset("the next")
-    alarm(broker, id="a third", policies=[{"name": "nominal", "sha256": "c" * 64}])
-    wait_until(lambda: guard.action(4, "go") and guard.acting.sha256 == "c" * 64, "another alarm is heard")
-    assert guard.acting.policy == "nominal"
+    assert guard.action(2, "go") == "go"
+    alarm(broker, id="late", policies=[{"name": "nominal", "sha256": "c" * 64}])
+    wait_until(lambda: guard.action(3, "go") and guard.acting.sha256 == "c" * 64, "a late alarm is heard")
+    assert guard.acting.policy == "nominal", "it is about the last episode, although it first came in this one"
+    alarm(broker, id="mine", episode="the next")
+    wait_until(lambda: guard.action(4, "go") != "go", "an alarm of this episode is acted on")
+
+
+def test_a_takeover_until_the_next_episode_is_not_begun_by_a_late_alarm(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]]
+) -> None:
+    """It would last for the whole episode."""
+    guard = guarded(broker.url, rules={**CARRY_ON, "back": "episode"})
+    guard.reset("the next")
+    alarm(broker, policies=[{"name": "nominal", "sha256": "c" * 64}])
+    wait_until(lambda: guard.action(1, "go") and guard.acting.sha256 == "c" * 64, "a late alarm is heard")
+    assert guard.status.takeovers == {}
+
+
+def test_without_a_name_a_late_alarm_counts_and_the_log_says_so(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot be told apart hands over; an alarm that was known does not."""
+    guard = guarded(broker.url)
+    alarm(broker)
+    wait_until(lambda: guard.action(1, "go") != "go", "the alarm is acted on")
+    guard.reset(None)
+    assert guard.action(2, "go") == "go"
+    alarm(broker, id="late")
+    wait_until(lambda: guard.action(3, "go") != "go", "a late alarm is acted on")
+    guard.close()
+    assert "demo: reset() without the episode's name: a late alarm of the last one counts" in caplog.text
+
+
+def test_alarms_under_another_name_than_the_guards_are_reported(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
+    """Else a guard that is given wrong names hears no alarm and says nothing."""
+    guard = guarded(broker.url)
+    guard.reset("mine")
+    alarm(broker, policies=[{"name": "nominal", "sha256": "c" * 64}])
+    wait_until(lambda: guard.action(1, "go") and guard.acting.sha256 == "c" * 64, "the alarm is heard")
+    assert guard.status.problem is None, "it may be a late one"
+    clock.now = 31.0
+    alarm(broker)
+    wait_until(lambda: guard.status.problem, "the difference is reported")
+    assert guard.status.problem == (
+        "alarm 'regret_fallback' is about episode 'seed0-0', and reset() was given 'mine', so it does not count: "
+        "the monitor is far behind, or steps are published under another name"
+    )
 
 
 def test_it_survives_the_broker_and_messages_that_are_none(
@@ -219,8 +273,7 @@ def test_it_survives_the_broker_and_messages_that_are_none(
     guard = guarded(broker.url)
     clock.now = 100.0
     assert guard.status.silent
-    say(broker, "cfmon/status/m", {"state": "online"})
-    wait_until(lambda: not guard.status.silent, "the monitor is heard")
+    wait_until(lambda: not guard.status.silent or beat(broker), "the monitor is heard")
     broker.kill()
     assert guard.action(1, "go") == "go"
     broker.start()
@@ -236,7 +289,7 @@ def test_a_bug_in_the_thread_ends_the_listening_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(*_: object) -> Known:
+    def broken(*_: object, **__: object) -> Known:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Known, "with_alert", broken)
@@ -251,23 +304,107 @@ def test_a_bug_in_the_thread_ends_the_listening_and_nothing_else(
     assert "demo: listening to the monitor ended" in caplog.text
 
 
-def test_an_agent_can_wait_for_the_monitor(broker: Mosquitto, guarded: Callable[..., Takeover[int, str]]) -> None:
+def connected(broker: Mosquitto, guard: Takeover[int, str], clock: Clock) -> None:
+    """Wait until the guard listens. Its monitor is then silent."""
+    clock.now += 100.0
+    wait_until(lambda: not guard.status.silent or beat(broker), "the guard listens")
+    clock.now += 100.0
+
+
+def retained(broker: Mosquitto, guard: Takeover[int, str]) -> None:
+    """Wait until the guard has heard all that the broker retains: it comes before what is published afterwards."""
+    for digit in "de":
+        policies = [{"name": name, "sha256": digit * 64} for name in ("nominal", "fallback")]
+        alarm(broker, id="over", state="resolved", handover=None, policies=policies)
+        wait_until(lambda: guard.action(0, "go") and guard.acting.sha256 == digit * 64, "an alert is heard")  # noqa: B023 - called at once
+
+
+def test_a_monitor_that_died_is_not_taken_for_alive(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
+    """The broker retains its last heartbeat: a power cut leaves no last will, and a broker may have lost it."""
+    beat(broker)
+    guard = guarded(broker.url, rules=FAIL_SAFE)
+    retained(broker, guard)
+    assert not guard.wait(0.0)
+    clock.now = 31.0
+    assert (guard.status.silent, guard.action(1, "go"), guard.acting.cause) == (True, "brake in 1", "silent")
+    beat(broker)
+    assert guard.wait(PATIENCE)
+    assert not guard.status.silent
+
+
+def test_an_agent_can_wait_for_the_monitor(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
     guard = guarded(broker.url)
     say(broker, "cfmon/status/m", {"state": "offline"})
+    retained(broker, guard)
     assert not guard.wait(0.0)
-    say(broker, "cfmon/status/m", {"state": "online"})
+    beat(broker)
     assert guard.wait(PATIENCE)
+    assert guard.wait(0.0)
+    clock.now += 31.0
+    assert not guard.wait(0.0), "it was there, and is silent now"
+    beat(broker)
+    assert guard.wait(PATIENCE)
+    say(broker, "cfmon/status/m", {"state": "offline"})
+    wait_until(lambda: not guard.wait(0.0), "it says that it ends")
+    beat(broker)
+    assert guard.wait(PATIENCE), "it was started again"
+
+
+def test_it_waits_for_as_long_as_silence_takes(guarded: Callable[..., Takeover[int, str]]) -> None:
+    assert not guarded(rules={**CARRY_ON, "silent_after": 0.05}).wait()
+
+
+def test_a_broker_that_lost_what_it_retained_ends_no_takeover(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
+    """The monitor says all of it again once it is connected; until then nothing is known, and nothing changes."""
+    guard = guarded(broker.url)
+    alarm(broker)
+    wait_until(lambda: guard.action(1, "go") != "go", "the alarm is acted on")
+    broker.kill()
+    broker.start()
+    connected(broker, guard, clock)
+    assert guard.action(2, "go") == "brake in 2"
+    beat(broker)
+    wait_until(lambda: not guard.status.silent, "the monitor is heard")
+    assert guard.action(3, "go") == "brake in 3"
+    alarm(broker, revision=2, state="resolved", handover=None)
+    wait_until(lambda: guard.action(4, "go") == "go", "the alarm is over")
+
+
+def test_of_two_shards_only_the_agents_own_is_alive_for_it(
+    broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
+) -> None:
+    own = shard_of("demo", 2)
+    guard = guarded(broker.url, rules=FAIL_SAFE)
+    clock.now = 100.0
+    beat(broker, "other", shard=f"{1 - own}/2")
+    retained(broker, guard)
+    assert guard.status.silent
+    beat(broker, "own", shard=f"{own}/2")
+    wait_until(lambda: not guard.status.silent, "its own is heard")
+    say(broker, "cfmon/status/own", {"state": "offline"})
+    clock.now = 200.0
+    beat(broker, "other", shard=f"{1 - own}/2")
+    retained(broker, guard)
+    assert guard.status.silent
 
 
 def test_only_the_named_monitor_is_listened_to(
     broker: Mosquitto, guarded: Callable[..., Takeover[int, str]], clock: Clock
 ) -> None:
     own, any_monitor = guarded(broker.url, monitor="ours"), guarded(broker.url)
+    for guard in (own, any_monitor):
+        retained(broker, guard)
     clock.now = 100.0
-    say(broker, "cfmon/status/theirs", {"state": "online"})
+    beat(broker, "theirs")
     wait_until(lambda: not any_monitor.status.silent, "a monitor is heard")
     assert own.status.silent
-    say(broker, "cfmon/status/ours", {"state": "online"})
+    beat(broker, "ours")
     wait_until(lambda: not own.status.silent, "ours is heard")
 
 
@@ -277,7 +414,7 @@ def test_a_forked_process_hears_nothing_and_leaves_the_parents_guard_alone(
     guard = guarded(broker.url, rules=FAIL_SAFE)
     alarm(broker)
     wait_until(lambda: guard.action(1, "go") != "go", "the alarm is acted on")
-    guard.reset()
+    guard.reset(None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
         child = os.fork()

@@ -173,37 +173,101 @@ def test_alarms_of_earlier_episodes_do_not_count() -> None:
     assert seen(mine, current=Current(None, frozenset({mine.id}))) == QUIET
     assert seen(mine, current=Current(None, frozenset({"another"}))).firing
     assert seen(alert(episode=7), current=Current(7)).firing
+    assert seen(alert(episode="7"), current=Current(7)) == QUIET, "a name is a text or a number, as in the steps"
+
+
+def test_an_earlier_revision_changes_nothing() -> None:
+    """A broker that was killed retains what it saved last; the monitor says so again when it is connected."""
+    closed = alert("a", id="x", revision=3, state="resolved", handover=None)
+    assert seen(closed, alert("a", id="x", revision=2)) == QUIET
+    assert seen(closed, alert("a", id="x", revision=4)).firing
+    assert seen(closed, alert("a", id="y", revision=1)).firing, "another alarm"
+
+
+def test_what_is_retained_is_taken_unless_it_was_sent_before_what_is_known() -> None:
+    closed = alert("a", id="x", state="resolved", handover=None, sent_unix=50.0)
+    known = Known(heard=0.0).with_alert(closed)
+    for retained, sent, fires in ((True, 49.0, False), (True, 51.0, True), (False, 49.0, True), (True, None, False)):
+        other = alert("a", id="y", sent_unix=sent)
+        assert known.with_alert(other, retained=retained).alerts["a"].firing == fires
+    assert Known(heard=0.0).with_alert(alert("a", sent_unix=None), retained=True).alerts["a"].firing
+
+
+# ---- signs of life ----
+
+
+def heard_at(*statuses: dict[str, Any], agent: str = "demo", **how: Any) -> float:  # noqa: ANN401 - how they came
+    """Return when the monitor was heard last, after statuses that came at 1.0, 2.0, ..."""
+    known = Known(heard=0.0)
+    for number, status in enumerate(statuses, start=1):
+        known = known.with_status(status, agent, float(number), **how)
+    return known.heard
+
+
+def online(sent: object = 7.0, **more: object) -> dict[str, Any]:
+    return {"state": "online", "sent_unix": sent, **more}
 
 
 def test_only_the_status_of_the_agents_own_shard_is_a_sign_of_life() -> None:
     """The agent `ward-3` is in shard 2 of 8, as the page on fleets states it."""
-    known = Known(heard=0.0)
-    for shard, heard in (("3/8", 0.0), ("2/8", 5.0), (None, 5.0), ("2/9999999", 5.0), (7, 5.0)):
-        document = {"state": "online", "shard": shard}
-        assert known.with_status(document, "ward-3", 5.0).heard == heard
+    for shard, heard in (("3/8", 0.0), ("2/8", 1.0), (None, 1.0), ("2/9999999", 1.0), (7, 1.0)):
+        assert heard_at(online(shard=shard), agent="ward-3") == heard
+
+
+def test_what_the_broker_retained_is_no_sign_of_life() -> None:
+    assert heard_at(online(7.0), retained=True) == 0.0
+    known = Known(heard=0.0).with_status(online(7.0), "demo", 1.0, retained=True)
+    assert known.with_status(online(7.0), "demo", 2.0).heard == 0.0, "a bridge repeats it as if it were new"
+    assert known.with_status(online(17.0), "demo", 2.0).heard == 2.0
+
+
+def test_a_status_that_was_heard_before_is_no_sign_of_life() -> None:
+    assert heard_at(online(7.0), online(7.0)) == 1.0
+    assert heard_at(online(7.0), online(17.0)) == 2.0
+    assert heard_at(online(7.0), online(5.0)) == 2.0, "the monitor's clock was set back"
+    known = Known(heard=0.0).with_status(online(7.0), "demo", 1.0, topic="cfmon/status/a")
+    assert known.with_status(online(7.0), "demo", 2.0, topic="cfmon/status/b").heard == 2.0, "of another monitor"
+
+
+def test_the_monitors_clock_may_be_hours_off() -> None:
+    """Its times are compared with each other, never with ours."""
+    assert heard_at(online(-86_400.0), online(-86_390.0)) == 2.0
+    assert heard_at(online(4e9), online(4e9 + 10)) == 2.0
+
+
+@pytest.mark.parametrize("sent", [None, "now", True, [7.0]])
+def test_a_status_without_its_time_is_no_sign_of_life(sent: object) -> None:
+    assert heard_at(online(sent)) == 0.0
+
+
+def test_a_retained_status_tells_the_policies_and_not_what_is_blind_now() -> None:
+    told = online(policies=[{"name": "nominal", "sha256": "aa"}], blind=1, blind_formulas={"demo": {"watch": "gap"}})
+    known = Known(0.0).with_status(told, "demo", 1.0, retained=True)
+    assert (dict(known.sha256), known.blind, known.signs) == ({"nominal": "aa"}, frozenset(), 0)
 
 
 def test_the_monitor_is_silent_when_it_has_not_been_heard_for_too_long() -> None:
+    """From its last heartbeat on, so that nobody acts unwatched for longer than `silent_after`."""
     assert [seen(now=now, silent_after=30.0).silent for now in (0.0, 30.0, 30.5)] == [False, False, True]
     rules = Rules("carry_on", "carry_on", silent_after=5.0)
-    known = Known(heard=0.0).with_status({"state": "online"}, "demo", 4.0)
+    known = Known(heard=0.0).with_status(online(), "demo", 4.0)
     assert [situation(rules, known, Current(), POLICIES, now).silent for now in (9.0, 9.5)] == [False, True]
     for no_sign in ({"state": "offline"}, {}, {"state": 1}):
         assert known.with_status(no_sign, "demo", 8.0).heard == 4.0
 
 
 def test_the_policies_digests_are_learned_from_statuses_and_alerts() -> None:
-    known = Known(0.0).with_status({"state": "online", "policies": [{"name": "nominal", "sha256": "aa"}]}, "demo", 1.0)
+    known = Known(0.0).with_status(online(policies=[{"name": "nominal", "sha256": "aa"}]), "demo", 1.0)
     assert dict(known.sha256) == {"nominal": "aa"}
     both = known.with_alert(alert(policies=[{"name": "nominal", "sha256": "bb"}, {"name": "fallback", "sha256": "cc"}]))
     assert dict(both.sha256) == {"nominal": "bb", "fallback": "cc"}
     odd_ones: list[object] = [None, 1, {}, [1], [{}], [{"name": 1, "sha256": "aa"}], [{"name": "x", "sha256": None}]]
     for odd in odd_ones:
-        assert dict(known.with_status({"state": "online", "policies": odd}, "demo", 2.0).sha256) == {"nominal": "aa"}
+        assert dict(known.with_status(online(policies=odd), "demo", 2.0).sha256) == {"nominal": "aa"}
 
 
 def blind_by(rules: dict[str, Any], **status: object) -> bool:
-    known = Known(0.0).with_status({"state": "online", **status}, "demo", 0.0)
+    known = Known(0.0).with_status(online(**status), "demo", 0.0)
     return situation(Rules("carry_on", "carry_on", **rules), known, Current(), POLICIES, 0.0).blind
 
 
@@ -233,8 +297,8 @@ def test_a_status_says_which_formulas_are_blind_or_that_it_does_not_list_all(
 
 
 def test_the_next_status_takes_blindness_back() -> None:
-    blind = {"state": "online", "blind": 1, "blind_formulas": {"demo": {"watch": "gap"}}}
+    blind = online(1.0, blind=1, blind_formulas={"demo": {"watch": "gap"}})
     known = Known(0.0).with_status(blind, "demo", 0.0)
     assert known.blind == frozenset({"watch"})
     assert known.with_status({"state": "offline"}, "demo", 1.0).blind == frozenset({"watch"})
-    assert known.with_status({"state": "online", "blind": 0, "blind_formulas": {}}, "demo", 1.0).blind == frozenset()
+    assert known.with_status(online(2.0, blind=0, blind_formulas={}), "demo", 1.0).blind == frozenset()

@@ -124,12 +124,12 @@ class Steps:
         return self._publisher.status
 
     def reset(self, episode: str | int | None = None) -> None:
-        """Begin a new episode with the next step. Without this call, it begins after `end`.
+        """Begin a new episode, whose name `episode` is from now on. Without this call, it begins with a step.
 
         `episode`: its name; by default one is made, which no other episode has. An open episode is broken off: call
         `end` with its last state, if that is known, so that the monitor evaluates it once more.
         """
-        self._episode, self._seq = None, 0
+        self._begin()
         if episode is not None:
             try:
                 self._episode = check_episode(episode)
@@ -187,7 +187,7 @@ class Steps:
             self._send(state, None, reward, None, extra, terminated=bool(terminated), truncated=cut_off)
         elif terminated or truncated:
             self._refuse(Refused("missing_state", "end() needs the last state; give it as the first argument"))
-        self.reset()
+        self._episode = None
 
     def flush(self, timeout: float = FLUSH) -> bool:
         """Wait until the broker has all steps, at most `timeout` seconds; return whether it has."""
@@ -205,6 +205,10 @@ class Steps:
     ) -> None:
         self.close()
 
+    def _begin(self) -> None:
+        self._episode, self._seq = f"{self._run}-{self._episodes}", 0
+        self._episodes += 1
+
     def _send(
         self,
         state: object,
@@ -217,8 +221,7 @@ class Steps:
         truncated: bool = False,
     ) -> None:
         if self._episode is None:
-            self._episode = f"{self._run}-{self._episodes}"
-            self._episodes += 1
+            self._begin()
         seq, self._seq = self._seq, self._seq + 1
         try:
             payload, left_out = pack(

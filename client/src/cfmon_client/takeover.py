@@ -16,10 +16,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, final
 
+from cfmon_client.alert import Alert
 from cfmon_client.broker import Broker, as_broker
 from cfmon_client.connection import LOG, LimitedLog
 from cfmon_client.errors import ClientError
-from cfmon_client.shard import is_elsewhere
 from cfmon_client.steps import check_agent
 from cfmon_client.subscription import alert_of, receive
 from cfmon_client.takeover_logic import NOBODY, Cause, Current, Held, Known, situation, step
@@ -59,7 +59,7 @@ class TakeoverStatus:
     """What the guard has done so far.
 
     Attributes:
-        silent: True if the monitor gives no sign of life.
+        silent: True if the monitor's last sign of life, or before the first the guard, is older than `silent_after`.
         takeovers: Cause -> number of takeovers.
         steps: Policy -> number of steps in which it acted.
         failures: Number of steps in which a policy should have acted and raised an error, so that the agent's own did.
@@ -136,12 +136,20 @@ class Takeover(Generic[State, Action]):
         self._thread.start()
         atexit.register(self.close)
 
-    def wait(self, timeout: float = 10.0) -> bool:
-        """Wait for the monitor's first sign of life, at most `timeout` seconds; return whether there was one.
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the monitor gives a sign of life, at most `timeout` seconds; return whether it is there.
 
-        An agent that begins earlier acts unguarded until then, for the time that `silent_after` says.
+        That is its next heartbeat: what the broker retains of an earlier one says nothing about now. The monitor counts
+        as there until it is silent, or says that it ends. An agent that begins earlier acts unguarded until then, for
+        the time that `silent_after` says.
+
+        `timeout`: by default as long as `silent_after`.
         """
-        return self._heard.wait(timeout)
+        if self.status.silent:
+            self._heard.clear()
+            if not self.status.silent:  # it was heard in between
+                return True
+        return self._heard.wait(self._rules.silent_after if timeout is None else timeout)
 
     def action(self, state: State, proposed: Action) -> Action:
         """Return the action to take: `proposed`, or that of the policy that has taken over.
@@ -155,12 +163,18 @@ class Takeover(Generic[State, Action]):
             self._report(before, self._held)
         return self._act(self._held, state, proposed)
 
-    def reset(self, episode: str | int | None = None) -> None:
+    def reset(self, episode: str | int | None) -> None:
         """Begin another episode. A takeover ends, unless the rules say `back: never`; earlier alarms do not count.
 
-        `episode`: its name in the messages of its steps; alerts of another episode then do not count.
+        `episode`: its name in the messages of its steps, such as `steps.episode`; alarms of another episode do not
+        count. None: not known. Then an alarm of the last episode counts that first comes after this call.
         """
-        self._current = Current(episode, frozenset(alert.id for alert in self._known.alerts.values()))
+        if episode is None and self._limited.due("unnamed"):
+            self._log(
+                LOG.warning, "%s: reset() without the episode's name: a late alarm of the last one counts", self._agent
+            )
+        over = frozenset(alert.id for alert in self._known.alerts.values())
+        self._current = Current(episode, over, self._clock())
         if self._rules.back != "never":
             self.release()
 
@@ -259,13 +273,33 @@ class Takeover(Generic[State, Action]):
         alerts, statuses = self._topics
         async with aclosing(receive(self._broker, alerts, statuses)) as messages:
             async for message in messages:
+                retained = bool(message.retain)
                 if message.topic.matches(statuses):
-                    document = _document(bytes(message.payload))
-                    self._known = self._known.with_status(document, self._agent, self._clock())
-                    if document.get("state") == "online" and not is_elsewhere(document, self._agent):
-                        self._heard.set()
+                    self._hear_status(_document(bytes(message.payload)), str(message.topic), retained=retained)
                 elif (alert := alert_of(message, self._limited)) is not None:
-                    self._known = self._known.with_alert(alert)
+                    self._known = self._known.with_alert(alert, retained=retained)
+                    self._compare_episode(alert)
+
+    def _hear_status(self, document: Mapping[str, Any], topic: str, *, retained: bool) -> None:
+        before = self._known
+        self._known = before.with_status(document, self._agent, self._clock(), topic=topic, retained=retained)
+        if document.get("state") == "offline":
+            self._heard.clear()
+        elif self._known.signs > before.signs:
+            self._heard.set()
+
+    def _compare_episode(self, alert: Alert) -> None:
+        """Report an alarm of another episode than ours that cannot just be a late one."""
+        current = self._current
+        late = self._clock() - current.since <= self._rules.silent_after
+        if current.has(alert) or alert.id in current.over or not alert.firing or late:
+            return
+        self._problem = (
+            f"alarm '{alert.formula.name}' is about episode {alert.episode!r}, and reset() was given {current.name!r}, "
+            "so it does not count: the monitor is far behind, or steps are published under another name"
+        )
+        if self._limited.due("episode"):
+            LOG.error("%s: %s", self._agent, self._problem)
 
 
 def _fallback(rules: Rules, policies: Mapping[str, object]) -> str:

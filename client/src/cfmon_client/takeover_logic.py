@@ -5,6 +5,7 @@ Times are seconds on any monotonic clock.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -25,44 +26,74 @@ _UNRELIABLE_BUT_KNOWN: Final = "model_doubt"
 class Known:
     """What the monitor has said.
 
+    What a broker retains was said at some time in the past, by a monitor that may be gone. It is no sign of life.
+
     Attributes:
         heard: Time of its last sign of life; at the beginning, the time at which listening began.
-        alerts: Formula -> the newest alert of its alarm, while it fires.
+        alerts: Formula -> the newest alert of its newest alarm, closed ones included.
         sha256: Policy -> SHA-256 of its file, as the monitor has it.
         blind: Formulas that are blind for the agent, by the newest status; None: the status does not list the agent,
             because too many are blind.
+        sent: Topic of a status -> when its newest one was sent, on that monitor's clock.
+        signs: Number of signs of life so far.
     """
 
     heard: float
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     sha256: Mapping[str, str] = field(default_factory=dict)
     blind: frozenset[str] | None = frozenset()
+    sent: Mapping[str, float] = field(default_factory=dict)
+    signs: int = 0
 
-    def with_alert(self, alert: Alert) -> Known:
-        """Return what is known after an alert about the agent."""
-        others = {name: known for name, known in self.alerts.items() if name != alert.formula.name}
-        alerts = {**others, alert.formula.name: alert} if alert.firing else others
+    def with_alert(self, alert: Alert, *, retained: bool = False) -> Known:
+        """Return what is known after an alert about the agent.
+
+        An earlier revision of an alarm changes nothing, nor does a retained alert that was sent before the known one:
+        a broker that was killed may retain what it had saved before.
+        """
+        known = self.alerts.get(alert.formula.name)
+        if known is not None and (_is_earlier(alert, known) or (retained and _sent(alert) < _sent(known))):
+            return self
+        alerts = {**self.alerts, alert.formula.name: alert}
         return replace(self, alerts=alerts, sha256={**self.sha256, **_sha256s(alert.document)})
 
-    def with_status(self, document: Mapping[str, Any], agent: str, now: float) -> Known:
-        """Return what is known after a status; `offline`, or that of another shard's monitor, is no sign of life."""
+    def with_status(
+        self, document: Mapping[str, Any], agent: str, now: float, *, topic: str = "", retained: bool = False
+    ) -> Known:
+        """Return what is known after a status; only one that the monitor sends now is a sign of life.
+
+        No sign of life are: `offline`; the status of another shard's monitor; one that the broker retained; and one
+        that was sent when the last one was, because a bridge between brokers repeats what it retains as if it were new.
+        Times of sending are compared with each other only, so the monitor's clock need not agree with ours.
+        """
         if document.get("state") != "online" or is_elsewhere(document, agent):
             return self
-        sha256 = {**self.sha256, **_sha256s(document)}
-        return replace(self, heard=now, sha256=sha256, blind=_blind_formulas(document, agent))
+        sent = document.get("sent_unix")
+        told = replace(self, sha256={**self.sha256, **_sha256s(document)})
+        if type(sent) not in {int, float} or sent == self.sent.get(topic):
+            return told
+        told = replace(told, sent={**self.sent, topic: sent})
+        if retained:
+            return told
+        return replace(told, heard=now, signs=self.signs + 1, blind=_blind_formulas(document, agent))
 
 
 @dataclass(frozen=True)
 class Current:
     """The agent's episode: which alarms are about it.
 
+    An alarm of the last episode may come after the beginning of this one, because the monitor is a little behind. Only
+    its episode's name tells it apart: a time of its own would have to be compared with that of another clock.
+
     Attributes:
         name: Alarms of an episode of another name do not count. None: not known, so alarms of any do.
-        over: Ids of alarms of earlier episodes.
+        over: Ids of alarms that were known when this episode began.
+        since: Time at which it began.
     """
 
     name: str | int | None = None
     over: frozenset[str] = frozenset()
+    since: float = -math.inf
 
     def has(self, alert: Alert) -> bool:
         """Return whether an alert is about this episode."""
@@ -101,7 +132,11 @@ NOBODY: Final = Held()
 
 def situation(rules: Rules, known: Known, current: Current, policies: Collection[str], now: float) -> Situation:
     """Return what matters for the next step. `policies`: those that can take over."""
-    alerts = [alert for _, alert in sorted(known.alerts.items()) if current.has(alert) and _concerns(rules, alert)]
+    alerts = [
+        alert
+        for _, alert in sorted(known.alerts.items())
+        if alert.firing and current.has(alert) and _concerns(rules, alert)
+    ]
     wanted = [alert.handover.policy for alert in alerts if alert.handover is not None and _wants(rules, alert)]
     return Situation(
         wanted=next((policy for policy in wanted if policy in policies), None),
@@ -140,6 +175,14 @@ def _taken(held: Held, policy: str, cause: Cause) -> Held:
     if held.policy is not None:
         return replace(held, steps=held.steps + 1)
     return Held(policy, 1, cause)
+
+
+def _is_earlier(alert: Alert, known: Alert) -> bool:
+    return alert.id == known.id and alert.revision < known.revision
+
+
+def _sent(alert: Alert) -> float:
+    return -math.inf if alert.sent_unix is None else alert.sent_unix
 
 
 def _blind(rules: Rules, known: Known) -> bool:

@@ -31,11 +31,12 @@ class Rules:
         formulas: Names of the formulas whose alarms count; None: all.
         only_if_helps: Hand over only while the alert says that this helps now (`handover.helps_now`).
         only_if_robust: Hand over only if no causal model of the requested class changes the answer (`robust`).
-        hold: A takeover lasts at least this number of steps.
+        hold: A takeover lasts at least this number of steps. With 1 it ends as soon as the alarm resolves, when the
+            agent's own policy only just meets the goal; `cfmon init` proposes a number.
         back: When to hand back after that: `resolved` (when its alarms no longer fire), `episode` (with the next
             episode), `never` (after `Takeover.release`).
-        silent_after: Seconds without a sign of life after which the monitor counts as silent. It gives one at each
-            `heartbeat`, by default every 10 seconds.
+        silent_after: Seconds after the last sign of life after which the monitor counts as silent. It gives one at each
+            `heartbeat`, by default every 10 seconds: choose at least twice as long.
         policy: What to hand over to while the monitor is blind or silent; None: the only policy there is.
 
     Raises:

@@ -1,72 +1,63 @@
 // The page of one agent: the value of each formula over time with its threshold, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, makeAlarm, moment, number, put, rangeOf, required, sync, tell, updateAlarm,
+  POLICY_ASSUMED, ago, alarmWord, at, between, departing, deviates, element, evidenceOf, figures, follow, moment, number, part, put, rangeOf, required, sync,
+  tell,
 } from "./common.js";
-import { makeBands, updateBands } from "./bands.js";
-import { makeRecourse, updateRecourse } from "./recourse.js";
-import { makeReliability, updateReliability } from "./reliability.js";
+import { makeAlarm, makeProfile } from "./alarm.js";
+import { makeBands } from "./bands.js";
+import { makeRecourse } from "./recourse.js";
+import { makeReliability } from "./reliability.js";
 
 const name = new URLSearchParams(location.search).get("name") ?? "";
 const seen = { told: null };
 put(at("title"), name || "No agent selected");
 document.title = `${name} · Counterfactual monitor`;
 
-const FACTS = ["alarm", "verdict", "value", "required", "bounds", "step", "time"];
-
 const HEIGHT = 240;
 
-function makeFormula(formula) {
-  const facts = element("dl", "facts");
-  for (const fact of FACTS) facts.append(element("div", "", element("dt", "", fact), element("dd")));
-  const chart = element("div", "chart");
-  chart.setAttribute("role", "img");
-  const rows = element("tbody");
-  const heads = ["takeover", "nominal", "alternative"].map((text) => {
-    const head = element("th", "number", text);
-    head.scope = "col";
-    return head;
+function makeFormula({ formula: { name: title } }) {
+  const [summary, facts, chart, text] = [element("p", "summary"), makeFacts(), makeChart(), element("code")];
+  const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
+  const [profile, ...others] = parts;
+  const card = element("section", "formula", element("h2", "", title), summary, facts, chart, ...parts, element("p", "quiet", text));
+  card.id = `formula-${title}`;
+  return part(card, (told) => {
+    const { formula } = told;
+    put(summary, formula.summary || "No verdict: between episodes.");
+    facts.render(formula);
+    chart.render(told);
+    profile.render(formula.profile);
+    for (const other of others) other.render(formula);
+    put(text, formula.text);
   });
-  const caption = element("caption", "", "Values had the alternative taken over at each of these steps");
-  const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), rows);
-  const card = element("section", "formula", element("h2", "", formula.name), element("p", "summary"), facts, chart);
-  card.append(element("p", "range quiet"), table, makeRecourse(), makeBands(), makeReliability());
-  card.append(element("p", "quiet", element("code", "", formula.text)));
-  card.id = `formula-${formula.name}`;
-  return card;
 }
 
-function updateFormula(card, { formula, alarms, now }) {
-  put(card.querySelector(".summary"), formula.summary || "No verdict: between episodes.");
-  const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
-  const facts = {
-    alarm: alarmWord(formula),
-    verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
-    value: formula.alternative ? `${figures(formula)}${formula.value === null ? "" : ` (nominal vs ${formula.alternative.name})`}` : figures(formula),
-    required: required(formula.threshold),
-    bounds: bounds ? `${number(bounds[0])} to ${number(bounds[1])}${whose && ` (${whose})`}` : "",
-    step: formula.seq === null ? "" : String(formula.seq),
-    time: formula.time_unix === null ? "" : moment(formula.time_unix),
-  };
-  const cells = [...card.querySelectorAll("dd")];
-  FACTS.forEach((fact, index) => {
-    put(cells[index], facts[fact]);
-    cells[index].parentElement.hidden = facts[fact] === "";
+function makeFacts() {
+  const facts = {};
+  const list = element("dl", "facts");
+  for (const fact of ["alarm", "verdict", "value", "required", "bounds", "step", "time"]) {
+    facts[fact] = element("dd");
+    list.append(element("div", "", element("dt", "", fact), facts[fact]));
+  }
+  return part(list, (formula) => {
+    const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
+    const compared = formula.alternative && formula.value !== null ? ` (nominal vs ${formula.alternative.name})` : "";
+    const texts = {
+      alarm: alarmWord(formula),
+      verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
+      value: `${figures(formula)}${compared}`,
+      required: required(formula.threshold),
+      bounds: bounds ? `${between(bounds)}${whose && ` (${whose})`}` : "",
+      step: formula.seq === null ? "" : String(formula.seq),
+      time: formula.time_unix === null ? "" : moment(formula.time_unix),
+    };
+    for (const [fact, cell] of Object.entries(facts)) {
+      put(cell, texts[fact]);
+      cell.parentElement.hidden = texts[fact] === "";
+    }
+    facts.alarm.className = `word-${alarmWord(formula).split(",")[0]}`;
+    facts.verdict.className = formula.blind ? "word-blind" : "";
   });
-  cells[0].className = `word-${alarmWord(formula).split(",")[0]}`;
-  cells[1].className = formula.blind ? "word-blind" : "";
-  const table = card.querySelector("table");  // the first: the profile
-  table.hidden = formula.profile.length === 0;
-  sync(table.querySelector("tbody"), formula.profile, (row) => String(row.offset),
-    () => element("tr", "", element("td", "number"), element("td", "number"), element("td", "number")),
-    (row, at_offset) => {
-      put(row.children[0], at_offset.offset === 0 ? "now" : `${at_offset.offset} step${at_offset.offset === 1 ? "" : "s"} ago`);
-      put(row.children[1], number(at_offset.nominal));
-      put(row.children[2], number(at_offset.alternative));
-    });
-  updateRecourse(card.querySelector(".recourse"), formula);
-  updateBands(card.querySelector(".bands"), formula);
-  updateReliability(card.querySelector(".reliability"), formula);
-  draw(card, formula, alarms.filter((alarm) => alarm.formula.name === formula.name), now);
 }
 
 // ---- the chart ----
@@ -76,81 +67,81 @@ function colour(variable) {
 }
 
 // Mark the time in which an alarm was firing: a tint, a bar along the axis, and a line at its start.
-function markAlarms(card) {
-  return (chart) => {
-    const { ctx, bbox } = chart;
-    ctx.save();
-    for (const alarm of card.alarms) {
-      const from = Math.max(chart.valToPos(alarm.began_unix ?? 0, "x", true), bbox.left);
-      const to = Math.min(chart.valToPos(alarm.over_unix ?? (alarm.state === "firing" ? card.now : alarm.began_unix ?? 0), "x", true), bbox.left + bbox.width);
-      if (to < bbox.left || from > bbox.left + bbox.width) continue;
-      ctx.fillStyle = colour("--firing-page");
-      ctx.fillRect(from, bbox.top, Math.max(to - from, 2), bbox.height);
-      ctx.fillStyle = colour("--firing");
-      ctx.fillRect(from, bbox.top + bbox.height - 6, Math.max(to - from, 4), 6);
-      ctx.fillRect(from, bbox.top, 2, bbox.height);
-    }
-    ctx.restore();
-  };
+function markAlarms(chart, alarms, now) {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  for (const alarm of alarms) {
+    const from = Math.max(chart.valToPos(alarm.began_unix ?? 0, "x", true), bbox.left);
+    const to = Math.min(chart.valToPos(alarm.over_unix ?? (alarm.state === "firing" ? now : alarm.began_unix ?? 0), "x", true), bbox.left + bbox.width);
+    if (to < bbox.left || from > bbox.left + bbox.width) continue;
+    ctx.fillStyle = colour("--firing-page");
+    ctx.fillRect(from, bbox.top, Math.max(to - from, 2), bbox.height);
+    ctx.fillStyle = colour("--firing");
+    ctx.fillRect(from, bbox.top + bbox.height - 6, Math.max(to - from, 4), 6);
+    ctx.fillRect(from, bbox.top, 2, bbox.height);
+  }
+  ctx.restore();
 }
 
-function makeChart(card, formula) {
+function newChart(canvas, series, shown) {
   const times = (chart, moments) => {
     const long = chart.scales.x.max - chart.scales.x.min > 86_400;
     return moments.map((seconds) => moment(seconds).slice(...(long ? [0, 16] : [11, 19])));
   };
   const axis = () => ({ stroke: colour("--ink"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } });
-  const line = (label, stroke, dash) => ({ label, stroke: colour(stroke), width: 2, dash, value: (_, value) => number(value) });
-  const series = [{ label: "time", value: (_, seconds) => (seconds === null ? "" : moment(seconds)) }, line("value", "--own")];
-  if (formula.alternative) series.push(line(formula.alternative.name, "--instead", [8, 5]));
-  if (formula.threshold) series.push(line(`required ${formula.threshold.comparison}`, "--ink", [2, 4]));
+  const lines = series.map(([label, stroke, dash]) => ({ label, stroke: colour(stroke), width: 2, dash, value: (_, value) => number(value) }));
   const options = {
-    width: card.querySelector(".chart").clientWidth,
+    width: canvas.clientWidth,
     height: HEIGHT,
-    series,
+    series: [{ label: "time", value: (_, seconds) => (seconds === null ? "" : moment(seconds)) }, ...lines],
     axes: [{ ...axis(), values: times, space: 100, incrs: [1, 5, 10, 30, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 604_800] }, { ...axis(), size: 60 }],
     scales: {
       x: { range: (_, from, to) => (to - from < 4 ? [from - 2, to + 2] : [from, to]) },
-      y: { range: () => card.range },
+      y: { range: () => shown.range },
     },
-    hooks: { drawClear: [markAlarms(card)] },
+    hooks: { drawClear: [(chart) => markAlarms(chart, shown.alarms, shown.now)] },
   };
-  return new uPlot(options, [[]], card.querySelector(".chart"));
+  return new uPlot(options, [[]], canvas);
 }
 
-function draw(card, formula, alarms, now) {
-  const { time, value, alternative } = formula.curve;
-  const threshold = formula.threshold?.bound ?? null;
-  const chart = card.querySelector(".chart");
-  chart.hidden = time.length === 0;
-  if (chart.hidden) return;
-  if (!card.isConnected) {  // it has no width yet
-    requestAnimationFrame(() => draw(card, formula, alarms, now));
-    return;
-  }
-  card.alarms = alarms;
-  card.now = now;
-  card.range = rangeOf([...value, ...alternative], threshold);
-  card.chart ??= makeChart(card, formula);
-  const data = [time, value];
-  if (formula.alternative) data.push(alternative);
-  if (formula.threshold) data.push(time.map(() => threshold));
-  card.chart.setData(data);
-  const known = value.filter((one) => one !== null);
-  const low = Math.min(...known);
-  const high = Math.max(...known);
-  const values = known.length ? `values from ${number(low)} to ${number(high)}` : "no value";
-  const needed = threshold === null ? "" : `; required ${required(formula.threshold)}`;
-  const description = `${values} from ${moment(time[0])} to ${moment(time[time.length - 1])}${needed}; alarms in the list: ${alarms.length}`;
-  chart.setAttribute("aria-label", description);
-  put(card.querySelector(".range"), description);
+// The curves of a formula, and the same in words.
+function makeChart() {
+  const [canvas, words] = [element("div", "chart"), element("p", "range quiet")];
+  canvas.setAttribute("role", "img");
+  const shown = { chart: null, series: "", alarms: [], now: 0, range: [0, 1] };
+  const render = (told) => {
+    const { formula, alarms, now } = told;
+    const { time, value, alternative } = formula.curve;
+    const threshold = formula.threshold?.bound ?? null;
+    canvas.hidden = words.hidden = time.length === 0;
+    if (canvas.hidden) return;
+    if (!canvas.isConnected) {  // it has no width yet
+      requestAnimationFrame(() => render(told));
+      return;
+    }
+    shown.alarms = alarms.filter((alarm) => alarm.formula.name === formula.name);
+    shown.now = now;
+    shown.range = rangeOf([...value, ...alternative], threshold);
+    const lines = [["value", "--own", undefined, value]];
+    if (formula.alternative) lines.push([formula.alternative.name, "--instead", [8, 5], alternative]);
+    if (formula.threshold) lines.push([`required ${formula.threshold.comparison}`, "--ink", [2, 4], time.map(() => threshold)]);
+    const series = lines.map(([label]) => label).join("\n");
+    if (series !== shown.series) {  // at first, and when the configuration has changed
+      shown.chart?.destroy();
+      shown.chart = newChart(canvas, lines, shown);
+      shown.series = series;
+    }
+    shown.chart.setData([time, ...lines.map(([, , , data]) => data)]);
+    const known = value.filter((one) => one !== null);
+    const values = known.length ? `values from ${number(Math.min(...known))} to ${number(Math.max(...known))}` : "no value";
+    const needed = threshold === null ? "" : `; required ${required(formula.threshold)}`;
+    const description = `${values} from ${moment(time[0])} to ${moment(time[time.length - 1])}${needed}; alarms in the list: ${shown.alarms.length}`;
+    canvas.setAttribute("aria-label", description);
+    put(words, description);
+  };
+  addEventListener("resize", () => shown.chart?.setSize({ width: canvas.clientWidth, height: HEIGHT }));
+  return part(element("div", "", canvas, words), render);
 }
-
-addEventListener("resize", () => {
-  for (const card of document.querySelectorAll(".formula")) {
-    card.chart?.setSize({ width: card.querySelector(".chart").clientWidth, height: HEIGHT });
-  }
-});
 
 // ---- the whole page ----
 
@@ -170,8 +161,8 @@ function show(told) {
   at("doubt").hidden = !at("doubt").textContent;
   const rows = told.formulas.map((formula) => ({ formula, alarms: told.alarms, now: told.now }));
   const fresh = seen.told === null;
-  sync(at("formulas"), rows, (row) => row.formula.name, (row) => makeFormula(row.formula), updateFormula);
-  sync(at("alarms"), told.alarms, (alarm) => alarm.id, makeAlarm, updateAlarm);
+  sync(at("formulas"), rows, (row) => row.formula.name, makeFormula);
+  sync(at("alarms"), told.alarms, (alarm) => alarm.id, makeAlarm);
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;

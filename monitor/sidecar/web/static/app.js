@@ -1,28 +1,40 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, look, makeAlarm, put, rangeOf, required, sync, tell, updateAlarm,
+  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, drawn, element, evidenceOf, figures, follow, look, part, put, rangeOf, required, sync,
+  tell,
 } from "./common.js";
+import { makeAlarm } from "./alarm.js";
 import { widest } from "./bands.js";
 
-const seen = { firing: null, told: null };
+const seen = { firing: null, announced: [], told: null };
 
+// Say which alarms have begun to fire, without numbers, which would soon be old ones; until they have all closed.
 function announce(firing) {
   const ids = new Set(firing.map((alarm) => alarm.id));
   const fresh = seen.firing === null ? [] : firing.filter((alarm) => !seen.firing.has(alarm.id));
-  if (fresh.length) at("announce").textContent = fresh.map((alarm) => `Alarm. ${alarm.summary}`).join(" ");
+  if (fresh.length) {
+    put(at("announce"), fresh.map(({ agent, formula, severity }) => `Alarm: ${formula.name} fires for ${agent}, ${severity}.`).join(" "));
+    seen.announced = fresh.map((alarm) => alarm.id);
+  } else if (!seen.announced.some((id) => ids.has(id))) {
+    put(at("announce"), "");
+  }
   seen.firing = ids;
 }
 
-// ---- blind formulas ----
-
-function makeBlind() {
-  return element("li", "blind", element("p", "head word-blind"), element("p", "detail"));
+// A card about something that is wrong: a line, its details, and, if it is about an agent, the way to its page.
+function makeCard(show) {
+  const [head, detail, link] = [element("p", "head word-blind"), element("p", "detail"), element("a", "page", "the agent's page")];
+  return part(element("li", "blind", head, detail, link), (item) => {
+    const shown = show(item);
+    put(head, shown.head);
+    put(detail, shown.detail);
+    link.hidden = !shown.agent;
+    if (shown.agent) link.href = agentPage(shown.agent);
+  });
 }
 
-function updateBlind(card, row) {
-  put(card.querySelector(".head"), `BLIND · ${row.agent} · ${row.formulas.join(", ")} · ${row.reason}`);
-  put(card.querySelector(".detail"), row.detail || row.words);
-}
+const makeBlind = () => makeCard(({ agent, formulas, reason, detail, words }) => (
+  { head: `BLIND · ${agent} · ${formulas.join(", ")} · ${reason}`, detail: detail || words }));
 
 // ---- whether the model fits ----
 
@@ -32,15 +44,14 @@ function aboutModel(test) {
   return `The transitions of all agents together do not contradict the model so far (${evidenceOf(test)}).`;
 }
 
-function makeDoubt() {
-  return element("li", "blind", element("p", "head word-blind"), element("p", "detail"), element("a", "page", "the agent's page"));
-}
+const makeDoubt = () => makeCard((doubt) => ({
+  head: `IN DOUBT · ${doubt.agent} · its transitions contradict the model (${evidenceOf(doubt)}). Its verdicts may be wrong.`,
+  detail: departing(doubt),
+  agent: doubt.agent,
+}));
 
-function updateDoubt(card, doubt) {
-  put(card.querySelector(".head"), `IN DOUBT · ${doubt.agent} · its transitions contradict the model (${evidenceOf(doubt)}). Its verdicts may be wrong.`);
-  put(card.querySelector(".detail"), departing(doubt));
-  card.querySelector("a").href = agentPage(doubt.agent);
-}
+const makeDeviating = () => makeCard((deviation) => (
+  { head: `NOT ITS POLICY · ${deviation.agent} · ${deviates(deviation)}`, detail: POLICY_ASSUMED, agent: deviation.agent }));
 
 const MODEL_WRONG = "Record the steps, and let the model learn them: cfmon run --record, cfmon model learn --append.";
 const AGENT_WRONG = "What differs: its environment, its software, a second program under its name?";
@@ -64,90 +75,84 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
   return found;
 }
 
-function makeWrong() {
-  return element("li", "blind", element("p", "head word-blind"), element("p", "detail"));
-}
-
-function updateWrong(card, wrong) {
-  put(card.querySelector(".head"), wrong.head);
-  put(card.querySelector(".detail"), wrong.detail);
-}
-
-function updateDeviating(card, deviation) {
-  put(card.querySelector(".head"), `NOT ITS POLICY · ${deviation.agent} · ${deviates(deviation)}`);
-  put(card.querySelector(".detail"), POLICY_ASSUMED);
-  card.querySelector("a").href = agentPage(deviation.agent);
-}
-
 // ---- agents ----
 
 const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", ""];
 
 function makeRow() {
+  const cells = {};
   const row = element("tr");
   for (const name of COLUMNS) {
-    const cell = element("td", ["value", "required", "step"].includes(name) ? "number" : "");
-    cell.dataset.label = name;
-    row.append(cell);
+    cells[name] = element("td", ["value", "required", "step"].includes(name) ? "number" : "");
+    cells[name].dataset.label = name;
+    row.append(cells[name]);
   }
-  row.children[0].append(element("a", "page"));
-  row.children[4].append(element("span"), element("small", "band"));
-  row.children[6].innerHTML = '<svg class="curve" viewBox="0 0 150 34" role="img"><line/><path class="instead"/><path/><circle r="2.6"/></svg>';
-  row.children[9].append(element("a", "page", "Why?"));
-  return row;
+  const [page, value, band, curve, why] = [element("a", "page"), element("span"), element("small", "band"), makeCurve(), element("a", "page", "Why?")];
+  cells.agent.append(page);
+  cells.value.append(value, band);
+  cells["last values"].append(curve);
+  cells[""].append(why);
+  return part(row, ({ agent, formula, first, now }) => {
+    put(page, agent.name);
+    page.href = agentPage(agent.name);
+    cells.agent.classList.toggle("repeated", !first);
+    put(cells.formula, formula.name);
+    put(cells.alarm, alarmWord(formula));
+    cells.alarm.className = `word-${alarmWord(formula).split(",")[0]}`;
+    put(cells.verdict, formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes");
+    cells.verdict.className = formula.blind ? "word-blind" : "";
+    put(value, figures(formula));
+    put(band, widest(formula));
+    put(cells.required, required(formula.threshold));
+    curve.render(formula);
+    put(cells.step, formula.seq === null ? "" : String(formula.seq));
+    put(cells["last message"], ago(agent.last_message, now));
+    why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
+    why.setAttribute("aria-label", `Why? Explain ${formula.name} of ${agent.name}`);
+  });
 }
 
-function updateRow(row, { agent, formula, first, now }) {
-  const cells = row.children;
-  put(cells[0].firstElementChild, agent.name);
-  cells[0].firstElementChild.href = agentPage(agent.name);
-  cells[0].classList.toggle("repeated", !first);
-  put(cells[1], formula.name);
-  put(cells[2], alarmWord(formula));
-  cells[2].className = `word-${alarmWord(formula).split(",")[0]}`;
-  put(cells[3], formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes");
-  cells[3].className = formula.blind ? "word-blind" : "";
-  put(cells[4].firstElementChild, figures(formula));
-  put(cells[4].lastElementChild, widest(formula));
-  put(cells[5], required(formula.threshold));
-  draw(cells[6].firstElementChild, formula.history, formula.threshold?.bound ?? null);
-  put(cells[7], formula.seq === null ? "" : String(formula.seq));
-  put(cells[8], ago(agent.last_message, now));
-  const why = cells[9].firstElementChild;
-  why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
-  why.setAttribute("aria-label", `Why? Explain ${formula.name} of ${agent.name}`);
+// The last values: nominal, and, dashed, the alternative. Gaps: between episodes, and while blind.
+function makeCurve() {
+  const [required, instead, value, dot] = [drawn("line", {}), drawn("path", { class: "instead" }), drawn("path", {}), drawn("circle", { r: 2.6 })];
+  const curve = drawn("svg", { class: "curve", viewBox: "0 0 150 34", role: "img" });
+  curve.append(required, instead, value, dot);
+  return part(curve, ({ history, threshold }) => {
+    const known = history.flat().filter((value) => value !== null);
+    const bound = threshold?.bound ?? null;
+    const [low, high] = rangeOf(known, bound);
+    const x = (index) => (150 * index) / Math.max(history.length - 1, 1);
+    const y = (value) => 32 - (30 * (value - low)) / (high - low);
+    const path = (which) => {
+      let drawn = "";
+      history.forEach((both, index) => {
+        if (both[which] === null) return;
+        const continues = index > 0 && history[index - 1][which] !== null;
+        drawn += `${continues ? "L" : "M"}${x(index).toFixed(1)} ${y(both[which]).toFixed(1)}`;
+      });
+      return drawn;
+    };
+    instead.setAttribute("d", path(1));
+    value.setAttribute("d", path(0));
+    required.setAttribute("visibility", bound === null ? "hidden" : "visible");
+    for (const [name, number] of [["x1", 0], ["x2", 150], ["y1", y(bound ?? low)], ["y2", y(bound ?? low)]]) required.setAttribute(name, number);
+    const last = history.length ? history[history.length - 1][0] : null;
+    dot.setAttribute("visibility", last === null ? "hidden" : "visible");
+    if (last !== null) {
+      dot.setAttribute("cx", x(history.length - 1));
+      dot.setAttribute("cy", y(last));
+    }
+    const range = known.length ? `from ${Math.min(...known).toFixed(2)} to ${Math.max(...known).toFixed(2)}` : "none yet";
+    curve.setAttribute("aria-label", `last values: ${range}`);
+  });
 }
 
-// Draw the nominal value and, dashed, the alternative. Gaps: between episodes, and while blind.
-function draw(curve, history, threshold) {
-  const known = history.flat().filter((value) => value !== null);
-  const [low, high] = rangeOf(known, threshold);
-  const x = (index) => (150 * index) / Math.max(history.length - 1, 1);
-  const y = (value) => 32 - (30 * (value - low)) / (high - low);
-  const path = (which) => {
-    let drawn = "";
-    history.forEach((both, index) => {
-      if (both[which] === null) return;
-      const continues = index > 0 && history[index - 1][which] !== null;
-      drawn += `${continues ? "L" : "M"}${x(index).toFixed(1)} ${y(both[which]).toFixed(1)}`;
-    });
-    return drawn;
-  };
-  const [line, instead, value, dot] = curve.children;
-  instead.setAttribute("d", path(1));
-  value.setAttribute("d", path(0));
-  line.setAttribute("visibility", threshold === null ? "hidden" : "visible");
-  for (const [name, number] of [["x1", 0], ["x2", 150], ["y1", y(threshold ?? low)], ["y2", y(threshold ?? low)]]) {
-    line.setAttribute(name, number);
-  }
-  const last = history.length ? history[history.length - 1][0] : null;
-  dot.setAttribute("visibility", last === null ? "hidden" : "visible");
-  if (last !== null) {
-    dot.setAttribute("cx", x(history.length - 1));
-    dot.setAttribute("cy", y(last));
-  }
-  const range = known.length ? `from ${Math.min(...known).toFixed(2)} to ${Math.max(...known).toFixed(2)}` : "none yet";
-  curve.setAttribute("aria-label", `last values: ${range}`);
+function makeWatched() {
+  const [name, text] = [element("strong"), element("code")];
+  return part(element("li", "", name, " ", text), (formula) => {
+    put(name, formula.name);
+    put(text, formula.text);
+  });
 }
 
 // ---- the whole page ----
@@ -161,23 +166,18 @@ function show(told) {
   document.title = `${told.count.firing ? `(${told.count.firing}) ` : told.problem ? "(?) " : ""}Counterfactual monitor`;
 
   announce(told.firing);
-  sync(at("firing"), told.firing, (alarm) => alarm.id, makeAlarm, updateAlarm);
-  sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm, updateAlarm);
-  sync(at("blind"), told.blind, (row) => `${row.agent} ${row.reason}`, makeBlind, updateBlind);
-  sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt, updateDoubt);
-  sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDoubt, updateDeviating);
-  sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, makeWrong, updateWrong);
+  sync(at("firing"), told.firing, (alarm) => alarm.id, makeAlarm);
+  sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
+  sync(at("blind"), told.blind, (row) => `${row.agent} ${row.reason}`, makeBlind);
+  sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
+  sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
+  sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, () => makeCard((wrong) => wrong));
   put(at("doubt-model"), aboutModel(told.doubt.model));
   at("doubt-model").className = told.doubt.model.doubted === false ? "quiet" : "unknown";
   const rows = told.agents.flatMap((agent) =>
     agent.formulas.map((formula, index) => ({ agent, formula, first: index === 0, now })));
-  sync(at("agents"), rows, (row) => `${row.agent.name} ${row.formula.name}`, makeRow, updateRow);
-  sync(at("formulas"), told.formulas, (formula) => formula.name,
-    () => element("li", "", element("strong"), " ", element("code")),
-    (line, formula) => {
-      put(line.children[0], formula.name);
-      put(line.children[1], formula.text);
-    });
+  sync(at("agents"), rows, (row) => `${row.agent.name} ${row.formula.name}`, makeRow);
+  sync(at("formulas"), told.formulas, (formula) => formula.name, makeWatched);
   for (const name of ["firing", "blind", "agents"]) {
     put(at(`${name}-count`), told.count[name] ? `(${told.count[name]})` : "");
   }

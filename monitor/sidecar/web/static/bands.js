@@ -1,18 +1,10 @@
 // Bands on a model learned from data: what the recordings leave open of each value, drawn and in words.
-import { element, number, put, sync } from "./common.js";
+import { between, drawn, element, makeTable, number, part, put } from "./common.js";
 
 const WIDTH = 220;
 const MIDDLE = 13;
 
-function drawn(kind, attributes) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
-
 const percent = (share) => `${Number((100 * share).toPrecision(6))} %`;
-
-export const between = (band) => (band ? `${number(band[0])} to ${number(band[1])}` : "");
 
 // The widest band of the agent's own value, named; empty on any other model.
 export function widest(formula) {
@@ -22,61 +14,50 @@ export function widest(formula) {
   return credible ? `${whose}credible ${between(credible)}` : "";
 }
 
+// Of a formula of an agent, or of an alarm.
 export function makeBands() {
-  const heads = ["", "value", "credible", "guaranteed", "support", "drawn"].map((text) => {
-    const head = element("th", ["", "drawn"].includes(text) ? "" : "number", text);
-    head.scope = "col";
-    return head;
+  const columns = [["", ""], ["value", "number"], ["credible", "number"], ["guaranteed", "number"], ["support", "number"], ["drawn", ""]];
+  const caption = "Circle: value; solid bar: credible; dashed outline: guaranteed; dotted: required";
+  const table = makeTable(caption, columns, ({ name }) => name, makeRow);
+  const [restsOn, toVisit, obtained] = [element("p", "rests"), element("p", "visit"), element("p", "quiet how")];
+  const title = element("h3", "", "What the recordings leave open");
+  const section = element("section", "bands", title, element("div", "scroll", table), restsOn, toVisit, obtained);
+  return part(section, ({ value, bands, alternative, threshold }) => {
+    section.hidden = !bands;
+    if (!bands) return;
+    const rows = [{ name: alternative ? "nominal" : "value", value, bands: bands.value }];
+    if (alternative) rows.push({ name: alternative.name, value: alternative.value, bands: bands.alternative });
+    const known = rows.filter((row) => row.bands && row.value !== null);
+    const scale = scaleOf(known, threshold);
+    put(table.heads[2], bands.level === null ? "credible" : `credible (${percent(bands.level)})`);
+    put(table.heads[3], bands.delta === null ? "guaranteed" : `guaranteed (${percent(1 - bands.delta)})`);
+    table.render(known.map((row) => ({ ...row, scale, threshold })));
+    put(restsOn, rests(bands));
+    put(toVisit, visit(bands));
+    put(obtained, how(bands));
   });
-  const caption = element("caption", "", "Circle: value; solid bar: credible; dashed outline: guaranteed; dotted: required");
-  const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), element("tbody"));
-  const section = element("section", "bands", element("h3", "", "What the recordings leave open"), element("div", "scroll", table));
-  section.append(element("p", "rests"), element("p", "visit"), element("p", "quiet how"));
-  return section;
-}
-
-export function updateBands(section, formula) {
-  const { bands } = formula;
-  section.hidden = !bands;
-  if (!bands) return;
-  const rows = [{ name: formula.alternative ? "nominal" : "value", value: formula.value, bands: bands.value }];
-  if (formula.alternative) rows.push({ name: formula.alternative.name, value: formula.alternative.value, bands: bands.alternative });
-  const known = rows.filter((row) => row.bands && row.value !== null);
-  const scale = scaleOf(known, formula.threshold);
-  const heads = section.querySelectorAll("th");
-  put(heads[2], bands.level === null ? "credible" : `credible (${percent(bands.level)})`);
-  put(heads[3], bands.delta === null ? "guaranteed" : `guaranteed (${percent(1 - bands.delta)})`);
-  section.querySelector(".scroll").hidden = known.length === 0;
-  sync(section.querySelector("tbody"), known, (row) => row.name, makeRow, (line, row) => updateRow(line, row, scale, formula.threshold));
-  put(section.querySelector(".rests"), rests(bands));
-  put(section.querySelector(".visit"), visit(bands));
-  put(section.querySelector(".how"), how(bands));
 }
 
 function makeRow() {
+  const [axis, outline] = [drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE }), drawn("rect", { class: "guaranteed" })];
+  const [bar, required, circle] = [drawn("rect", { class: "credible" }), drawn("line", { class: "required" }), drawn("circle", { r: 4 })];
   const svg = drawn("svg", { class: "strip", viewBox: `0 0 ${WIDTH} 26`, role: "img" });
-  svg.append(drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE }), drawn("rect", { class: "guaranteed" }));
-  svg.append(drawn("rect", { class: "credible" }), drawn("line", { class: "required" }), drawn("circle", { r: 4 }));
-  const cells = ["", "number", "number", "number", "number", ""].map((kind) => element("td", kind));
-  cells[5].append(svg);
-  return element("tr", "", ...cells);
-}
-
-function updateRow(line, row, scale, threshold) {
-  const { credible, guaranteed, support } = row.bands;
-  const words = [row.name, number(row.value), between(credible) || "none", between(guaranteed) || "none", support === null ? "" : String(support)];
-  words.forEach((text, n) => put(line.children[n], text));
-  const svg = line.querySelector("svg");
-  const [, outline, bar, required, circle] = svg.children;
-  place(outline, guaranteed, scale, 16);
-  place(bar, credible, scale, 8);
-  required.setAttribute("visibility", threshold === null ? "hidden" : "visible");
-  const across = scale(threshold?.bound ?? 0);
-  for (const [name, at] of [["x1", across], ["x2", across], ["y1", 0], ["y2", 26]]) required.setAttribute(name, at);
-  circle.setAttribute("cx", scale(row.value));
-  circle.setAttribute("cy", MIDDLE);
-  const bands = [credible && `credible ${between(credible)}`, guaranteed && `guaranteed ${between(guaranteed)}`].filter(Boolean);
-  svg.setAttribute("aria-label", `${row.name}: ${[number(row.value), ...bands].join(", ")}`);
+  svg.append(axis, outline, bar, required, circle);
+  const cells = ["", "number", "number", "number", "number"].map((kind) => element("td", kind));
+  return part(element("tr", "", ...cells, element("td", "", svg)), ({ name, value, bands, scale, threshold }) => {
+    const { credible, guaranteed, support } = bands;
+    const words = [name, number(value), between(credible) || "none", between(guaranteed) || "none", support === null ? "" : String(support)];
+    words.forEach((text, n) => put(cells[n], text));
+    place(outline, guaranteed, scale, 16);
+    place(bar, credible, scale, 8);
+    required.setAttribute("visibility", threshold === null ? "hidden" : "visible");
+    const across = scale(threshold?.bound ?? 0);
+    for (const [name, at] of [["x1", across], ["x2", across], ["y1", 0], ["y2", 26]]) required.setAttribute(name, at);
+    circle.setAttribute("cx", scale(value));
+    circle.setAttribute("cy", MIDDLE);
+    const said = [credible && `credible ${between(credible)}`, guaranteed && `guaranteed ${between(guaranteed)}`].filter(Boolean);
+    svg.setAttribute("aria-label", `${name}: ${[number(value), ...said].join(", ")}`);
+  });
 }
 
 // A band as wide as a point is still drawn, two pixels wide.

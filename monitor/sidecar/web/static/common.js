@@ -1,13 +1,16 @@
-// Shared by the pages: requests to the monitor, the connection state, alarms as cards, and the picture of an alarm.
+// Shared by the pages: requests to the monitor, the connection state, and parts of pages.
 // Nothing is loaded from other servers. Elements are kept and only their contents change, so that focus, selection and
 // a screen reader's position survive.
+//
+// A part is an element with one function, `render`, that renders all of it from what the API answered. It holds on to the
+// elements it has made: none is looked up in the document, where another one could be found.
 
 // Milliseconds between two requests: the largest delay of a value shown.
 const EVERY = 1000;
 // Milliseconds after which a request fails and the data shown are outdated.
 const TIMEOUT = 10_000;
 export const at = (id) => document.getElementById(id);
-const known = { token: sessionStorage.getItem("cfmon-token"), explained: null, heard: null, wrong: "", look: () => {} };
+const known = { token: sessionStorage.getItem("cfmon-token"), heard: null, answers: 0, wrong: "", look: () => {} };
 
 export async function ask(path) {
   const headers = known.token ? { Authorization: `Bearer ${known.token}` } : {};
@@ -22,6 +25,12 @@ export async function ask(path) {
   return answer;
 }
 
+export function named(kind, id, className = "") {
+  const made = element(kind, className);
+  made.id = id;
+  return made;
+}
+
 export function element(kind, className, ...children) {
   const made = document.createElement(kind);
   if (className) made.className = className;
@@ -33,8 +42,20 @@ export function put(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
-// Make the children of `list` match `items`, in order; a child is created once and updated while its key exists.
-export function sync(list, items, key, make, update) {
+export function drawn(kind, attributes, text = "") {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.textContent = text;
+  return made;
+}
+
+export function part(node, render) {
+  node.render = render;
+  return node;
+}
+
+// Make the children of `list` parts that show `items`, in order; a part is made once and kept while its key exists.
+export function sync(list, items, key, make) {
   const old = new Map([...list.children].map((child) => [child.dataset.key, child]));
   let before = list.firstElementChild;
   for (const item of items) {
@@ -45,11 +66,34 @@ export function sync(list, items, key, make, update) {
       child = make(item);
       child.dataset.key = name;
     }
-    update(child, item);
+    child.render(item);
     if (child === before) before = before.nextElementSibling;
     else list.insertBefore(child, before);
   }
   for (const gone of old.values()) gone.remove();
+}
+
+// A table in which each item has a row. `columns`: heading and class of each; `key` names an item; `make` makes its row,
+// by default of cells with the texts that are shown in it.
+export function makeTable(caption, columns, key, make = () => makeRow(columns.map(([, kind]) => kind))) {
+  const heads = columns.map(([text, kind]) => {
+    const head = element("th", kind, text);
+    head.scope = "col";
+    return head;
+  });
+  const body = element("tbody");
+  const table = element("table", "profile", element("caption", "", caption), element("thead", "", element("tr", "", ...heads)), body);
+  table.heads = heads;
+  return part(table, (items) => {
+    table.hidden = items.length === 0;
+    sync(body, items, key, make);
+  });
+}
+
+// A row whose item is the list of its cells' texts.
+export function makeRow(kinds) {
+  const cells = kinds.map((kind) => element("td", kind));
+  return part(element("tr", "", ...cells), (texts) => cells.forEach((cell, n) => put(cell, texts[n])));
 }
 
 // ---- numbers and times as text ----
@@ -67,6 +111,8 @@ export function figures(formula) {
 export function required(threshold) {
   return threshold === null ? "" : `${threshold.comparison} ${threshold.bound}`;
 }
+
+export const between = (bounds) => (bounds ? `${number(bounds[0])} to ${number(bounds[1])}` : "");
 
 // The state of an alarm. While its formula is blind, an alarm that does not fire is unknown.
 export function alarmWord(formula) {
@@ -147,6 +193,7 @@ export function follow(path, show, judge) {
       const told = await (await ask(path())).json();
       show(told);
       known.heard = Date.now();
+      document.body.dataset.answers = ++known.answers;  // shown so far
       known.wrong = "";
     } catch (error) {
       known.wrong = error.name === "TimeoutError" ? "it did not answer within 10 s" : error.message;
@@ -180,125 +227,7 @@ export function tell(id, empty, nothing, why) {
   put(line, why ? `${empty ? "Unknown" : "There may be more"}: ${why}.` : nothing);
 }
 
-// ---- alarms ----
-
-export function makeAlarm() {
-  const card = element("li", "fresh");
-  const why = element("button", "", "Why?");
-  why.type = "button";
-  why.addEventListener("click", () => explain(card.alarm));
-  const page = element("a", "page", "the agent's page");
-  const proof = element("a", "proof", "evidence");
-  const bundle = element("a", "bundle", "with model and policies (zip)");
-  const runbook = element("a", "runbook", "what to do");
-  runbook.target = "_blank";
-  runbook.rel = "noreferrer";
-  const mark = element("span", "mark");
-  mark.setAttribute("aria-hidden", "true");
-  card.append(element("p", "head", mark, element("span")), element("p", "summary"), element("p", "blindness word-blind"));
-  card.append(element("div", "actions", why, page, proof, bundle, runbook));
-  return card;
-}
-
-function lasted(alarm) {
-  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}`;
-  if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
-  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}`;
-}
-
-export function updateAlarm(card, alarm) {
-  card.alarm = alarm;
-  const firing = alarm.state === "firing";
-  card.classList.toggle("firing", firing);
-  card.classList.toggle("critical", firing && alarm.severity === "critical");
-  const head = card.querySelector(".head");
-  put(head.children[0], firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
-  put(head.children[1], `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
-  head.className = `head word-${alarm.state}`;
-  put(card.querySelector(".summary"), alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
-  put(card.querySelector(".blindness"), firing && alarm.blind ? `blind: ${alarm.blind}` : "");
-  const [why, page, proof, bundle, runbook] = card.querySelector(".actions").children;
-  why.hidden = proof.hidden = bundle.hidden = !alarm.evidence;
-  why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
-  page.href = agentPage(alarm.agent);
-  page.hidden = document.body.dataset.page === "agent";
-  if (alarm.evidence) {
-    proof.href = `evidence/${alarm.evidence.id}`;
-    bundle.href = `evidence/${alarm.evidence.id}.zip`;
-    bundle.setAttribute("aria-label", "evidence with model and policies, as a zip file");
-  }
-  if (known.explained === alarm.id) updateExplanation(alarm);
-  runbook.hidden = !alarm.runbook;
-  if (alarm.runbook) runbook.href = alarm.runbook;
-}
-
-// Texts about the explained alarm, updated while the dialog is open.
-function updateExplanation(alarm) {
-  put(at("why-title"), `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
-  put(at("why-summary"), alarm.summary);
-}
-
-async function explain(alarm) {
-  const picture = at("why-picture");
-  known.explained = alarm.id;
-  updateExplanation(alarm);
-  put(at("why-moment"), `The picture shows the moment the alarm fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
-  put(at("why-wait"), "recomputing and drawing the alarm from its evidence …");
-  picture.hidden = true;
-  at("why-links").replaceChildren();
-  at("why").showModal();
-  try {
-    const drawn = await picture_of(alarm.evidence.id);
-    if (picture.src) URL.revokeObjectURL(picture.src);
-    picture.src = URL.createObjectURL(drawn);
-    picture.alt = in_words(await drawn.text()) || alarm.summary;
-    picture.hidden = false;
-    put(at("why-wait"), "");
-  } catch (error) {
-    put(at("why-wait"), `The picture cannot be drawn: ${error.message}`);
-  }
-  const bundle = element("a", "", "evidence with model and policies");
-  bundle.href = `evidence/${alarm.evidence.id}.zip`;
-  at("why-links").append(bundle, ` verify it: cfmon verify ${alarm.evidence.id}.zip`);
-}
-
-// The picture's description, extracted from its text: parsing it here would violate our content security policy.
-function in_words(picture) {
-  const found = picture.match(/<desc>([^<]*)<\/desc>/);
-  return found ? found[1].replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&") : "";
-}
-
-// The first request draws the picture, which takes a moment.
-async function picture_of(evidence) {
-  for (;;) {
-    const answer = await ask(`picture/${evidence}.svg`);
-    if (answer.status !== 202) return answer.blob();
-    await new Promise((done) => setTimeout(done, 300));
-  }
-}
-
 // ---- parts of every page ----
-
-const close = element("button", "", "Close");
-close.type = "button";
-close.id = "why-close";
-const dialog = element("dialog");
-dialog.id = "why";
-dialog.setAttribute("aria-labelledby", "why-title");
-function named(kind, id, className = "") {
-  const made = element(kind, className);
-  made.id = id;
-  return made;
-}
-const picture = named("img", "why-picture");
-picture.alt = "";
-picture.hidden = true;
-const wait = named("p", "why-wait");
-wait.setAttribute("role", "status");
-dialog.append(element("div", "bar", named("h2", "why-title"), close), named("p", "why-summary"));
-dialog.append(named("p", "why-moment", "quiet"), wait, picture, named("p", "why-links"));
-document.body.append(dialog);
-close.addEventListener("click", () => dialog.close());
 
 at("token").addEventListener("submit", (event) => {
   event.preventDefault();

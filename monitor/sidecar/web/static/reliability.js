@@ -1,5 +1,5 @@
 // Forecasts and outcomes of a formula: one sentence, the reliability diagram, and its numbers as a table.
-import { element, put, sync } from "./common.js";
+import { drawn, element, makeRow, makeTable, part, put } from "./common.js";
 
 // Fewest forecasts for which a diagram is meaningful.
 const FEW = 10;
@@ -20,42 +20,32 @@ function percent(share) {
 
 const range = ([low, high]) => `${percent(low)} to ${percent(high)}`;
 
-function drawn(kind, attributes, text = "") {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
-
 export function makeReliability() {
-  const made = element("section", "reliability", element("h3", "", "Forecasts and outcomes"), element("p", "told"));
-  const heads = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => {
-    const head = element("th", "number", text);
-    head.scope = "col";
-    return head;
-  });
-  const caption = element("caption", "", "Forecasts in ten groups: mean forecast, and the fraction that came true");
-  const table = element("table", "profile", caption, element("thead", "", element("tr", "", ...heads)), element("tbody"));
+  const columns = ["forecast", "came true", "95 % interval", "count", "agree"].map((text) => [text, "number"]);
+  const caption = "Forecasts in ten groups: mean forecast, and the fraction that came true";
+  const table = makeTable(caption, columns, (bin) => String(bin.from), makeGroup);
   const svg = drawn("svg", { class: "diagram", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" });
-  made.append(element("div", "beside", svg, table), element("p", "quiet score"));
-  return made;
+  const [told, scored, beside] = [element("p", "told"), element("p", "quiet score"), element("div", "beside", svg, table)];
+  const section = element("section", "reliability", element("h3", "", "Forecasts and outcomes"), told, beside, scored);
+  return part(section, (formula) => {
+    const counted = formula.calibration;
+    const enough = counted !== null && counted.resolved >= FEW;
+    put(told, enough ? sentence(counted) : missing(formula));
+    beside.hidden = !enough;
+    put(scored, enough ? score(counted) : "");
+    if (!enough) return;
+    table.render(counted.bins);
+    draw(svg, counted);
+  });
 }
 
-export function updateReliability(section, formula) {
-  const counted = formula.calibration;
-  const enough = counted !== null && counted.resolved >= FEW;
-  put(section.querySelector(".told"), enough ? sentence(counted) : missing(formula));
-  section.querySelector(".beside").hidden = !enough;
-  put(section.querySelector(".score"), enough ? score(counted) : "");
-  if (!enough) return;
-  sync(section.querySelector("tbody"), counted.bins, (bin) => String(bin.from),
-    () => element("tr", "", ...["", "", "", "", ""].map(() => element("td", "number"))),
-    (row, bin) => {
-      const cells = [percent(bin.forecast), percent(bin.came_true), range(bin.interval), String(bin.count), bin.agrees ? "yes" : "NO"];
-      cells.forEach((text, n) => put(row.children[n], text));
-      row.className = bin.agrees ? "" : "word-blind";
-    });
-  draw(section.querySelector("svg"), counted);
+function makeGroup() {
+  const row = makeRow(["number", "number", "number", "number", "number"]);
+  const { render } = row;
+  return part(row, (bin) => {
+    render([percent(bin.forecast), percent(bin.came_true), range(bin.interval), String(bin.count), bin.agrees ? "yes" : "NO"]);
+    row.className = bin.agrees ? "" : "word-blind";
+  });
 }
 
 function missing({ calibration, not_followed: why }) {

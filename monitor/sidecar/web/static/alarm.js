@@ -1,0 +1,161 @@
+// Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
+import { agentPage, ask, between, element, makeTable, moment, named, number, part, put, required } from "./common.js";
+import { makeBands } from "./bands.js";
+
+// The id of the alarm that is explained; null while none is.
+let explained = null;
+
+export function makeAlarm() {
+  let alarm = null;
+  const [mark, title] = [element("span", "mark"), element("span")];
+  const [head, summary, blindness] = [element("p", "head", mark, title), element("p", "summary"), element("p", "blindness word-blind")];
+  const why = element("button", "", "Why?");
+  why.type = "button";
+  why.addEventListener("click", () => explain(alarm));
+  const page = element("a", "page", "the agent's page");
+  const proof = element("a", "proof", "evidence");
+  const bundle = element("a", "bundle", "with model and policies (zip)");
+  bundle.setAttribute("aria-label", "evidence with model and policies, as a zip file");
+  const runbook = element("a", "runbook", "what to do");
+  runbook.target = "_blank";
+  runbook.rel = "noreferrer";
+  mark.setAttribute("aria-hidden", "true");
+  const card = element("li", "fresh", head, summary, blindness, element("div", "actions", why, page, proof, bundle, runbook));
+  return part(card, (told) => {
+    alarm = told;
+    const firing = alarm.state === "firing";
+    card.classList.toggle("firing", firing);
+    card.classList.toggle("critical", firing && alarm.severity === "critical");
+    put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
+    put(title, `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
+    head.className = `head word-${alarm.state}`;
+    put(summary, alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
+    put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
+    proof.hidden = bundle.hidden = !alarm.evidence;
+    why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
+    page.href = agentPage(alarm.agent);
+    page.hidden = document.body.dataset.page === "agent";
+    if (alarm.evidence) {
+      proof.href = `evidence/${alarm.evidence.id}`;
+      bundle.href = `evidence/${alarm.evidence.id}.zip`;
+    }
+    runbook.hidden = !alarm.runbook;
+    if (alarm.runbook) runbook.href = alarm.runbook;
+    if (explained === alarm.id) explanation.render(alarm);
+  });
+}
+
+function lasted(alarm) {
+  if (alarm.state === "firing") return `since ${moment(alarm.since_unix)}`;
+  if (alarm.state === "unknown") return `from ${moment(alarm.began_unix)}; its end is unknown: the monitor was down`;
+  return `from ${moment(alarm.began_unix)} to ${moment(alarm.over_unix)}`;
+}
+
+// ---- why ----
+
+// The dialog that explains an alarm: its newest numbers, and the picture of the moment at which it fired.
+const explanation = makeExplanation();
+document.body.append(explanation);
+
+function explain(alarm) {
+  explained = alarm.id;
+  explanation.render(alarm);
+  explanation.draw(alarm);
+  explanation.showModal();
+}
+
+function makeExplanation() {
+  const [title, summary] = [named("h2", "why-title"), named("p", "why-summary")];
+  const close = named("button", "why-close");
+  close.type = "button";
+  put(close, "Close");
+  const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
+  const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
+  wait.setAttribute("role", "status");
+  const picture = named("img", "why-picture");
+  const frame = named("div", "why-frame", "scroll");
+  frame.append(picture);
+  const links = named("p", "why-links");
+  const dialog = named("dialog", "why");
+  dialog.setAttribute("aria-labelledby", "why-title");
+  dialog.append(element("div", "bar", title, close), summary, numbers, profile, bands, when, wait, frame, links);
+  close.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => {
+    explained = null;
+  });
+
+  dialog.draw = async (alarm) => {
+    frame.hidden = true;
+    links.replaceChildren();
+    put(when, `The picture shows the moment the alarm fired: step ${alarm.fired.seq}, ${moment(alarm.fired.time_unix)}.`);
+    put(wait, alarm.evidence ? "The picture is being drawn from the evidence, which takes a while …" : "There is no evidence to draw.");
+    if (!alarm.evidence) return;
+    const bundle = element("a", "", "evidence with model and policies");
+    bundle.href = `evidence/${alarm.evidence.id}.zip`;
+    links.append(bundle, ` verify it: cfmon verify ${alarm.evidence.id}.zip`);
+    const { drawing, problem } = await drawingOf(alarm.evidence.id);
+    if (explained !== alarm.id) return;  // closed, or of another alarm, by now
+    put(wait, problem && `The picture cannot be drawn: ${problem}`);
+    if (problem) return;
+    if (picture.src) URL.revokeObjectURL(picture.src);
+    picture.src = URL.createObjectURL(drawing);
+    picture.alt = inWords(await drawing.text()) || alarm.summary;
+    frame.hidden = false;
+  };
+  return part(dialog, (alarm) => {
+    put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
+    put(summary, alarm.summary);
+    numbers.render(alarm);
+    profile.render(alarm.profile);
+    bands.render(alarm);
+  });
+}
+
+// What was known when the alarm fired, and what is known by its newest verdict.
+function makeNumbers() {
+  const columns = [["", ""], ["when it fired", "number"], ["newest verdict", "number"]];
+  const table = makeTable("Exact values of the model, unless the verdict is sampled", columns, ([name]) => name);
+  return part(element("div", "scroll", table), (alarm) => {
+    const { fired, alternative, threshold } = alarm;
+    const own = alternative ? "nominal" : "value";
+    const rows = [
+      ["step", String(fired.seq), String(alarm.seq)],
+      ["time", moment(fired.time_unix), moment(alarm.time_unix)],
+      ["outcome", fired.outcome ?? "", alarm.outcome ?? ""],
+      [own, number(fired.value), number(alarm.value)],
+      [`${own}, bounds`, "", between(alarm.bounds)],
+      [alternative?.name ?? "", number(fired.alternative?.value), number(alternative?.value)],
+      [`${alternative?.name}, bounds`, "", between(alternative?.bounds)],
+      ["required", required(threshold), required(threshold)],
+    ];
+    table.render(rows.filter(([, then, now]) => then || now));
+  });
+}
+
+// Both values for a takeover at each of these steps.
+export function makeProfile() {
+  const columns = [["takeover", "number"], ["nominal", "number"], ["alternative", "number"]];
+  const table = makeTable("Values had the alternative taken over at each of these steps", columns, ([when]) => when);
+  const steps = (count) => (count === 0 ? "now" : `${count} step${count === 1 ? "" : "s"} ago`);
+  return part(element("div", "scroll", table), (profile) =>
+    table.render(profile.map(({ offset, nominal, alternative }) => [steps(offset), number(nominal), number(alternative)])));
+}
+
+// The picture's description, extracted from its text: parsing it here would violate our content security policy.
+function inWords(picture) {
+  const found = picture.match(/<desc>([^<]*)<\/desc>/);
+  return found ? found[1].replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&") : "";
+}
+
+// The first request draws the picture, which takes a moment.
+async function drawingOf(evidence) {
+  try {
+    for (;;) {
+      const answer = await ask(`picture/${evidence}.svg`);
+      if (answer.status !== 202) return { drawing: await answer.blob(), problem: "" };
+      await new Promise((done) => setTimeout(done, 300));
+    }
+  } catch (error) {
+    return { drawing: null, problem: error.message };
+  }
+}

@@ -1,0 +1,322 @@
+"""Every number on every page is the API's, after each of many updates: read off the page, compared with its answer.
+
+Time stands still in the browser, so that the page asks when the test says so, and shows that answer until the next.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import expect
+
+from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.web.http import make_app
+from monitor.sidecar.web.server import HttpServer
+from tests.page.conftest import Scene
+from tests.page.test_bands import CONFIG as LEARNED
+from tests.page.test_page import SOON
+from tests.runtime.test_learned_streams import ROAD, road
+from tests.sidecar.project import write_project
+from tests.tiers import examples, scaled
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+START = datetime(2026, 6, 1, tzinfo=UTC)
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+STATIC = {"500", "90", "95", "10", "4", "0"}
+"""Numbers in the pages' own sentences: points of a curve, levels, the fewest forecasts, what a perfect score is."""
+
+
+class Walk:
+    """An agent that goes where the model lets it, chosen at random, and never into an absorbing state."""
+
+    def __init__(self, scene: Scene, agent: str, state: int = 0) -> None:
+        self._scene, self._agent, self._state = scene, agent, state
+        self._rng = np.random.default_rng(0)
+
+    def step(self) -> None:
+        model = self._scene.loaded.model
+        actions = [int(action) for action in np.flatnonzero(model.availability[self._state])]
+        action = int(self._rng.choice(actions))
+        self._scene.step(self._agent, self._state, action=action)
+        successors, _ = model.row(self._state, action)
+        alive = [int(each) for each in successors if not model.is_absorbing(int(each))]
+        self._state = int(self._rng.choice(alive or [self._state]))
+
+
+@pytest.fixture
+def still(browser: Browser) -> Iterator[Page]:
+    """A page on which no time passes."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, timezone_id="UTC", locale="en-GB")
+    context.set_default_timeout(SOON)
+    page = context.new_page()
+    page.clock.install(time=START)
+    yield page
+    context.close()
+
+
+def opened(page: Page, url: str) -> None:
+    page.goto(url)
+    page.wait_for_selector("body[data-live=yes]")
+    page.clock.pause_at(datetime(2026, 6, 2, tzinfo=UTC))
+    answer(page)  # one may have been under way
+
+
+def answer(page: Page) -> Any:  # noqa: ANN401 - any document of the API
+    """Let the page ask once; return what it was answered, which it shows now."""
+    body = page.locator("body")
+    before = int(body.get_attribute("data-answers") or 0)
+    with page.expect_response(lambda response: "/api/" in response.url) as got:
+        page.clock.run_for(1100)
+    expect(body).to_have_attribute("data-answers", str(before + 1), timeout=SOON)
+    return got.value.json()
+
+
+# ---- what the page should show, from the API's answer ----
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(math.floor(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(seconds: float, now: float) -> str:
+    gone = max(0, math.floor(now - seconds + 0.5))
+    if gone < 120:
+        return f"{gone} s ago"
+    return f"{math.floor(gone / 60 + 0.5)} min ago" if gone < 7200 else f"{math.floor(gone / 3600 + 0.5)} h ago"
+
+
+def steps_ago(offset: int) -> str:
+    return "now" if offset == 0 else f"{offset} step{'' if offset == 1 else 's'} ago"
+
+
+def profile(told: dict[str, Any]) -> list[list[str]]:
+    return [[steps_ago(at["offset"]), number(at["nominal"]), number(at["alternative"])] for at in told["profile"]]
+
+
+def required(threshold: dict[str, Any] | None) -> str:
+    return "" if threshold is None else f"{threshold['comparison']} {threshold['bound']:g}"
+
+
+def figures(formula: dict[str, Any]) -> str:
+    other = (formula["alternative"] or {}).get("value")
+    return number(formula["value"]) if other is None else f"{number(formula['value'])} vs {number(other)}"
+
+
+def facts(formula: dict[str, Any]) -> dict[str, str]:
+    alternative = formula["alternative"]
+    bounds, whose = (formula["bounds"], "") if alternative is None else (alternative["bounds"], alternative["name"])
+    named = f" (nominal vs {whose})" if whose and formula["value"] is not None else ""
+    shown = {
+        "alarm": f"unknown, was {formula['alarm']}"
+        if formula["blind"] and formula["alarm"] != "firing"
+        else formula["alarm"],
+        "verdict": f"blind: {formula['blind']}" if formula["blind"] else formula["outcome"] or "between episodes",
+        "value": figures(formula) + named,
+        "required": required(formula["threshold"]),
+        "bounds": f"{number(bounds[0])} to {number(bounds[1])}" + (f" ({whose})" if whose else "") if bounds else "",
+        "step": "" if formula["seq"] is None else str(formula["seq"]),
+        "time": "" if formula["time_unix"] is None else moment(formula["time_unix"]),
+    }
+    return {name: text for name, text in shown.items() if text}
+
+
+def drawn(formula: dict[str, Any]) -> str:
+    """The beginning of what is said of the chart."""
+    curve, times = [value for value in formula["curve"]["value"] if value is not None], formula["curve"]["time"]
+    values = f"values from {number(min(curve))} to {number(max(curve))}" if curve else "no value"
+    return f"{values} from {moment(times[0])} to {moment(times[-1])}; required {required(formula['threshold'])}; "
+
+
+def card(alarm: dict[str, Any]) -> list[str]:
+    times = f"since {moment(alarm['since_unix'])}"
+    if alarm["state"] != "firing":
+        times = f"from {moment(alarm['began_unix'])} to {moment(alarm['over_unix'])}"
+    words = [alarm["state"].upper(), alarm["severity"], alarm["formula"]["name"], alarm["agent"], times]
+    return [" · ".join(words), alarm["summary"]]
+
+
+def numbers_in(told: object) -> Iterator[str]:
+    """Every form in which a page shows a number of an answer; of a curve only its ends, see `drawn`."""
+    match told:
+        case dict():
+            for name, value in told.items():
+                if name not in {"curve", "history"}:
+                    yield from numbers_in(value)
+        case list():
+            for value in told:
+                yield from numbers_in(value)
+        case bool() | None | str():
+            pass
+        case int():
+            yield str(told)
+        case float():
+            yield from (number(told), f"{told:g}", f"{100 * told:.0f}", f"{100 * told:.2f}", f"{100 * (1 - told):g}")
+            yield f"{100 * told:g}"
+
+
+def texts_in(told: object) -> Iterator[str]:
+    match told:
+        case dict():
+            for value in told.values():
+                yield from texts_in(value)
+        case list():
+            for value in told:
+                yield from texts_in(value)
+        case str():
+            yield told
+        case _:
+            pass
+
+
+def strangers(text: str, told: object, *more: str) -> list[str]:
+    """Return the lines of a text with a number that is not of the answer `told`, nor in `more`."""
+    for each in sorted({*texts_in(told), *more}, key=len, reverse=True):
+        if NUMBER.search(each) and not NUMBER.fullmatch(each):
+            text = text.replace(each, " ")
+    known = {*numbers_in(told), *STATIC}
+    return [line for line in text.splitlines() if not {*NUMBER.findall(line)} <= known]
+
+
+# ---- what the page shows ----
+
+READ = """() => ({
+  state: document.getElementById("state").textContent,
+  text: document.body.innerText,
+  formulas: [...document.querySelectorAll("#formulas > section")].map((card) => ({
+    summary: card.querySelector(":scope > .summary").textContent,
+    facts: Object.fromEntries([...card.querySelectorAll(".facts > div:not([hidden])")].map(
+      (fact) => [...fact.children].map((each) => each.textContent))),
+    profile: [...card.querySelector("caption").ownerDocument.querySelectorAll(`[id="${card.id}"] > .scroll tbody tr`)].map(
+      (row) => [...row.cells].map((cell) => cell.textContent)),
+    range: card.querySelector(".range").textContent,
+    bands: [...card.querySelectorAll(".bands tbody tr")].map((row) => [...row.cells].slice(0, 5).map((cell) => cell.textContent)),
+  })),
+  rows: [...document.querySelectorAll("#agents tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
+  alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map((card) => ["head span:last-child", "summary"].map(
+    (what) => card.querySelector(`.${what}`).textContent)),
+})"""
+
+
+def check_agent(page: Page, told: dict[str, Any]) -> None:
+    shown = page.evaluate(READ)
+    more = []
+    for formula, part in zip(told["formulas"], shown["formulas"], strict=True):
+        assert part["profile"] == profile(formula)
+        assert part["facts"] == facts(formula)
+        assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
+        assert part["range"].startswith(drawn(formula))
+        more += [drawn(formula), *facts(formula).values()]
+        bands = formula.get("bands")
+        named = {"value": ("nominal" if formula["alternative"] else "value", formula["value"])}
+        if formula["alternative"]:
+            named["alternative"] = (formula["alternative"]["name"], formula["alternative"]["value"])
+        expected = [
+            [name, number(value), *(f"{number(band[0])} to {number(band[1])}" if band else "none" for band in
+             (bands[which]["credible"], bands[which]["guaranteed"])), str(bands[which]["support"])]
+            for which, (name, value) in named.items()
+            if bands and bands[which] and value is not None
+        ]  # fmt: skip
+        assert part["bands"] == expected
+        more += [cell for row in expected for cell in row]
+    state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
+    assert shown["state"] == state
+    assert shown["alarms"] == [card(alarm) for alarm in told["alarms"]]
+    counted = f"alarms in the list: {len(told['alarms'])}"
+    assert strangers(shown["text"], told, state, counted, *more, *(card(each)[0] for each in told["alarms"])) == []
+
+
+def check_overview(page: Page, told: dict[str, Any]) -> None:
+    shown = page.evaluate(READ)
+    rows = [
+        [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"], figures(formula),
+         required(formula["threshold"]), "", facts(formula).get("step", ""), ago(agent["last_message"], told["now"]), "Why?"]
+        for agent in told["agents"]
+        for formula in agent["formulas"]
+    ]  # fmt: skip
+    assert shown["rows"] == rows
+    cards = [card(alarm) for alarm in (*told["firing"], *told["recent"])]
+    assert shown["alarms"] == cards
+    about = f"{told['status']['model']['name']} {told['status']['model']['sha256'][:12]}"
+    more = [about, *(cell for row in rows for cell in row), *(head for head, _ in cards)]
+    assert strangers(shown["text"], told, *more) == []
+
+
+def check_alarms(page: Page, told: list[dict[str, Any]]) -> None:
+    shown = page.evaluate(READ)
+    cards = [card(alarm) for alarm in told]
+    assert shown["alarms"] == cards
+    assert shown["state"] == f"{len(told)} alarm{'' if len(told) == 1 else 's'}"
+    assert strangers(shown["text"], told, shown["state"], *(head for head, _ in cards)) == []
+
+
+# ---- tests ----
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    """A few agents, one of them soon in danger."""
+    scene = Scene(tmp_path)
+    for agent in ("robot-0", "robot-1"):
+        for state in (0, 0, 0):
+            scene.step(agent, state)
+    return scene
+
+
+@scaled
+def test_every_number_on_an_agents_page_is_the_apis_after_each_update(still: Page, served: str, scene: Scene) -> None:
+    walk = Walk(scene, "ada")
+    walk.step()
+    opened(still, f"{served}/agent?name=ada")
+    tables = set()
+    for _ in range(examples(10, 100)):
+        walk.step()
+        told = answer(still)
+        check_agent(still, told)
+        tables.add(str(profile(told["formulas"][0])))
+    assert len(tables) > 3, "they change, or a page that is never updated would pass"
+
+
+@scaled
+@pytest.mark.parametrize(("path", "check"), [("", check_overview), ("/alarms", check_alarms)])
+def test_every_number_in_the_lists_is_the_apis_after_each_update(
+    still: Page, served: str, scene: Scene, path: str, check: Callable[[Page, Any], None]
+) -> None:
+    walks = [Walk(scene, "ada"), Walk(scene, "bob", 8)]
+    opened(still, f"{served}{path}")
+    for _ in range(examples(5, 100)):
+        for walk in walks:
+            walk.step()
+        check(still, answer(still))
+
+
+@scaled
+def test_every_number_of_a_learned_model_is_the_apis(still: Page, tmp_path: Path, scene: Scene) -> None:
+    del scene
+    (tmp_path / "learned").mkdir()
+    scene = Scene(tmp_path / "learned", write_project(tmp_path / "project", road(), LEARNED))
+    server = HttpServer(make_app(scene.sources()), HttpConfig(listen="127.0.0.1:0"))
+    server.start()
+    try:
+        walk = Walk(scene, "ada", ROAD)
+        walk.step()
+        opened(still, f"{server.url}/agent?name=ada")
+        for _ in range(examples(3, 30)):
+            walk.step()
+            check_agent(still, answer(still))
+    finally:
+        server.stop()
