@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from cfmon_client import ClientError
+from cfmon_client.takeover_rules import read_rules
 
 from monitor.model import load_model
 from monitor.policy.session import load_policy
@@ -64,6 +66,15 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     assert cfmon("config", "check", "tank/config.yaml")[0] == 0
     assert "firing" in alarms(cfmon, "tank")
     assert not list(tmp_path.glob(".cfmon-init-*"))
+    assert "tank/takeover.yaml: rules for a guard; with hold: " in out
+    rules = Path("tank/takeover.yaml")
+    with pytest.raises(ClientError, match="when_blind is missing: choose carry_on or fallback"):
+        read_rules(rules)  # nobody but the user can choose
+    text = rules.read_text("utf-8").replace("# when_blind:", "when_blind: carry_on")
+    rules.write_text(text.replace("# when_silent:", "when_silent: fallback"), "utf-8")
+    chosen = read_rules(rules)
+    assert chosen.hold > 1
+    assert f"{chosen.hold:>8}  " in text, "the table has it"
     model = load_model("tank/model.npz")
     nominal = load_policy("tank/nominal.yaml", model).table.probabilities
     assert nominal is not None

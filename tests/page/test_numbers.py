@@ -139,7 +139,22 @@ def drawn(formula: dict[str, Any]) -> str:
     """The beginning of what is said of the chart."""
     curve, times = [value for value in formula["curve"]["value"] if value is not None], formula["curve"]["time"]
     values = f"values from {number(min(curve))} to {number(max(curve))}" if curve else "no value"
-    return f"{values} from {moment(times[0])} to {moment(times[-1])}; required {required(formula['threshold'])}; "
+    needed = f"; required {required(formula['threshold'])}" if formula["threshold"] else ""
+    return f"{values} from {moment(times[0])} to {moment(times[-1])}{needed}; "
+
+
+def bands_of(formula: dict[str, Any]) -> list[list[str]]:
+    bands, alternative = formula.get("bands") or {}, formula["alternative"]
+    rows = [("nominal" if alternative else "value", formula["value"], bands.get("value"))]
+    if alternative:
+        rows.append((alternative["name"], alternative["value"], bands.get("alternative")))
+    shown = []
+    for name, value, band in rows:
+        if band and value is not None:
+            widths = [band["credible"], band["guaranteed"]]
+            texts = [f"{number(each[0])} to {number(each[1])}" if each else "none" for each in widths]
+            shown.append([name, number(value), *texts, "" if band["support"] is None else str(band["support"])])
+    return shown
 
 
 def card(alarm: dict[str, Any]) -> list[str]:
@@ -194,22 +209,24 @@ def strangers(text: str, told: object, *more: str) -> list[str]:
 
 # ---- what the page shows ----
 
-READ = """() => ({
+READ = """() => {
+  const cells = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
+  return {
   state: document.getElementById("state").textContent,
   text: document.body.innerText,
   formulas: [...document.querySelectorAll("#formulas > section")].map((card) => ({
     summary: card.querySelector(":scope > .summary").textContent,
     facts: Object.fromEntries([...card.querySelectorAll(".facts > div:not([hidden])")].map(
       (fact) => [...fact.children].map((each) => each.textContent))),
-    profile: [...card.querySelector("caption").ownerDocument.querySelectorAll(`[id="${card.id}"] > .scroll tbody tr`)].map(
-      (row) => [...row.cells].map((cell) => cell.textContent)),
+    profile: cells([...card.querySelectorAll(":scope > .scroll tbody tr")]),
     range: card.querySelector(".range").textContent,
-    bands: [...card.querySelectorAll(".bands tbody tr")].map((row) => [...row.cells].slice(0, 5).map((cell) => cell.textContent)),
+    bands: cells([...card.querySelectorAll(".bands tbody tr")]).map((row) => row.slice(0, 5)),
   })),
-  rows: [...document.querySelectorAll("#agents tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
-  alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map((card) => ["head span:last-child", "summary"].map(
-    (what) => card.querySelector(`.${what}`).textContent)),
-})"""
+  rows: cells([...document.querySelectorAll("#agents tr")]),
+  alarms: [...document.querySelectorAll(".cards > li:has(.actions)")].map(
+    (card) => [".head span:last-child", ".summary"].map((what) => card.querySelector(what).textContent)),
+  };
+}"""
 
 
 def check_agent(page: Page, told: dict[str, Any]) -> None:
@@ -221,16 +238,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
         assert part["range"].startswith(drawn(formula))
         more += [drawn(formula), *facts(formula).values()]
-        bands = formula.get("bands")
-        named = {"value": ("nominal" if formula["alternative"] else "value", formula["value"])}
-        if formula["alternative"]:
-            named["alternative"] = (formula["alternative"]["name"], formula["alternative"]["value"])
-        expected = [
-            [name, number(value), *(f"{number(band[0])} to {number(band[1])}" if band else "none" for band in
-             (bands[which]["credible"], bands[which]["guaranteed"])), str(bands[which]["support"])]
-            for which, (name, value) in named.items()
-            if bands and bands[which] and value is not None
-        ]  # fmt: skip
+        expected = bands_of(formula)
         assert part["bands"] == expected
         more += [cell for row in expected for cell in row]
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
@@ -243,8 +251,9 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
 def check_overview(page: Page, told: dict[str, Any]) -> None:
     shown = page.evaluate(READ)
     rows = [
-        [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"], figures(formula),
-         required(formula["threshold"]), "", facts(formula).get("step", ""), ago(agent["last_message"], told["now"]), "Why?"]
+        [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"],
+         figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
+         ago(agent["last_message"], told["now"]), "Why?"]
         for agent in told["agents"]
         for formula in agent["formulas"]
     ]  # fmt: skip
