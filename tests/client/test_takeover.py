@@ -70,9 +70,10 @@ SENT = itertools.count(1_780_000_000)
 """When a monitor of a test sends its heartbeats, on its own clock."""
 
 
-def beat(broker: Mosquitto, monitor: str = "m", **changes: Any) -> None:  # noqa: ANN401 - fields of the message
-    """Publish a heartbeat, retained as the monitor's."""
+def beat(broker: Mosquitto, monitor: str = "m", **changes: Any) -> bool:  # noqa: ANN401 - fields of the message
+    """Publish a heartbeat, retained as the monitor's; return whether it was heard, which is not known."""
     say(broker, f"cfmon/status/{monitor}", {"state": "online", "sent_unix": next(SENT), **changes})
+    return False
 
 
 def alarm(broker: Mosquitto, **changes: Any) -> None:  # noqa: ANN401 - fields of the message

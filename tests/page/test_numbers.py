@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-STATIC = {"500", "90", "95", "10", "4", "0"}
-"""Numbers in the pages' own sentences: points of a curve, levels, the fewest forecasts, what a perfect score is."""
+STATIC = {"500", "90", "95", "10", "4", "0", "25", "50", "75", "100"}
+"""Numbers in the pages' own sentences (points of a curve, levels, the fewest forecasts, a perfect score) and on an axis."""
 
 
 class Walk:
@@ -143,6 +143,12 @@ def drawn(formula: dict[str, Any]) -> str:
     return f"{values} from {moment(times[0])} to {moment(times[-1])}{needed}; "
 
 
+def groups(calibration: dict[str, Any] | None) -> str:
+    """Say how many groups of forecasts there are, and how many do not agree with what happened."""
+    bins = [] if calibration is None else calibration["bins"]
+    return f"In {sum(not each['agrees'] for each in bins)} of {len(bins)} groups"
+
+
 def bands_of(formula: dict[str, Any]) -> list[list[str]]:
     bands, alternative = formula.get("bands") or {}, formula["alternative"]
     rows = [("nominal" if alternative else "value", formula["value"], bands.get("value"))]
@@ -237,7 +243,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         assert part["facts"] == facts(formula)
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
         assert part["range"].startswith(drawn(formula))
-        more += [drawn(formula), *facts(formula).values()]
+        more += [drawn(formula), *facts(formula).values(), groups(formula["calibration"])]
         expected = bands_of(formula)
         assert part["bands"] == expected
         more += [cell for row in expected for cell in row]

@@ -1,4 +1,4 @@
-"""The proposed length of takeovers: its figures against a recursion over what the guard itself decides, and its rule."""
+"""The proposed length of takeovers: its figures against a recursion over what the guard decides, and its rule."""
 
 from __future__ import annotations
 

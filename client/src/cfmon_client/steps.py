@@ -205,9 +205,10 @@ class Steps:
     ) -> None:
         self.close()
 
-    def _begin(self) -> None:
-        self._episode, self._seq = f"{self._run}-{self._episodes}", 0
-        self._episodes += 1
+    def _begin(self) -> str:
+        episode = f"{self._run}-{self._episodes}"
+        self._episode, self._seq, self._episodes = episode, 0, self._episodes + 1
+        return episode
 
     def _send(
         self,
@@ -220,12 +221,11 @@ class Steps:
         terminated: bool = False,
         truncated: bool = False,
     ) -> None:
-        if self._episode is None:
-            self._begin()
+        episode = self._episode if self._episode is not None else self._begin()
         seq, self._seq = self._seq, self._seq + 1
         try:
             payload, left_out = pack(
-                self._episode,
+                episode,
                 seq,
                 state,
                 action,

@@ -145,9 +145,9 @@ class Takeover(Generic[State, Action]):
 
         `timeout`: by default as long as `silent_after`.
         """
-        if self.status.silent:
+        if self._silent():
             self._heard.clear()
-            if not self.status.silent:  # it was heard in between
+            if not self._silent():  # it was heard in between
                 return True
         return self._heard.wait(self._rules.silent_after if timeout is None else timeout)
 
@@ -190,8 +190,7 @@ class Takeover(Generic[State, Action]):
     @property
     def status(self) -> TakeoverStatus:
         """What the guard has done so far."""
-        silent = self._clock() - self._known.heard > self._rules.silent_after
-        return TakeoverStatus(silent, dict(self._takeovers), dict(self._steps), self._failures, self._problem)
+        return TakeoverStatus(self._silent(), dict(self._takeovers), dict(self._steps), self._failures, self._problem)
 
     def close(self) -> None:
         """Stop listening. From then on the monitor counts as silent, after the time that the rules say.
@@ -212,6 +211,9 @@ class Takeover(Generic[State, Action]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _silent(self) -> bool:
+        return self._clock() - self._known.heard > self._rules.silent_after
 
     def _act(self, held: Held, state: State, proposed: Action) -> Action:
         chosen, action = NOMINAL, proposed

@@ -70,7 +70,7 @@ class Known:
             return self
         sent = document.get("sent_unix")
         told = replace(self, sha256={**self.sha256, **_sha256s(document)})
-        if type(sent) not in {int, float} or sent == self.sent.get(topic):
+        if not isinstance(sent, int | float) or isinstance(sent, bool) or sent == self.sent.get(topic):
             return told
         told = replace(told, sent={**self.sent, topic: sent})
         if retained:
