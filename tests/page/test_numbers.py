@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 6, 1, tzinfo=UTC)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 STATIC = {"500", "90", "95", "10", "4", "0", "25", "50", "75", "100"}
-"""Numbers in the pages' own sentences (points of a curve, levels, the fewest forecasts, a perfect score) and on an axis."""
+"""Numbers of the pages themselves: points of a curve, levels, the fewest forecasts, a perfect score, an axis."""
 
 
 class Walk:
