@@ -139,8 +139,10 @@ def read_combined(
     files: Mapping[str, bytes], source: str, rewards: str | None = None, *, limit: int = MAX_MODEL_BYTES
 ) -> MDP:
     """Read the model in a `.pexp` file; as `read_prism`."""
+    content = files[".pexp"]
     try:
-        return _model(_divided(_Part(source, files[".pexp"])), source, rewards, limit)
+        require_memory(2 * len(content), limit, f"{len(content):,} bytes of text")
+        return _model(_divided(_Part(source, content)), source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
@@ -468,6 +470,8 @@ def _transition_rewards(part: _Part, given: _Transitions, order: Ints) -> Floats
         found.append((where[0] * given.width + where[1]) * given.states + row.index(after, given.states, "state"))
         values.append(row.number_of(parts[-1], "reward"))
         numbers.append(row.number)
+        if len(numbers) > len(keys):
+            raise row.error(f"there are more rewards than the {len(keys):,} transitions of the .tra file")
     wanted = _column(found)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     lost = np.flatnonzero(keys[places] != wanted)

@@ -19,6 +19,12 @@ __all__ = ["SUFFIXES", "read_table"]
 
 SUFFIXES = (".json", ".csv", ".npy")
 
+LARGEST_ARRAY = 256 << 20
+"""Most bytes of a `.npy` file: 32 million probabilities."""
+
+LARGEST_TEXT = 64 << 20
+"""Most bytes of a text file, whose numbers take many times as much memory."""
+
 
 def read_table(model: MDP, request: Request) -> Original:
     """Return the policy of a table file. Raises PolicyError: unreadable, malformed, or not of the model's shape.
@@ -28,6 +34,7 @@ def read_table(model: MDP, request: Request) -> Original:
     """
     file = Path(request.source)
     try:
+        _check_size(file)
         match file.suffix.lower():
             case ".npy":
                 values = np.load(file, allow_pickle=False)
@@ -37,9 +44,15 @@ def read_table(model: MDP, request: Request) -> Original:
                 values = _of_csv(file.read_text(encoding="utf-8"), model)
     except PolicyError as error:
         raise PolicyError(f"policy {file}: {error}") from error
-    except (OSError, ValueError, EOFError, csv.Error, RecursionError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, csv.Error, RecursionError) as error:
         raise PolicyError(f"policy {file}: cannot be read as a table ({error})") from error
     return tabulated(values, model, request, ())
+
+
+def _check_size(file: Path) -> None:
+    most = LARGEST_ARRAY if file.suffix.lower() == ".npy" else LARGEST_TEXT
+    if (size := file.stat().st_size) > most:
+        raise PolicyError(f"it has {size:,} bytes, more than the limit of {most:,}")
 
 
 def _array(value: object) -> AnyArray:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from monitor.alarm.message import rfc3339
+from monitor.atomic import write_file
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
 from monitor.sidecar.parquet_recording import ABOUT, FORMAT, VERSION, About, bucket_name
@@ -58,10 +59,12 @@ class ParquetRecorder:
         about = About(FORMAT, VERSION, header, pattern, buckets, self._block)
         try:
             folder.mkdir()
-            (folder / ABOUT).write_bytes(msgspec.json.format(msgspec.json.encode(about)))
+            write_file(folder / ABOUT, msgspec.json.format(msgspec.json.encode(about)))
         except FileExistsError:
             raise RecordingError(f"{folder}: already exists; choose another name or move it away") from None
         except OSError as error:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
             raise RecordingError(f"{folder}: cannot be written: {error.strerror}") from error
         self._begin_part()
 

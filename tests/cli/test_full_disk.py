@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from monitor.errors import RecordingError
+from monitor.sidecar.recording import Header
+from monitor.sidecar.recordings import new_recorder
 from tests.sidecar.alarms import alarm
 from tests.sidecar.audited import events, recorded, world
 from tests.tiers import first
@@ -126,6 +129,13 @@ def test_an_audit_goes_on_once_there_is_space(size: int, tmp_path: Path, cfmon: 
     alerts = [sorted(files(tmp_path / name).items()) for name in ("whole", "out")]
     ours, theirs = ([content for name, content in found if name.endswith("alerts.jsonl")] for found in alerts)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("size", [0, 40])
+def test_a_live_recording_that_cannot_begin_leaves_nothing(size: int, tmp_path: Path) -> None:
+    with small_disk(size), pytest.raises(RecordingError, match="cannot be written"):
+        new_recorder(tmp_path / "r.parquet", Header("me", "", "", ""), "agents/+/steps")
+    assert everything(tmp_path) == set()
 
 
 @pytest.mark.usefixtures("workdir")

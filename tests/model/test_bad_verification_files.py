@@ -123,6 +123,7 @@ PRISM_BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "reward elsewhere": ({"trew": "0 0 0 1\n"}, r"m\.trew, line 1: this transition is not in the \.tra file"),
     "reward of no choice": ({"trew": "0 7 0 1\n"}, "line 1: choice 7 is outside 0..1"),
     "transition reward twice": ({"trew": "0 0 1 1\n0 0 1 2\n"}, "line 2: the reward of this transition is given twice"),
+    "rewards without end": ({"trew": "0 0 1 1\n" * 100_000}, "line 6: there are more rewards than the 5 transitions"),
     "variables": ({"sta": "x\n"}, r"m\.sta, line 1: 'x' does not name variables"),
     "too few values": ({"sta": "(x,y)\n0:(1)\n"}, r"line 2: '0:\(1\)' is not of the form state:\(x,y\)"),
     "no values": ({"sta": "(x)\n0 1\n"}, "line 2: '0 1' is not of the form"),
