@@ -51,6 +51,7 @@ __all__ = [
     "Observation",
     "OffPolicy",
     "Outcome",
+    "ProfileExtremes",
     "Quantity",
     "RawState",
     "Received",
@@ -106,6 +107,8 @@ TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"
 deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: neither.
 """
 CausalModel = Literal["gumbel", "any", "stable"]
+ProfileExtremes = tuple[tuple[float, float, float, float], ...]
+"""For each offset from 0 on: least and greatest value under nominal, least and greatest under the alternative."""
 Rate = Annotated[float, Meta(gt=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
 Engine = Literal["auto", "exact", "sampled"]
@@ -378,7 +381,9 @@ class Quantity(msgspec.Struct, frozen=True):
     threshold: float | None = None
     """The bound it is compared with; `null` for `=?`."""
     holds: bool | None = None
-    """True if the comparison holds; `null` for `=?`, and if samples left it undecided."""
+    """True if the comparison holds; `null` for `=?`, if samples left it undecided, and if it holds at one of the
+    `extremes` only.
+    """
     robust: bool | None = None
     """True if no causal model of the class changes `holds`, or no model in the guaranteed band if there is one; `null`
     without bounds.
@@ -393,6 +398,10 @@ class Quantity(msgspec.Struct, frozen=True):
     """
     guaranteed: tuple[float, float] | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
+    extremes: tuple[float, float] | None = None
+    """On a learned model with pairs (state, action) that were never recorded: the value with what they lead to as bad,
+    and as good, as can be, all else as estimated; left out otherwise.
+    """
     support: int | None = None
     """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
 
@@ -513,7 +522,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """
     latest_useful: int | None = None
     """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none. Of
-    `handover(F, Q, h)`: 0 if F meets Q now.
+    `handover(F, Q, h)`: 0 if F meets Q now. Where `profile_extremes` is given, both are taken at their worst.
     """
     offset: int = 0
     """Offset used, in steps."""
@@ -544,6 +553,10 @@ class Verdict(msgspec.Struct, frozen=True):
     recourse: Recourse | None = None
     """Of `regret(...)` whose goal is missed: whether other decisions could have met it; left out otherwise, and where
     it was not examined.
+    """
+    profile_extremes: ProfileExtremes = ()
+    """Of the values in `profile`, from offset 0 on: least and greatest under nominal, least and greatest under the
+    alternative (`Quantity.extremes`); left out where there are none.
     """
 
 
@@ -598,7 +611,7 @@ class Threshold(msgspec.Struct, frozen=True):
     """A probability in [0, 1], or an expected reward."""
 
 
-class Alternative(msgspec.Struct, frozen=True):
+class Alternative(msgspec.Struct, frozen=True, omit_defaults=True):
     """The intervention of a regret formula, with its value."""
 
     name: str
@@ -609,9 +622,11 @@ class Alternative(msgspec.Struct, frozen=True):
     """Value under the intervention, by the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None
     """Smallest and largest value over the class of causal models; of a sampled verdict a confidence interval."""
+    extremes: tuple[float, float] | None = None
+    """Least and greatest value as what was never recorded turns out; left out unless pairs were never recorded."""
 
 
-class Handover(msgspec.Struct, frozen=True):
+class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     """Effect of handing over control, as of the newest step."""
 
     policy: str
@@ -619,11 +634,15 @@ class Handover(msgspec.Struct, frozen=True):
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not; of `handover(...)`, if handing over now meets
     the goal: it is not too late; of a comparison of `delta(policy,nominal)@0`, if it holds. `null`: not known (while
-    blind, and by a sampled or undecided verdict).
+    blind, by a sampled or undecided verdict, and where what was never recorded decides whether it meets the goal).
     """
     latest_useful: int | None
     """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known. Of
     `handover(...)` and `delta(...)`, 0 or `null`.
+    """
+    extremes: tuple[float, float] | None = None
+    """Least and greatest value of handing over now, as what was never recorded turns out; left out unless pairs were
+    never recorded.
     """
 
 
@@ -631,7 +650,8 @@ class Figures(msgspec.Struct, frozen=True):
     """Numbers of a verdict, with one meaning in alerts, metrics, page and terminal.
 
     `value`: under the nominal policy; of a plain formula with an intervention (`fallback@5.P>=0.9 [..]`) under that.
-    None, like `bounds`, for a formula of several quantities. `handover` is None if there is no advice.
+    None, like `bounds`, for a formula of several quantities. `handover` is None if there is no advice. `extremes`: of
+    the value.
     """
 
     value: float | None = None
@@ -639,6 +659,7 @@ class Figures(msgspec.Struct, frozen=True):
     threshold: Threshold | None = None
     alternative: Alternative | None = None
     handover: Handover | None = None
+    extremes: tuple[float, float] | None = None
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -688,6 +709,7 @@ class Alert(msgspec.Struct, frozen=True):
     start_observed: bool
     terminated: bool
     acted: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
 
 class Refreshed(msgspec.Struct, frozen=True):

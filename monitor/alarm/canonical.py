@@ -36,7 +36,17 @@ MAX_DEPTH = 12
 ONLY_SAMPLED = frozenset({"samples", "confidence", "drawn"})
 """Fields of sampled answers; left out of exact ones."""
 ONLY_LEARNED = frozenset(
-    {"credible", "guaranteed", "effect_credible", "effect_guaranteed", "support", "to_visit", "bands"}
+    {
+        "credible",
+        "guaranteed",
+        "effect_credible",
+        "effect_guaranteed",
+        "support",
+        "to_visit",
+        "bands",
+        "extremes",
+        "profile_extremes",
+    }
 )
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
 ONLY_MISSED = frozenset({"recourse"})

@@ -66,7 +66,9 @@ def _made(formula: Formula, verdict: Verdict, state: AlarmState, blind: BlindRea
     change = advised_change(formula)
     given = state == "firing" and change is not None and not change.decides
     handover = _advice(formula, verdict, blind) if given else None
-    return Figures(value, bounds, threshold_of(formula), _alternative(formula, verdict), handover)
+    quantity = own_quantity(verdict)
+    extremes = None if quantity is None else quantity.extremes
+    return Figures(value, bounds, threshold_of(formula), _alternative(formula, verdict), handover, extremes)
 
 
 def own(verdict: Verdict) -> Number:
@@ -114,8 +116,24 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
         known = verdict.method == "exact"
         helps, useful = (verdict.holds if known else None), (0 if known and verdict.holds else None)
     else:
-        helps, useful = None if 0 not in verdict.profile else verdict.latest_useful == 0, verdict.latest_useful
-    return Handover(print_change(change), helps, useful)
+        helps, useful = _helps_now(formula, verdict), verdict.latest_useful
+    ends = verdict.profile_extremes
+    return Handover(print_change(change), helps, useful, (ends[0][2], ends[0][3]) if ends else None)
+
+
+def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
+    """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
+    if 0 not in verdict.profile:
+        return None
+    if verdict.latest_useful == 0:
+        return True
+    goal = formula.goal if isinstance(formula, Regret) else handover_goal(formula)
+    if not verdict.profile_extremes or goal is None or goal.test is None:
+        return False
+    now = verdict.profile_extremes[0]
+    needless = isinstance(formula, Regret) and all(goal.test.holds(value) for value in now[:2])
+    suffices = {goal.test.holds(value) for value in now[2:]}
+    return None if len(suffices) > 1 and not needless else False
 
 
 def effect_of_now(formula: Formula) -> bool:
@@ -209,4 +227,5 @@ def _alternative(formula: Formula, verdict: Verdict) -> Alternative | None:
     if change is None:
         return None
     value, bounds = other(verdict)
-    return Alternative(print_change(change), value, bounds)
+    extremes = verdict.quantities[1].extremes if value is not None else None
+    return Alternative(print_change(change), value, bounds, extremes)

@@ -9,6 +9,10 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
 - `good`: resets a pending alarm. `keep` of them, without a bad one or a breach in between, resolve a firing one;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
+What was never recorded is unknown, and unknown is never good: where it decides, a plain formula is judged as if its
+answer were the bad one, and `regret` as if the agent missed its goal. But no alarm fires because of what is not known
+of an alternative: `regret` then is a breach, and an effect neutral.
+
 Definitions: docs/semantics.md, sections 10.1 and 10.2.
 
 Two more events close it: `ended` (the episode is over) and `removed` (the formula was removed). Blindness changes no
@@ -119,6 +123,10 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
 """(state, event, this verdict completes the count) -> transition. The flag is True only where it matters."""
 
 
+EFFECT: Final = "delta("
+"""How the text of an effect begins, as formulas are printed."""
+
+
 def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
     """Return how the alarm judges a verdict. With `only_if: robust` a bad one that is not robust is neutral.
 
@@ -143,13 +151,29 @@ def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
         case "unavoidable":
             return "bad" if spec.when == "unavoidable" else "breach"
         case "undecided":
-            return "neutral"
+            return _unknown_regret(verdict, spec)
         case None:
             if verdict.holds is None:
-                return "neutral"
+                return _unknown(verdict)
             return "bad" if verdict.holds == (spec.when == "holds") else "good"
         case _:
             assert_never(verdict.outcome)
+
+
+def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
+    """Judge a regret formula that is undecided."""
+    if verdict.method == "sampled" or len(verdict.quantities) != 2:
+        return "neutral"
+    suffices = verdict.quantities[1].holds
+    return "bad" if suffices or spec.when == "unavoidable" else "breach"
+
+
+def _unknown(verdict: Verdict) -> Judgement:
+    """Judge a plain formula without a truth value: `=?`, or undecided."""
+    if verdict.method == "sampled":
+        return "neutral"
+    open_ = [quantity for quantity in verdict.quantities if quantity.threshold is not None and quantity.holds is None]
+    return "bad" if any(not quantity.text.startswith(EFFECT) for quantity in open_) else "neutral"
 
 
 def advance(

@@ -157,7 +157,7 @@ class EvidenceLink(msgspec.Struct, frozen=True):
     """Where the monitor serves it over HTTP; beside the store it is the file `evidence/<id>`."""
 
 
-class Offset(msgspec.Struct, frozen=True):
+class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     """Both values for a takeover at one offset, each from its own intervention state."""
 
     offset: int
@@ -166,6 +166,10 @@ class Offset(msgspec.Struct, frozen=True):
     """The agent's own value."""
     alternative: float | None
     """The value under the alternative."""
+    nominal_extremes: tuple[float, float] | None = None
+    """Least and greatest own value as what was never recorded turns out; left out unless pairs were never recorded."""
+    alternative_extremes: tuple[float, float] | None = None
+    """The same under the alternative."""
 
 
 class FiredMessage(msgspec.Struct, frozen=True):
@@ -300,9 +304,16 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: EvidenceLink | None
     """The evidence of the verdict on which the alarm fired; `null` if none could be stored."""
     summary: str
-    """What happened and how bad it is, what to do, then the counterfactual."""
+    """What happened and how bad it is, what to do, and how sure that is, in fewer than 200 characters; it stands alone.
+    """
+    details: tuple[str, ...]
+    """Sentences that say the rest: the counterfactual, other decisions, and how the numbers were obtained."""
     runbook: str | None
     """As configured."""
+    extremes: tuple[float, float] | None = None
+    """Least and greatest `value` as what was never recorded turns out; left out unless pairs (state, action) of a
+    learned model were never recorded.
+    """
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
     recourse: AlertRecourse | None = None
@@ -313,11 +324,11 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
-    "episode", "seq", "time", "time_unix", "late", "summary", "bands",
+    "episode", "seq", "time", "time_unix", "late", "summary", "details", "extremes", "bands",
     "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
-OPTIONAL: Final = ("bands", "recourse")
+OPTIONAL: Final = ("bands", "recourse", "extremes", "nominal_extremes", "alternative_extremes")
 """Fields that are left out where they do not apply."""
 
 
@@ -400,14 +411,17 @@ def _message(
         policies=policies,
         evidence=evidence,
         summary=alert.summary,
+        details=alert.details,
         runbook=alert.runbook,
+        extremes=figures.extremes,
         bands=alert_bands(verdict),
         recourse=alert_recourse(verdict.recourse, alert.seq),
     )
 
 
 def _profile(verdict: Verdict) -> tuple[Offset, ...]:
-    return tuple(Offset(offset, *verdict.profile[offset]) for offset in sorted(verdict.profile))
+    ends = {offset: (each[:2], each[2:]) for offset, each in enumerate(verdict.profile_extremes)}
+    return tuple(Offset(offset, *verdict.profile[offset], *ends.get(offset, ())) for offset in sorted(verdict.profile))
 
 
 def alert_bands(verdict: Verdict) -> AlertBands | None:

@@ -20,12 +20,15 @@ __all__ = [
     "decimals",
     "departing_text",
     "noun",
+    "shortened",
     "steps",
     "wrong_row_text",
 ]
 
 MOST_DECIMALS = 12
 """Most decimals shown: closer numbers are equal for a verdict too."""
+LARGE = 1e7
+"""Numbers of this size are shown by their digits and a power of ten."""
 
 BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
     "gap": "steps are missing",
@@ -131,13 +134,31 @@ def steps(count: int) -> str:
 
 
 def decimals(*values: float) -> list[str]:
-    """Return the numbers with as many decimals as distinguish them, at least two."""
+    """Return the numbers with as many decimals as distinguish them, at least two; large ones with as many digits.
+
+    >>> decimals(0.7999, 0.8), decimals(1e300, 2.5)
+    (['0.7999', '0.8000'], ['1e+300', '2.5'])
+    """
+    large = any(abs(value) >= LARGE for value in values)
     shown: list[str] = []
-    for decimals in range(2, MOST_DECIMALS + 1):
-        shown = [f"{value:z.{decimals}f}" for value in values]  # z: what rounds to zero has no sign
+    for count in range(2, MOST_DECIMALS + 1):
+        # z: what rounds to zero has no sign
+        shown = [f"{value:.{count + 2}g}" if large else f"{value:z.{count}f}" for value in values]
         if len(set(shown)) == len(set(values)):
             break
     return shown
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name of at most `most` characters: of a longer one both ends, with an ellipsis where some are left out.
+
+    >>> shortened("warehouse-north-agv-0017", 12)
+    'wareho…-0017'
+    """
+    if len(name) <= most:
+        return name
+    tail = (most - 1) // 2
+    return f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
 
 
 def departing_text(departing: Departing) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from monitor.alarm.figures import figures_of
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import tell
 from monitor.logic.parser import parse
 from monitor.types import Alert, Refreshed
 
@@ -25,6 +25,16 @@ def refreshed(alert: Alert, news: Refreshed) -> Alert:
     """
     judged, spec = news.judged, news.spec
     formula = _read(spec.text)
+    told = tell(
+        agent=alert.agent,
+        formula=spec,
+        parsed=formula,
+        state=alert.state,
+        blind=alert.blind,
+        verdict=judged.verdict,
+        path_length=news.pairs,
+        seq=judged.seq,
+    )
     return replace(
         alert,
         verdict=judged.verdict,
@@ -33,14 +43,6 @@ def refreshed(alert: Alert, news: Refreshed) -> Alert:
         seq=judged.seq,
         time=judged.time,
         late=judged.late,
-        summary=summary(
-            agent=alert.agent,
-            formula=spec,
-            parsed=formula,
-            state=alert.state,
-            blind=alert.blind,
-            verdict=judged.verdict,
-            path_length=news.pairs,
-            seq=judged.seq,
-        ),
+        summary=told.summary,
+        details=told.details,
     )

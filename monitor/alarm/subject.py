@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final, Literal
 
-from monitor.alarm.phrases import noun, steps
+from monitor.alarm.phrases import noun, shortened, steps
 from monitor.logic.syntax import (
     Change,
     Const,
@@ -21,10 +22,12 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import handover_goal
 from monitor.types import FormulaSpec, Verdict
 
-__all__ = ["NOW", "Subject", "quote"]
+__all__ = ["LONGEST_NAME", "NOW", "Subject"]
 
-LONGEST_QUOTE = 60
-"""Longest formula that is quoted, in characters; a longer one is named instead."""
+LONGEST_QUOTE: Final = (60, 40, 24)
+"""Longest formula that is quoted, in characters; a longer one is named instead. By brevity."""
+LONGEST_NAME: Final = (80, 24, 12)
+"""Longest name, in characters; a longer one is shortened. By brevity."""
 NOW: Final = "from now on"
 
 
@@ -36,11 +39,31 @@ class Subject:
         verdict: on it.
         pairs: length of the verdict's path; 0: unknown.
         past: how steps are counted: back from now, or from the step that the sentence is about.
+        brevity: how much shorter than usual the words are; a key of `LONGEST_NAME`.
     """
 
-    def __init__(self, formula: FormulaSpec, verdict: Verdict, pairs: int, past: Literal["ago", "before"]) -> None:
+    def __init__(
+        self,
+        formula: FormulaSpec,
+        verdict: Verdict,
+        pairs: int,
+        past: Literal["ago", "before"],
+        brevity: int = 0,
+    ) -> None:
         self._formula, self._verdict, self._pairs, self._past = formula, verdict, pairs, past
-        self._labels = dict(formula.labels)
+        self._labels, self._brevity = dict(formula.labels), brevity
+
+    def name(self, name: str) -> str:
+        """Return a name, shortened where the words have to be short."""
+        return shortened(name, LONGEST_NAME[self._brevity])
+
+    def short(self, change: Change) -> Change:
+        """Return an intervention with its name shortened."""
+        return replace(change, name=self.name(change.name))
+
+    def quote(self, text: str, otherwise: str) -> str:
+        """Return a formula, or other words for one that is too long."""
+        return quote(text, otherwise, LONGEST_QUOTE[self._brevity])
 
     @property
     def back(self) -> int | None:
@@ -57,7 +80,7 @@ class Subject:
 
     def named(self, change: Change) -> str:
         """Return an intervention as a noun."""
-        return noun(change, hindsight=self.hindsight)
+        return noun(self.short(change), hindsight=self.hindsight)
 
     def of_path(self, measure: Probability | Reward) -> str:
         """Return the measure of the path as it happened, from the formula's offset on."""
@@ -66,6 +89,8 @@ class Subject:
     def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:
         """Return the measure of a plain goal, with its intervention."""
         if world.baseline is not None:
+            if self._brevity > 1:
+                return f"effect of {self.named(world.change)} on {self.of(measure)}"
             pair = f"{self.named(world.change)} rather than {self.named(world.baseline)}"
             return f"effect on {self.of(measure)} of {pair} {self.starting()}"
         if world.change.kind != "nominal":
@@ -76,14 +101,14 @@ class Subject:
         """Return the measure and from when it is counted."""
         words = self._in_words(measure.path) if isinstance(measure, Probability) else None
         if words is None:
-            words = quote(_inside(self._formula.text), f"the goal of '{self._formula.name}'")
-        since = "" if when == NOW else f", {when}"
+            words = self.quote(_inside(self._formula.text), f"the goal of '{self.name(self._formula.name)}'")
+        since = "" if when == NOW or self._brevity > 1 else f", {when}"
         return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
 
     def _in_words(self, path: Formula) -> str | None:
         """Return the most common goals in words; None for any other, which is quoted."""
         if isinstance(path, Until) and (late := handover_goal(Goal(WorldRef(), Probability(path)))) is not None:
-            return f"too late for {noun(late.world.change)} within {steps(path.high)}"
+            return f"too late for {noun(self.short(late.world.change))} within {steps(path.high)}"
         match path:
             case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
                 return self._never(bad, f"in {steps(high)}")
@@ -97,7 +122,7 @@ class Subject:
                 return None
 
     def _words(self, label: str) -> str:
-        return f"'{self._labels[label]}'" if label in self._labels else label
+        return f"'{self.name(self._labels[label])}'" if label in self._labels else self.name(label)
 
     def _never(self, label: str, when: str) -> str:
         return f"{'not' if label in self._labels else 'no'} {self._words(label)} {when}"
@@ -141,7 +166,7 @@ def _inside(text: str) -> str:
     return text[start + 1 : end]
 
 
-def quote(text: str, otherwise: str) -> str:
+def quote(text: str, otherwise: str, longest: int) -> str:
     """Return a formula, or other words for one that is too long."""
     shown = " ".join(text.split())
-    return shown if len(shown) <= LONGEST_QUOTE else otherwise
+    return shown if len(shown) <= longest else otherwise

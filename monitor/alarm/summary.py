@@ -1,33 +1,76 @@
-"""Sentences of an alert: what happened and how bad, then what to do, then the counterfactual and how it was obtained.
+"""Sentences of an alert: a summary that stands alone, and details.
 
-A person woken at night must be able to act on the first line and to read it out on the telephone, so the part before
-the detail has fewer than 200 characters (with names of usual length). The numbers are those of the verdict, rounded to
-two decimals, or to as many as distinguish a value from the threshold it misses. Quotes are from the user's formula.
+A person woken at night must be able to act on the summary alone and to read it out on the telephone: what happened and
+how bad it is, what to do, and how sure that is, in fewer than 200 characters, whatever the names and numbers are. The
+details are the counterfactual, what else could have been done, and how the numbers were obtained. The numbers are those
+of the verdict, rounded to two decimals, or to as many as distinguish a value from the threshold it misses. Quotes are
+from the user's formula.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
 from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
-from monitor.alarm.phrases import ACT, ACTING, BLIND_WORDS, DO, DOING, NEEDED, been, capital, decimals, noun
+from monitor.alarm.phrases import (
+    ACT,
+    ACTING,
+    BLIND_WORDS,
+    DO,
+    DOING,
+    NEEDED,
+    been,
+    capital,
+    decimals,
+    noun,
+    shortened,
+)
 from monitor.alarm.recourse import Numbered, recourse_sentences
-from monitor.alarm.subject import NOW, Subject, quote
+from monitor.alarm.subject import LONGEST_NAME, NOW, Subject
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal
-from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Verdict
+from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict
 
-__all__ = ["summary"]
+__all__ = ["LONGEST", "Told", "tell"]
 
+LONGEST: Final = 199
+"""Most characters of a summary."""
+LONGEST_AGENT: Final = 40
+"""Most characters of an agent's name in a summary; a longer one is shortened."""
 MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
+SAYS_NOTHING: Final = 0.9
+"""Width from which a guaranteed band of a probability counts as no guarantee at all."""
+SAME: Final = 1e-9
+"""Difference up to which the two extremes of a value count as one."""
 Spoken = AlarmState | Literal["fired"]
-_kept: Final[Kept[tuple[str | Numbered, ...]]] = Kept()
+Open = tuple[float, float] | None
+"""Least and greatest value as what was never recorded turns out; None: it does not matter."""
+_kept: Final[Kept[_Parts]] = Kept()
 
 
-def summary(
+class Told(NamedTuple):
+    """The sentences of an alert: `summary` stands alone, `details` [n] say the rest."""
+
+    summary: str
+    details: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All sentences."""
+        return " ".join((self.summary, *self.details))
+
+
+class _Parts(NamedTuple):
+    """Sentences without the agent, the numbers of steps and the full stops."""
+
+    summary: tuple[str, ...]
+    details: tuple[str | Numbered, ...]
+
+
+def tell(
     *,
     agent: str,
     formula: FormulaSpec,
@@ -37,44 +80,64 @@ def summary(
     verdict: Verdict,
     path_length: int,
     seq: int,
-) -> str:
+) -> Told:
     """Return the sentences for an alert in `state`, after `verdict`. `parsed`: the formula's text, parsed.
 
     `fired` describes the step at which the alarm fired, as its picture does, and gives no advice. `path_length`: pairs
     of the verdict's path; 0: unknown, so the sentences do not say how many steps ago an `@-k` was. `seq`: its step.
+
+    Names are shortened, and the least important words left out, as far as the summary would be too long otherwise.
     """
     past: Literal["ago", "before"] = "before" if state == "fired" else "ago"
     pairs = path_length if verdict.offset < 0 else 0  # else no sentence depends on it
-    parts = _kept.get(
-        lambda: _sentences(_Sentences(formula, parsed, verdict, pairs, past), formula.name, state, blind),
-        *(verdict, formula, state, blind, pairs),
-    )
-    return f"{agent}: {'. '.join([part if type(part) is str else part.at(seq) for part in parts])}."  # type: ignore[union-attr] # the other kind
+
+    def parts(brevity: int) -> _Parts:
+        return _kept.get(
+            lambda: _parts(_Sentences(formula, parsed, verdict, pairs, past, brevity), formula.name, state, blind),
+            *(verdict, formula, state, blind, pairs, brevity),
+        )
+
+    full = parts(0)
+    details = tuple(f"{part if isinstance(part, str) else part.at(seq)}." for part in full.details)
+    for brevity in range(len(LONGEST_NAME)):
+        name = shortened(agent, LONGEST_AGENT if brevity == 0 else LONGEST_NAME[brevity])
+        said = f"{name}: {'. '.join(parts(brevity).summary)}."
+        if len(said) <= LONGEST:
+            break
+    else:
+        said = f"{said[: LONGEST - 1]}…"
+    if brevity > 1:  # words were left out
+        details = (f"In full: {'. '.join(full.summary)}.", *details)
+    return Told(said, details)
 
 
-def _sentences(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None) -> tuple[str | Numbered, ...]:
+def _parts(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None) -> _Parts:
     """Return the sentences without the agent, and without numbers of steps. `name`: of the formula."""
     found, unsure, could = say.finding(), say.disagreement(), say.recourse()
-    sure = [*say.learned(), *say.obtained(), *_why(blind)]
+    had = say.counterfactual()
     last = f"{_caution(blind) or 'last: '}{found}"
-    parts: list[str | Numbered]
+    details: list[str | Numbered]
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            had = say.counterfactual()
-            parts = [*lead, say.unless_stopped(blind), *([had] if had else unsure), say.too_late(blind), *could]
+            details = [say.unless_stopped(blind), *([had] if had else unsure), say.too_late(blind), *could]
         case "fired":
-            had = "; ".join(part for part in (say.counterfactual(), say.handover_then()) if part)
-            parts = [f"when it fired, {found}", had, *([] if say.counterfactual() else unsure), *could]
+            lead = [f"when it fired, {found}"]
+            then = "; ".join(part for part in (had, say.handover_then()) if part)
+            details = [then, *([] if had else unsure), *could]
         case "resolved":
-            parts = [f"resolved: {_caution(blind)}{found}", *unsure]
+            lead, details = [f"resolved: {_caution(blind)}{found}"], [*unsure]
         case "ended":
-            parts = [f"the episode ended while this alarm was firing; {last}", *unsure, *could]
+            lead, details = [f"the episode ended while this alarm was firing; {last}"], [*unsure, *could]
         case "removed":
-            parts = [f"alarm '{name}' was changed or removed while it was firing; {last}", *unsure]
+            lead, details = [f"alarm '{say.name(name)}' was changed or removed while it was firing; {last}"], [*unsure]
         case _:
-            parts = [found, *unsure, *could]
-    return tuple(part for part in (*parts, *sure) if part)
+            lead, details = [found], [*unsure, *could]
+    details += [*say.all_quantities(), *say.learned(), *say.obtained(), *_why(blind)]
+    return _Parts(
+        tuple(part for part in (*lead, say.sure(blind)) if part),
+        tuple(part for part in details if part),
+    )
 
 
 def _caution(blind: BlindReason | None) -> str:
@@ -99,12 +162,22 @@ def _why(blind: BlindReason | None) -> list[str]:
 class _Sentences:
     """Sentences about one verdict."""
 
-    def __init__(
-        self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, path_length: int, past: Literal["ago", "before"]
+    def __init__(  # noqa: PLR0917 - a verdict, and how to speak of it
+        self,
+        formula: FormulaSpec,
+        parsed: Formula,
+        verdict: Verdict,
+        path_length: int,
+        past: Literal["ago", "before"],
+        brevity: int,
     ) -> None:
-        self._formula, self._parsed, self._verdict = formula, parsed, verdict
-        self._subject = Subject(formula, verdict, path_length, past)
+        self._formula, self._parsed, self._verdict, self._brevity = formula, parsed, verdict, brevity
+        self._subject = Subject(formula, verdict, path_length, past, brevity)
         self._handover = _advised(parsed, verdict)
+
+    def name(self, name: str) -> str:
+        """Return a name, shortened as far as necessary."""
+        return self._subject.name(name)
 
     def finding(self) -> str:
         """Return what happened and how bad it is."""
@@ -112,7 +185,8 @@ class _Sentences:
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
                 nominal, _, bound = self._compared(test)
-                return f"{self._subject.of_path(measure)} = {nominal}; {NEEDED[test.comparison]} {bound} required"
+                needed = f"{NEEDED[test.comparison]} {bound} required"
+                return f"{self._subject.of_path(measure)} = {nominal}{self._unrecorded(0)}; {needed}"
             case Goal(world, measure, test) if len(verdict.quantities) == 1:
                 return f"{self._subject.in_world(world, measure)} = {self._figure(test)}"
             case _:
@@ -127,19 +201,27 @@ class _Sentences:
         if self._handover is None:
             return self._advice_on_effect(blind)
         change, test, handover = self._handover
-        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(noun(change))
+        short = noun(self._subject.short(change))
+        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
         if now is None:
             return f"It is not known whether {doing} now would help"
-        own, given, _ = decimals(*now, test.bound)
-        needless = test.holds(now[0]) and not handover.helps_now
+        own, given = self._now(test)
+        needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
         if blind not in (None, "model_doubt"):
             if needless:
                 return f"There was no need to act then ({own})"
+            if self._not_shown(test):
+                return f"The recordings did not show whether {doing} sufficed then ({given})"
             return f"{capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
         if handover.helps_now:
-            return f"{DO[change.kind].format(noun(change))} now: {_instead(now, test)}"
+            return f"{DO[change.kind].format(short)} now: {_instead(own, given)}"
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
+        if self._not_shown(test):
+            show = "not recorded" if self._brevity else "the recordings do not show"
+            if self._better_at_worst(test):
+                return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
+            return f"You decide: {show} whether {doing} suffices ({given})"
         sufficed = handover.latest_useful and change.kind != "best"  # with hindsight it sufficed for nobody
         suffices = "no longer suffices" if sufficed else "does not suffice"
         return f"{capital(doing)} {suffices} ({given}): stop the agent safely"
@@ -147,19 +229,29 @@ class _Sentences:
     def _advice_on_effect(self, blind: BlindReason | None) -> str:
         """Return what to do now if the effect of handing over is large enough."""
         handover, change = handover_of(self._parsed, self._verdict), advised_change(self._parsed)
-        if handover is None or change is None or not handover.helps_now:
+        if handover is None or change is None or handover.helps_now is False:
             return ""
+        short = noun(self._subject.short(change))
+        if handover.helps_now is None:
+            open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
+            show = "not recorded" if self._brevity else "the recordings do not show"
+            return f"You decide: {show} whether {DOING[change.kind].format(short)} helps" if open_ else ""
         if blind not in (None, "model_doubt"):
-            return f"{capital(DOING[change.kind].format(noun(change)))} helped then"
-        return f"{DO[change.kind].format(noun(change))} now"
+            return f"{capital(DOING[change.kind].format(short))} helped then"
+        return f"{DO[change.kind].format(short)} now"
 
     def unless_stopped(self, blind: BlindReason | None) -> str:
-        """Return, if handing over does not suffice, what is better for an agent that cannot be stopped."""
+        """Return, if handing over does not suffice, what is better for an agent that cannot be stopped.
+
+        Where the recordings do not show whether it suffices: the value without it.
+        """
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, Handover(helps_now=False)), (own, given):
+            case (change, test, Handover(helps_now=helps)), (own, given) if not helps:
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
-                without, with_it, _ = decimals(own, given, test.bound)
+                without, with_it = self._now(test)
+                if self._not_shown(test):
+                    return "" if self._better_at_worst(test) else f"Without {ACTING[change.kind]}: {without}"
                 if without == with_it:
                     return f"Without {ACTING[change.kind]}: the same"
                 if (given > own) == (test.comparison in (">=", ">")):
@@ -171,11 +263,13 @@ class _Sentences:
     def too_late(self, blind: BlindReason | None) -> str:
         """Return when handing over last sufficed, if it no longer does."""
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, Handover(helps_now=False, latest_useful=int(latest))), (own, _):
+            case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
                 known = " with hindsight" if change.kind == "best" else ""
-                return f"{capital(ACTING[change.kind])}{known} last sufficed {self._subject.ago(latest)}"
+                surely = any(each[2] != each[3] for each in self._verdict.profile_extremes[:latest])
+                last = "surely" if surely else "last"  # of the steps since then it is not known
+                return f"{capital(ACTING[change.kind])}{known} {last} sufficed {self._subject.ago(latest)}"
             case _:
                 return ""
 
@@ -193,14 +287,15 @@ class _Sentences:
             return ""
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
         spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
-        return f"Had {been(change, hindsight=self._subject.hindsight)}{comma} {start}: {alternative}{spread}"
+        had = been(change, hindsight=self._subject.hindsight)
+        return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{spread}"
 
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, _), (float(own), float(given)):
+            case (change, test, _), (float(), float()):
                 had = "" if self.counterfactual() else f"Had {been(change, hindsight=False)} "
-                return f"{had}when it fired: {_instead((own, given), test)}"
+                return f"{had}when it fired: {_instead(*self._now(test))}"
             case _:
                 return ""
 
@@ -224,12 +319,53 @@ class _Sentences:
 
     def _disagree(self) -> bool:
         """Return whether causal models disagree; on a learned model `learned` says it, with the guaranteed band."""
-        return self._verdict.robust is False and self._verdict.guaranteed is None
+        verdict = self._verdict
+        unknown = any(quantity.holds is None and quantity.extremes is not None for quantity in verdict.quantities)
+        return verdict.robust is False and verdict.guaranteed is None and not unknown
 
     def _spread(self) -> str:
         assert self._verdict.bounds is not None
         low, high = decimals(*self._verdict.bounds)
         return f"{low} to {high}"
+
+    def sure(self, blind: BlindReason | None) -> str:
+        """Return how sure the answer is, in a few words; nothing while blind, which says that it is not."""
+        verdict = self._verdict
+        if blind is not None or (not verdict.quantities and verdict.drawn is None):
+            return ""
+        if verdict.drawn is not None:
+            return f"Sampled, {self._confidence() or 'a mean'}"
+        if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
+            return self._sure_of_data()
+        if verdict.robust is None:
+            return "Exact"
+        agree = "no causal model disagrees" if verdict.robust else "causal models disagree"
+        return capital(agree) if self._brevity else f"Exact; {agree}"
+
+    def _sure_of_data(self) -> str:
+        """Return how sure an answer on a learned model is."""
+        verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        if how is not None and how.delta is not None:
+            if verdict.robust:
+                return f"The data guarantee it at {100 * (1 - how.delta):.4g} %"
+            return "The data guarantee nothing yet" if self._vacuous() else "The data do not guarantee it"
+        band = None if quantity is None or self._brevity else quantity.credible
+        if band is not None and how is not None and how.level is not None:
+            low, high = decimals(*band)
+            return f"Estimated, {100 * how.level:.4g} % credible {low} to {high}"
+        return "Estimated" if self._brevity else "Estimated from recordings"
+
+    def _vacuous(self) -> bool:
+        """Return whether a guaranteed band says nothing: of some quantity it holds nearly all values there are."""
+        bands = [quantity.guaranteed for quantity in self._verdict.quantities]
+        return any(band is not None and band[1] - band[0] >= SAYS_NOTHING for band in bands)
+
+    def all_quantities(self) -> list[str]:
+        """Return the quantities of a formula of several, where the summary leaves some out."""
+        verdict = self._verdict
+        if verdict.outcome is not None or len(verdict.quantities) <= MOST_QUANTITIES:
+            return []
+        return [", ".join(f"{quantity.text} = {decimals(quantity.value)[0]}" for quantity in verdict.quantities)]
 
     def learned(self) -> list[str]:
         """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
@@ -239,64 +375,117 @@ class _Sentences:
         parts = []
         if verdict.support is not None:
             visits = "visit" if verdict.support == 1 else "visits"
-            parts.append(f"The model rests on at least {verdict.support:,} {visits}")
+            rests = (
+                f"at least {verdict.support:,} {visits}" if verdict.support else "pairs that were never visited, too"
+            )
+            parts.append(f"the model rests on {rests}")
         if quantity is not None and quantity.credible is not None and how.level is not None:
             low, high = decimals(*quantity.credible)
             parts.append(f"{100 * how.level:.4g} % credible {low} to {high}")
-        if quantity is not None and quantity.guaranteed is not None:
+        if self._vacuous():
+            parts.append("the data guarantee nothing yet")
+        elif quantity is not None and quantity.guaranteed is not None:
             low, high = decimals(*quantity.guaranteed)
             parts.append(f"guaranteed {low} to {high}")
-        if how.delta is not None and verdict.robust is not None:
+        if how.delta is not None and verdict.robust is not None and not self._vacuous():
             parts.append("robust" if verdict.robust else "not robust")
         return [capital("; ".join(parts))] if parts else []
 
     def obtained(self) -> list[str]:
-        """Return samples and confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
-
-        *Unavoidable* is wrong at one rate if the agent meets the goal, at the other if the alternative does.
-        """
+        """Return samples and confidence of a sampled verdict."""
         verdict = self._verdict
         if verdict.drawn is None:
             return []
         samples = f"Sampled: {max((quantity.samples for quantity in verdict.quantities), default=0):,} samples"
-        if verdict.value is not None:
-            return [samples]
+        confidence = self._confidence()
+        return [f"{samples}, {confidence}" if confidence else samples]
+
+    def _confidence(self) -> str:
+        """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
+
+        *Unavoidable* is wrong at one rate if the agent meets the goal, at the other if the alternative does.
+        """
+        verdict = self._verdict
+        if verdict.drawn is None or verdict.value is not None:
+            return ""
         sampling = verdict.drawn.sampling
         judgement = judge(verdict, self._formula.alarm)
         if judgement == "neutral":
-            return [f"{samples}, undecided"]
+            return "undecided"
         wrong = sampling.beta if judgement == "good" else sampling.alpha
         if verdict.outcome == "unavoidable":
             wrong = max(sampling.alpha, sampling.beta)
         kind = "nominal confidence" if sampling.test == "paper" else "confidence"
-        return [f"{samples}, {kind} {1.0 - wrong:.6g}"]
+        return f"{kind} {1.0 - wrong:.6g}"
 
     # ---- quantities ----
 
     def _compared(self, test: Test) -> list[str]:
         """Return nominal, alternative and bound, with decimals that distinguish them."""
-        nominal, alternative = (quantity.value for quantity in self._verdict.quantities)
-        return decimals(nominal, alternative, test.bound)
+        nominal, alternative = self._verdict.quantities
+        return _ranges((nominal.value, nominal.extremes), (alternative.value, alternative.extremes), (test.bound, None))
 
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""
-        value = self._verdict.quantities[0].value
+        quantity = self._verdict.quantities[0]
+        given = quantity.value, quantity.extremes
         if test is None:
-            return decimals(value)[0]
-        shown, bound = decimals(value, test.bound)
+            return _ranges(given)[0] + self._unrecorded(0)
+        shown, bound = _ranges(given, (test.bound, None))
         needed = f"{NEEDED[test.comparison]} {bound}"
+        shown += self._unrecorded(0)
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
+
+    def _unrecorded(self, number: int) -> str:
+        """Return that a quantity is known only as an interval, and why."""
+        open_ = _is_open(self._verdict.quantities[number].extremes)
+        return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
+
+    def _open_now(self, which: int) -> Open:
+        """Return the extremes of carrying on (0) or of handing over (1) now."""
+        ends = self._verdict.profile_extremes
+        return (ends[0][2 * which], ends[0][2 * which + 1]) if ends else None
+
+    def _now(self, test: Test) -> tuple[str, str]:
+        """Return the values of carrying on and of handing over now, as far as known."""
+        own, given = self._verdict.profile[0]
+        shown = _ranges((own, self._open_now(0)), (given, self._open_now(1)), (test.bound, None))
+        return shown[0], shown[1]
+
+    def _not_shown(self, test: Test) -> bool:
+        """Return whether what was never recorded decides whether handing over now suffices."""
+        return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
+
+    def _better_at_worst(self, test: Test) -> bool:
+        """Return whether handing over now at its worst is better than carrying on at its best."""
+        (low, high), (least, most) = self._open_now(0) or (0.0, 0.0), self._open_now(1) or (0.0, 0.0)
+        return least > high if test.comparison in (">=", ">") else most < low
 
     def _combination(self) -> str:
         formula, verdict = self._formula, self._verdict
         truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
-        listed = [
-            f"{quote(q.text, 'one quantity')} = {decimals(q.value)[0]}" for q in verdict.quantities[:MOST_QUANTITIES]
-        ]
+        shown = verdict.quantities[: MOST_QUANTITIES - self._brevity]
+        listed = [self._listed(quantity) for quantity in shown]
         more = len(verdict.quantities) - len(listed)
         listed += [f"and {more} more"] * (more > 0)
-        listed = listed or [quote(formula.text, "")]
-        return f"formula '{formula.name}' {truth}: {', '.join(listed)}".removesuffix(": ")
+        listed = listed or [self._subject.quote(formula.text, "")]
+        return f"formula '{self.name(formula.name)}' {truth}: {', '.join(listed)}".removesuffix(": ")
+
+    def _listed(self, quantity: Quantity) -> str:
+        shown = _ranges((quantity.value, quantity.extremes))[0]
+        return f"{self._subject.quote(quantity.text, 'one quantity')} = {shown}"
+
+
+def _is_open(extremes: Open) -> bool:
+    """Return whether extremes differ, so that a value is known only as an interval."""
+    return extremes is not None and extremes[1] - extremes[0] > SAME
+
+
+def _ranges(*values: tuple[float, Open]) -> list[str]:
+    """Return values, or the intervals in which they are known to lie, with decimals that distinguish them."""
+    ends = [extremes if extremes is not None and _is_open(extremes) else (value,) for value, extremes in values]
+    shown = iter(decimals(*(end for each in ends for end in each)))
+    return [" to ".join(next(shown) for _ in each) for each in ends]
 
 
 def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
@@ -308,7 +497,6 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover]
     return change, goal.test, handover
 
 
-def _instead(values: tuple[float, float], test: Test) -> str:
-    """Return the alternative's and the nominal value, with decimals that distinguish them and the bound."""
-    nominal, alternative, _ = decimals(*values, test.bound)
-    return f"{alternative} either way" if nominal == alternative else f"{alternative} instead of {nominal}"
+def _instead(own: str, given: str) -> str:
+    """Return the alternative's value beside the nominal one."""
+    return f"{given} either way" if own == given else f"{given} instead of {own}"

@@ -123,7 +123,7 @@ def explain(
         write_file(target, content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    say(printable(explanation.summary))
+    say(printable(explanation.told.text))
     say(printable(f"drawn in {target}"))
 
 

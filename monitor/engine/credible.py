@@ -16,16 +16,18 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.causal import World
-from monitor.engine.posterior import Sides, both_sides, drawn_probabilities, opened
+from monitor.engine.posterior import drawn_probabilities, opened
 from monitor.engine.seeding import SEEDS
 from monitor.errors import ConfigError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.row_table import Budget
+from monitor.exact.sides import Sides, both_sides
 from monitor.exact.verdict import Path
 from monitor.logic import Automaton
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Change, Probability, Reward
 from monitor.model import MDP
+from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types import BandSettings
 
 __all__ = ["MAX_DRAWN", "MAX_TABLES", "PosteriorValues", "Samples", "check_band_settings"]
@@ -127,8 +129,8 @@ class PosteriorValues:
             name: drawn_probabilities(model, np.random.default_rng((settings.seed, number)))
             for number, (name, model) in enumerate(models.items())
         }
-        unknown = frozenset(model.counts.elsewhere for model in models.values() if model.counts is not None)
-        sides, shared = both_sides(wide.pop(""), unknown), Shared(Budget(), {})
+        there, unknown = unknown_states(*models.values()), unknown_labels(*models.values())
+        sides, shared = both_sides(wide.pop(""), there, unknown), Shared(Budget(), {})
         return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
 
     def values(

@@ -3,36 +3,27 @@
 Each learned row is drawn from a Dirichlet distribution over its observed successors, of which the model's row is the
 mean, and one entry more: `elsewhere`, for all others. How much that one gets follows from how often rows with as many
 draws discovered a successor. `elsewhere` itself is unknown: each draw is two models, one in which it is as bad as can
-be, one in which it is as good. See docs/semantics.md, section 13.5.
+be, one in which it is as good (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Bools, Floats, Ints
-from monitor.logic.polarity import negative
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.model.discoveries import discoveries
 from monitor.model.rows import frozen
 
-__all__ = ["Sides", "both_sides", "drawn_probabilities", "opened"]
+__all__ = ["drawn_probabilities", "opened"]
 
 RATE = 0.5
 """Both parameters of the Beta prior of a rate of discovery."""
 LEAST = 1e-100
 """Least mass of an entry before a row is normalised, so that every entry stays possible."""
-
-
-class Sides(NamedTuple):
-    """One model with the worst and with the best that may happen in a state of which nothing is known."""
-
-    low: MDP
-    high: MDP
 
 
 def opened(model: MDP) -> MDP:
@@ -86,31 +77,3 @@ def drawn_probabilities(model: MDP, rng: np.random.Generator) -> Iterator[Floats
         probabilities = wide.probabilities.copy()
         probabilities[learned] = masses / np.bincount(of, masses, len(rows))[of]
         yield frozen(probabilities)
-
-
-def both_sides(model: MDP, unknown: frozenset[int]) -> Sides:
-    """Return a model with the states of `unknown` as bad, and as good, as they can be for any formula.
-
-    Its labels are those of formulas after `split_labels`: for the worst, no label holds where it occurs positively, and
-    each where it occurs negatively. Steps there, and into them, earn the least (greatest) reward of the model, or none.
-    """
-    there = np.isin(np.arange(model.states), sorted(unknown))
-    least, most = model.reward_range
-    return Sides(
-        _side(model, there, min(least, 0.0), good=False),
-        _side(model, there, max(most, 0.0), good=True),
-    )
-
-
-def _side(model: MDP, there: Bools, reward: float, *, good: bool) -> MDP:
-    labels: Mapping[str, Bools] = {
-        **{name: frozen(np.where(there, good, where)) for name, where in model.labels.items()},
-        **{negative(name): frozen(np.where(there, not good, where)) for name, where in model.labels.items()},
-    }
-    if model.reward_range == (0.0, 0.0):
-        return replace(model, labels=labels)
-    rewards = np.where(there[:, None], reward, model.rewards)
-    of = np.repeat(np.arange(rewards.size), np.diff(model.indptr))
-    extra = np.zeros(len(of)) if model.transition_rewards is None else model.transition_rewards
-    extra = np.where(there[model.successors], reward - rewards.reshape(-1)[of], extra)
-    return replace(model, labels=labels, rewards=frozen(rewards), transition_rewards=frozen(extra))

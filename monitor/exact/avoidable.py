@@ -17,8 +17,9 @@ from monitor.exact.best.lanes import Way
 from monitor.exact.best.values import BestValues, Change, Observed, Outlook
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import UNRECORDED, Path, resolve
 from monitor.logic import Formula
+from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Probability, Regret, Reward, Test
 from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
@@ -127,12 +128,27 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
     constant = evaluators.constant(measure)
     if constant is not None:
         return Recourse(avoidable_of(test, constant, constant), asked or None, constant, constant, reason=reason)
-    values = evaluators.best.of(measure, missed.observed.end, largest=missed.largest)
-    outlook = values.outlook(missed.observed, min(MOST_CHANGES, len(missed.steps)))
-    best, optimal = (within(measure, value) for value in (outlook.best, outlook.optimal))
-    avoidable = avoidable_of(test, best, optimal)
-    robust = _is_robust(values, missed, avoidable, causal_model) if asked else None
-    return Recourse(avoidable, robust, best, optimal, _changes(missed, outlook, evaluators.model), reason)
+    values = _at_extremes(missed, evaluators)
+    outlooks = [each.outlook(missed.observed, min(MOST_CHANGES, len(missed.steps))) for each in values]
+    ends = [(within(measure, outlook.best), within(measure, outlook.optimal)) for outlook in outlooks]
+    possible = {avoidable_of(test, best, optimal) for best, optimal in ends}
+    if len(possible) > 1:
+        return Recourse(reason=UNRECORDED)
+    avoidable = possible.pop()
+    robust = all(_is_robust(each, missed, avoidable, causal_model) for each in values) if asked else None
+    best, optimal = ends[-(avoidable == "no")][0], ends[-(avoidable != "foresight")][1]  # what is claimed holds at both
+    return Recourse(avoidable, robust, best, optimal, _changes(missed, outlooks[0], evaluators.model), reason)
+
+
+def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
+    """Return the values of decisions; two where something was never recorded, the worst for the goal first."""
+    measure = missed.measure
+    worlds = [evaluators]
+    if evaluators.sides is not None:
+        worlds = list(evaluators.sides if missed.largest else reversed(evaluators.sides))
+        if isinstance(measure, Probability):
+            measure = Probability(split_labels(measure.path))
+    return [each.best.of(measure, missed.observed.end, largest=missed.largest) for each in worlds]
 
 
 @lru_cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, assert_never
 
 import numpy as np
@@ -40,6 +41,7 @@ from monitor.exact.forward.row_table import (
 from monitor.exact.forward.rows import Dynamics
 from monitor.exact.guaranteed import GuaranteedValues
 from monitor.exact.history import History, HistoryChain, PastAtom
+from monitor.exact.sides import both_sides
 from monitor.exact.value_table import (
     Labelling,
     NestedGoal,
@@ -54,6 +56,7 @@ from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
 from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
+from monitor.model.unknown import leads_there, unknown_labels, unknown_states
 from monitor.policy import PolicyTable
 from monitor.types import UNKNOWN_POLICY, BandSettings
 
@@ -225,6 +228,26 @@ class Evaluators:
     def learned(self) -> bool:
         """True if the model, or another one that formulas name, was learned from data."""
         return any(model.counts is not None for model in (self.model, *self.models.values()))
+
+    @cached_property
+    def sides(self) -> tuple[Evaluators, Evaluators] | None:
+        """Evaluators with what was never recorded as bad, and as good, as can be; None if no row leads there."""
+        models = self.model, *self.models.values()
+        there = unknown_states(*models)
+        if not leads_there(there, *models):
+            return None
+        low, high = (
+            Evaluators(
+                replace(side, counts=None),
+                self.policies,
+                self.models,
+                self._budget,
+                automata=self._automata,
+                delta=self.delta,
+            )
+            for side in both_sides(self.model, there, unknown_labels(*models))
+        )
+        return low, high
 
     def learned_under(self, change: Change) -> bool:
         """Return whether the world under a change has rows that were learned from data."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, assert_never
+from typing import assert_never
 
 import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
+from monitor.exact.extremes import extremes_of
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -27,7 +28,7 @@ from monitor.logic.syntax import (
     Test,
 )
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
-from monitor.types import Bands, CausalModel, Quantity, Verdict
+from monitor.types import Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
 
@@ -39,22 +40,38 @@ NO_GUARANTEE = (
 )
 
 
+UNRECORDED = "what was never recorded decides it"
+"""Reason of an undecided verdict."""
+
+
 class _Answer(msgspec.Struct, frozen=True):
-    """Value of a goal, its bounds and its guaranteed band if requested, and the offset used."""
+    """Value of a goal, its extremes and, if requested, its bounds and its guaranteed band, and the offset used."""
 
     value: float
     bounds: Band | None
     guaranteed: Band | None
+    extremes: Band | None
     offset: int
     clipped: bool
 
 
 class _Truth(msgspec.Struct, frozen=True):
-    """A truth value, with the least and greatest over the widest band."""
+    """A truth value: the least and greatest at the extremes, and over the widest band too."""
 
-    holds: bool
+    surely: bool
+    possibly: bool
     least: bool
     greatest: bool
+
+    @property
+    def holds(self) -> bool | None:
+        """The truth; None if what was never recorded decides it."""
+        return self.surely if self.surely == self.possibly else None
+
+    @classmethod
+    def certain(cls, truth: bool) -> _Truth:  # noqa: FBT001 - the truth
+        """Return a truth that nothing changes."""
+        return cls(truth, truth, truth, truth)
 
 
 class IncrementalCheck:
@@ -73,6 +90,7 @@ class IncrementalCheck:
     ) -> None:
         self.evaluators, self.formula, self.causal_model, self.text = evaluators, formula, causal_model, text
         self.path_values = PathValues(evaluators, formula, window)
+        self._extremes, self._no_extremes = extremes_of(evaluators, formula, window)
         self.path: Path = ()
         self.quantities: list[Quantity] = []
         self._guarantees = causal_model == "any" and evaluators.learned
@@ -105,7 +123,10 @@ class IncrementalCheck:
         self._due = False
         self.start_dropped = self._from_start and not start_observed
         end = path[-1][0] if terminated else None
-        self.path_values.advance(path, len(path) if added is None else added, end, acted)
+        added = len(path) if added is None else added
+        self.path_values.advance(path, added, end, acted)
+        if self._extremes is not None:
+            self._extremes.advance(path, added, end, acted)
         if isinstance(self.formula, Regret):
             return self.regret(self.formula)
         verdict = self.plain(self.formula)
@@ -123,6 +144,7 @@ class IncrementalCheck:
             self.causal_model,
             quantities,
             holds=truth.holds,
+            reason=UNRECORDED if truth.holds is None else "",
             bounds=quantities[0].bounds if len(quantities) == 1 else None,
             robust=None if self.causal_model == "gumbel" or self._refused else truth.least == truth.greatest,
             offset=quantities[-1].offset if quantities else 0,
@@ -145,6 +167,8 @@ class IncrementalCheck:
         other = self._in_world(change, position, measure, alternative, (used, clipped))
         met = self._judge(self._regret_texts[0], test, one)
         meets = self._judge(self._regret_texts[1], test, other)
+        outcome = _outcome(met.holds, meets.holds)
+        ends = self._extreme_profile(change, measure, offset + 1)
         robust: bool | None = None
         if self.causal_model != "gumbel" and not self._refused:
             possible = {_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
@@ -154,13 +178,15 @@ class IncrementalCheck:
             "exact",
             self.causal_model,
             tuple(self.quantities),
-            outcome=_outcome(met.holds, meets.holds),
+            outcome=outcome,
+            reason=UNRECORDED if outcome == "undecided" else "",
             bounds=other.bounds,
             robust=robust,
             effect=alternative - nominal,
             effect_bounds=_difference(other.bounds, one.bounds),
             profile=dict(enumerate(zip(nominals, alternatives, strict=True))),
-            latest_useful=_latest_useful(test, nominals, alternatives),
+            profile_extremes=ends,
+            latest_useful=_latest_useful(test, *_at_worst(test, ends, nominals, alternatives)),
             offset=used,
             clipped=clipped,
             start_dropped=self.start_dropped,
@@ -177,14 +203,31 @@ class IncrementalCheck:
         measure, test = goal.measure, goal.test
         assert test is not None
         nominal, given = (self.path_values.profile(change, measure)[0] for change in (NOMINAL, goal.world.change))
-        useful = 0 if test.holds(given) else None
-        return msgspec.structs.replace(verdict, profile={0: (nominal, given)}, latest_useful=useful)
+        ends = self._extreme_profile(goal.world.change, measure, 1)
+        _, at_worst = _at_worst(test, ends, [nominal], [given])
+        useful = 0 if test.holds(at_worst[0]) else None
+        return msgspec.structs.replace(
+            verdict, profile={0: (nominal, given)}, profile_extremes=ends, latest_useful=useful
+        )
+
+    def _extreme_profile(self, change: Change, measure: Probability | Reward, count: int) -> ProfileExtremes:
+        """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty if there are none."""
+        if self._extremes is None:
+            return ()
+        nominals, others = (self._extremes.profile(each, measure)[:count] for each in (NOMINAL, change))
+        return tuple((*nominal, *other) for nominal, other in zip(nominals, others, strict=True))
 
     def _value_verdict(self, goal: Goal) -> Verdict:
         """The verdict of a `=?`: a number."""
         answer = self._answer(goal)
         quantity = Quantity(
-            self.text, answer.value, answer.offset, answer.clipped, answer.bounds, guaranteed=answer.guaranteed
+            self.text,
+            answer.value,
+            answer.offset,
+            answer.clipped,
+            answer.bounds,
+            guaranteed=answer.guaranteed,
+            extremes=answer.extremes,
         )
         return Verdict(
             self.text,
@@ -206,19 +249,16 @@ class IncrementalCheck:
                 assert formula.test is not None
                 return self._judge(self._texts[id(formula)], formula.test, self._answer(formula))
             case Const(value):
-                return _Truth(value, value, value)
+                return _Truth.certain(value)
             case Label(name):
-                here = bool(self.evaluators.model.labels[name][self.path[-1][0]])
-                return _Truth(here, here, here)
+                return _Truth.certain(bool(self.evaluators.model.labels[name][self.path[-1][0]]))
             case Not(arg):
                 truth = self._truth(arg)
-                return _Truth(not truth.holds, not truth.greatest, not truth.least)
-            case And(left, right):
-                one, other = self._truth(left), self._truth(right)
-                return _Truth(one.holds and other.holds, one.least and other.least, one.greatest and other.greatest)
-            case Or(left, right):
-                one, other = self._truth(left), self._truth(right)
-                return _Truth(one.holds or other.holds, one.least or other.least, one.greatest or other.greatest)
+                return _Truth(not truth.possibly, not truth.surely, not truth.greatest, not truth.least)
+            case And(left, right) | Or(left, right):
+                join = all if isinstance(formula, And) else any
+                pairs = zip(_parts(self._truth(left)), _parts(self._truth(right)), strict=True)
+                return _Truth(*map(join, pairs))
             case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
@@ -226,27 +266,25 @@ class IncrementalCheck:
 
     def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
         """Compare an answer with its threshold, and add it to the quantities."""
-        value, widest = answer.value, answer.guaranteed if self._guarantees else answer.bounds
-        holds = least = greatest = test.holds(value)
-        robust: bool | None = None
-        if widest is not None:
-            ends = test.holds(widest[0]), test.holds(widest[1])
-            least, greatest = holds and all(ends), holds or any(ends)
-            robust = least == greatest
+        widest = answer.guaranteed if self._guarantees else answer.bounds
+        surely, possibly = _over(test, answer.value, answer.extremes)
+        least, greatest = _over(test, answer.value, widest)
+        truth = _Truth(surely, possibly, least and surely, greatest or possibly)
         quantity = Quantity(
             text,
-            value,
+            answer.value,
             answer.offset,
             answer.clipped,
             answer.bounds,
             test.bound,
-            holds,
-            robust,
+            truth.holds,
+            None if widest is None else truth.least == truth.greatest,
             guaranteed=answer.guaranteed,
+            extremes=answer.extremes,
         )
         if all(known.text != text for known in self.quantities):  # `<=>` names each of its sides twice
             self.quantities.append(quantity)
-        return _Truth(holds, least, greatest)
+        return truth
 
     def _answer(self, goal: Goal) -> _Answer:
         world = goal.world
@@ -257,11 +295,12 @@ class IncrementalCheck:
             return answer
         base = self.path_values.value(world.baseline, goal.measure, position)
         other = self._in_world(world.baseline, position, goal.measure, base, (used, clipped))
-        bounds, guaranteed = (
+        bounds, guaranteed, extremes = (
             _difference(answer.bounds, other.bounds),
             _difference(answer.guaranteed, other.guaranteed),
+            _difference(answer.extremes, other.extremes),
         )
-        return _Answer(value - base, bounds, guaranteed, used, clipped)
+        return _Answer(value - base, bounds, guaranteed, extremes, used, clipped)
 
     def _in_world(
         self, change: Change, position: int, measure: Probability | Reward, value: float, offset: tuple[int, bool]
@@ -269,7 +308,8 @@ class IncrementalCheck:
         """Return a value with its bands. `offset`: the one used, and whether it was clipped."""
         bounds = self._bounds(change, position, measure, value)
         guaranteed = self._guaranteed(change, position, measure, bounds) if self._guarantees else None
-        return _Answer(value, bounds, guaranteed, *offset)
+        extremes = None if self._extremes is None else self._extremes.value(change, measure, position)
+        return _Answer(value, bounds, guaranteed, extremes, *offset)
 
     def _guaranteed(
         self, change: Change, position: int, measure: Probability | Reward, bounds: Band | None
@@ -291,11 +331,12 @@ class IncrementalCheck:
         return band
 
     def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
-        """Return how the guaranteed bands of the quantities were obtained; None if none was due."""
+        """Return how the bands of the quantities were obtained; None if none was due and all extremes are known."""
+        reason = "; ".join(part for part in (self._refused, self._no_extremes) if part)
         if not self._due:
-            return None
+            return Bands(reason=reason) if reason else None
         some = any(quantity.guaranteed is not None for quantity in quantities)
-        return Bands(delta=self.evaluators.delta if some else None, reason=self._refused)
+        return Bands(delta=self.evaluators.delta if some else None, reason=reason)
 
     def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:
         if self.causal_model == "gumbel":
@@ -310,11 +351,33 @@ def _difference(one: Band | None, other: Band | None) -> Band | None:
     return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
 
 
-def _outcome(nominal: bool, alternative: bool) -> Literal["safe", "regret", "unavoidable"]:  # noqa: FBT001 - two truths
-    """Return the outcome of `regret` from the truth of the goal in both worlds."""
+def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
+    """Return the least and the greatest truth of a comparison, for a value and both ends of a band."""
+    truths = [test.holds(each) for each in (value, *(band or ()))]
+    return all(truths), any(truths)
+
+
+def _parts(truth: _Truth) -> tuple[bool, ...]:
+    return truth.surely, truth.possibly, truth.least, truth.greatest
+
+
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
+    """Return the outcome of `regret` from the truth of the goal in both worlds; None: not known."""
     if nominal:
         return "safe"
+    if nominal is None or alternative is None:
+        return "undecided"
     return "regret" if alternative else "unavoidable"
+
+
+def _at_worst(
+    test: Test, ends: ProfileExtremes, nominals: list[float], alternatives: list[float]
+) -> tuple[list[float], list[float]]:
+    """Return the values of a profile at their worst for a comparison."""
+    if not ends:
+        return nominals, alternatives
+    side = int(test.comparison in ("<", "<="))
+    return [each[side] for each in ends], [each[2 + side] for each in ends]
 
 
 def _latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:

@@ -37,7 +37,7 @@ def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, _description(alarm, model))
     canvas.text((MARGIN, 40), alarm.title, size=20, bold=True)
-    y = 66 + canvas.paragraph((MARGIN, 66), alarm.summary)
+    y = 66 + canvas.paragraph((MARGIN, 66), alarm.told.text)
     canvas.text((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
     y = _draw_key(canvas, alarm, y + 24)
     labels = _labels(alarm, model)
@@ -112,7 +112,7 @@ def _draw_foot(canvas: Canvas, alarm: Explanation, y: float) -> float:
 
 def _description(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
-    sentences = [alarm.summary]
+    sentences = [alarm.told.text]
     sentences += [f"Under {branch.name} the value is {_shown(branch.value, alarm)}." for branch in alarm.branches]
     sentences += bands_in_words(alarm)
     if alarm.history:

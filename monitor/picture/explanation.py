@@ -12,7 +12,7 @@ from typing import assert_never
 import msgspec
 
 from monitor.alarm.document import Evidence
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import Told, tell
 from monitor.causal import World
 from monitor.errors import FormulaError, LimitError, PathError
 from monitor.exact import Checker
@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """
 
     title: str
-    summary: str
+    told: Told
     evidence: Evidence
     now: int
     first: int
@@ -113,7 +113,7 @@ def explain(
     branches = tuple(_branch(checker, evidence, goal, change, _of(quantities, n)) for n, change in enumerate(changes))
     return Explanation(
         title=f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}",
-        summary=_summary(evidence, formula),
+        told=_told(evidence, formula),
         evidence=evidence,
         now=now,
         first=evidence.seq - now,
@@ -232,10 +232,10 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
     return tuple(moments)
 
 
-def _summary(evidence: Evidence, formula: Formula) -> str:
+def _told(evidence: Evidence, formula: Formula) -> Told:
     alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # it fired on this verdict
     spec = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm)
-    return summary(
+    return tell(
         agent=evidence.agent,
         formula=spec,
         parsed=formula,

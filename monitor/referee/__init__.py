@@ -5,7 +5,7 @@ expansion laws of the path operators, and a dictionary of node values. It shares
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
 `best.py`, `recourse.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of
-learned models.
+learned models, `extremes.py` what these leave open.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
+from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
 from monitor.referee.recourse import Examiner
@@ -95,8 +96,9 @@ def judge(
     guaranteed = Guaranteed(setting, actions, delta) if due else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
     frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
-    examiner = Examiner(unroll, model, causal_model, learned=due) if recourse else None
-    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, examiner)
+    extremes = Extremes(setting, actions, causal_model)
+    examiner = Examiner(unroll, model, causal_model, learned=due, extremes=extremes) if recourse else None
+    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner)
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:

@@ -4,6 +4,8 @@
    do, else `no`.
 2. This is robust if no choice within the bounds of the two values changes it.
 3. The fewest changes are those of the first world `best[<=k]`, k = 1, 2, 3, that meets the goal.
+4. Where something was never recorded, 1 must be the same at both extremes, or it is not known. The values are those of
+   the extreme at which they say least, and changes meet the goal at the worst.
 
 Definitions: docs/semantics.md, section 14.3.
 """
@@ -17,6 +19,8 @@ from typing import Final, Literal
 from monitor.logic.syntax import Change, Goal, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import nested_goals
 from monitor.model.mdp import MDP
+from monitor.referee.extremes import Extremes
+from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import UNKNOWN_POLICY, Avoidable, CausalModel, Changes, Recourse
@@ -32,6 +36,7 @@ UNKNOWN: Final = (
     "a policy that is not configured acted at {} of the steps from the intervention state on, and the answer depends "
     "on what it would have done; configure it under policies"
 )
+UNRECORDED: Final = "what was never recorded decides it"
 Word = Literal["best", "optimal"]
 
 
@@ -44,12 +49,14 @@ class Examiner:
         model: the main model.
         causal_model: the class to bound over; `gumbel`: no bounds.
         learned: whether guaranteed bands are due, which decisions made for a goal do not have.
+        extremes: computes values with what was never recorded at its worst and at its best.
     """
 
     unroll: Unroll
     model: MDP
     causal_model: CausalModel
     learned: bool
+    extremes: Extremes
 
     def recourse(self, formula: Regret, frame: Frame) -> Recourse:
         """Return whether the missed goal of a formula could have been met. Raise LimitError if it is too large."""
@@ -60,33 +67,48 @@ class Examiner:
             return Recourse(reason=UNKNOWN.format(unknown))
         if isinstance(measure, Probability) and any(nested_goals(measure.path)):
             return Recourse(reason=NESTED)
-        best, optimal = (
-            self.unroll.quantity(_under(formula, _word(test, word)), frame) for word in ("best", "optimal")
-        )
+        best, optimal = (self._ends(_under(formula, _word(test, word)), frame) for word in ("best", "optimal"))
+        possible = {
+            _avoidable(test.holds(foreseen), test.holds(known)) for known, foreseen in zip(best, optimal, strict=True)
+        }
+        if len(possible) > 1:
+            return Recourse(reason=UNRECORDED)
+        avoidable = possible.pop()
         return Recourse(
-            _avoidable(test.holds(optimal), test.holds(best)),
+            avoidable,
             None if self.causal_model == "gumbel" or self.learned else self._is_robust(formula, test, frame),
-            best,
-            optimal,
+            best[1] if avoidable == "no" else best[0],
+            optimal[0] if avoidable == "foresight" else optimal[1],
             self._changes(formula, test, frame),
             LEARNED if self.learned else "",
         )
 
+    def _ends(self, goal: Goal, frame: Frame, aim: Aim = "value") -> tuple[float, float]:
+        """Return the worst and the best value for a goal as what was never recorded turns out."""
+        both = self.extremes.quantity(goal, frame, aim)
+        if both is None:
+            return (self.unroll.quantity(goal, frame, aim),) * 2
+        assert goal.test is not None
+        return both if goal.test.comparison in (">", ">=") else (both[1], both[0])
+
     def _is_robust(self, formula: Regret, test: Test, frame: Frame) -> bool:
         goals = [_under(formula, _word(test, word)) for word in ("optimal", "best")]
-        truths = [{test.holds(self.unroll.quantity(goal, frame, aim)) for aim in ("least", "most")} for goal in goals]
+        aims: tuple[Aim, ...] = ("least", "most")
+        truths = [{test.holds(end) for aim in aims for end in self._ends(goal, frame, aim)} for goal in goals]
         return len({_avoidable(*choice) for choice in product(*truths)}) == 1
 
     def _changes(self, formula: Regret, test: Test, frame: Frame) -> Changes | None:
         """Return the fewest changes that meet the goal; None if three do not."""
         for count in range(1, MOST_CHANGES + 1):
             goal = _under(formula, _word(test, "best", count))
-            value = self.unroll.quantity(goal, frame)
+            value = self._ends(goal, frame)[0]
             if test.holds(value):
                 break
         else:
             return None
-        first = self.unroll.first_change(goal, count, frame, largest=goal.world.change.largest)
+        largest = goal.world.change.largest
+        unroll, marked = self.extremes.side(goal, best=not largest) or (self.unroll, goal)
+        first = unroll.first_change(marked, count, frame, largest=largest)
         if first is None:
             return None
         step, names = frame.steps[first.step], self.model.action_names

@@ -19,6 +19,7 @@ from typing import Any, assert_never
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
 from monitor.logic.traversal import handover_goal
+from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.recourse import Examiner
 from monitor.referee.unroll import Unroll
@@ -32,8 +33,9 @@ NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
     "episode has ended in a state that is not absorbing in the model"
 )
+UNRECORDED = "what was never recorded decides it"
 Truths = frozenset[bool]
-"""Possible truth values over the class of causal models."""
+"""Possible truth values: over the class of causal models, or at both extremes."""
 EITHER: Truths = frozenset({True, False})
 
 
@@ -47,6 +49,7 @@ class Judge:
         labels: truth of each label in the path's last state.
         causal_model: the class to bound over; `gumbel`: no bounds.
         guaranteed: computes guaranteed bands; None where none is due.
+        extremes: computes values with what was never recorded at its worst and at its best.
         start_observed: whether the first pair is the episode's first step.
         examiner: finds out whether a missed goal could have been met; None: it is not examined.
     """
@@ -57,6 +60,7 @@ class Judge:
     causal_model: CausalModel
     start_observed: bool
     guaranteed: Guaranteed | None
+    extremes: Extremes
     examiner: Examiner | None = None
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
@@ -84,26 +88,30 @@ class Judge:
             offset=quantities[-1].offset if quantities else 0,
             clipped=any(quantity.clipped for quantity in quantities),
             start_dropped=dropped and not self.start_observed,
-            bands=self._bands(quantities),
+            bands=self._bands(formula, quantities),
         )
 
-    def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
-        """Return how guaranteed bands were obtained; None if none was due."""
+    def _bands(self, formula: Formula, quantities: Sequence[Quantity]) -> Bands | None:
+        """Return how guaranteed bands were obtained; None if none was due and no extremes are missing."""
+        refused = "".join(sorted({self.extremes.refused(goal) for goal in _all_goals(formula)})[-1:])
         if self.guaranteed is None or not quantities:
-            return None
+            return Bands(reason=refused) if refused else None
         bands = [quantity.guaranteed for quantity in quantities]
         delta = None if all(band is None for band in bands) else self.guaranteed.delta
-        return Bands(delta=delta, reason=NO_GUARANTEE if None in bands else "")
+        missing = NO_GUARANTEE if None in bands else ""
+        return Bands(delta=delta, reason="; ".join(part for part in (missing, refused) if part))
 
     def _plain(self, formula: Formula) -> dict[str, Any]:
         """Return the fields of a verdict on a Boolean combination."""
         goals = list(dict.fromkeys(_goals(formula)))  # `<=>` contains each side twice
         quantities = tuple(self._quantity(goal, print_formula(goal)) for goal in goals)
-        held = {goal: frozenset({bool(found.holds)}) for goal, found in zip(goals, quantities, strict=True)}
+        held = {goal: _known(found) for goal, found in zip(goals, quantities, strict=True)}
         possible = dict(zip(goals, map(_truths, quantities), strict=True))
+        truths = self._combined(formula, held)
         return {
             "quantities": quantities,
-            "holds": True in self._combined(formula, held),
+            "holds": None if len(truths) > 1 else True in truths,
+            "reason": UNRECORDED if len(truths) > 1 else "",
             "bounds": quantities[0].bounds if len(quantities) == 1 else None,
             "guaranteed": quantities[0].guaranteed if len(quantities) == 1 else None,
             "robust": self._if_bounded(len(self._combined(formula, possible)) == 1, quantities),
@@ -115,18 +123,23 @@ class Judge:
         goals = _regret_goals(formula, formula_offset)
         nominal, other = (self._quantity(goal, print_formula(goal)) for goal in goals)
         profile: dict[int, tuple[float, float]] = {}
-        useful = []
+        ends, useful = [], []
         for offset in range(length - position(formula_offset, length)[1]):
             goals = _regret_goals(formula, offset)
             values = self.unroll.quantity(goals[0], self.frame), self.unroll.quantity(goals[1], self.frame)
             profile[offset] = values
-            if _outcome(_holds(goals[0], values[0]), _holds(goals[1], values[1])) == "regret":
+            bands = [self.extremes.quantity(goal, self.frame) for goal in goals]
+            ends += [(*bands[0], *bands[1])] if bands[0] is not None and bands[1] is not None else []
+            meets = [_at_worst(goal, value, band) for goal, value, band in zip(goals, values, bands, strict=True)]
+            if meets == [False, True]:
                 useful.append(offset)
-        examined = None if self.examiner is None or nominal.holds else self.examiner.recourse(formula, self.frame)
+        outcome = _outcome(nominal.holds, other.holds)
+        missed = self.examiner is not None and outcome in ("regret", "unavoidable")
         return {
             "quantities": (nominal, other),
-            "outcome": _outcome(nominal.holds, other.holds),
-            "recourse": examined,
+            "outcome": outcome,
+            "reason": UNRECORDED if outcome == "undecided" else "",
+            "recourse": self.examiner.recourse(formula, self.frame) if missed and self.examiner is not None else None,
             "bounds": other.bounds,
             "guaranteed": other.guaranteed,
             "robust": self._if_bounded(
@@ -136,6 +149,7 @@ class Judge:
             "effect_bounds": _difference(other.bounds, nominal.bounds),
             "effect_guaranteed": _difference(other.guaranteed, nominal.guaranteed),
             "profile": profile,
+            "profile_extremes": tuple(ends),
             "latest_useful": min(useful, default=None),
         }
 
@@ -145,8 +159,12 @@ class Judge:
         if goal is None:
             return {}
         stays, given = Goal(WorldRef(), goal.measure, goal.test), self.unroll.quantity(goal, self.frame)
-        useful = 0 if _holds(goal, given) else None
-        return {"profile": {0: (self.unroll.quantity(stays, self.frame), given)}, "latest_useful": useful}
+        bands = [self.extremes.quantity(each, self.frame) for each in (stays, goal)]
+        useful = 0 if _at_worst(goal, given, bands[1]) else None
+        found: dict[str, Any] = {"profile": {0: (self.unroll.quantity(stays, self.frame), given)}}
+        if bands[0] is not None and bands[1] is not None:
+            found["profile_extremes"] = ((*bands[0], *bands[1]),)
+        return {**found, "latest_useful": useful}
 
     def _quantity(self, goal: Goal, text: str) -> Quantity:
         offset, _ = position(goal.world.offset, len(self.frame.steps))
@@ -158,6 +176,9 @@ class Judge:
         if self.guaranteed is not None:
             learned = self.guaranteed.learned_under(goal)
             guaranteed = widest = self.guaranteed.quantity(goal, self.frame) if learned else bounds
+        extremes = self.extremes.quantity(goal, self.frame)
+        truths = {_holds(goal, each) for each in (value, *(extremes or ()))}
+        wide = truths | {_holds(goal, each) for each in widest or ()}
         return Quantity(
             text,
             value,
@@ -165,9 +186,10 @@ class Judge:
             clipped=offset != goal.world.offset,
             bounds=bounds,
             threshold=None if goal.test is None else goal.test.bound,
-            holds=_holds(goal, value),
-            robust=None if goal.test is None or widest is None else _holds(goal, widest[0]) == _holds(goal, widest[1]),
+            holds=truths.pop() if len(truths) == 1 else None,
+            robust=None if goal.test is None or widest is None else len(wide) == 1,
             guaranteed=guaranteed,
+            extremes=extremes,
         )
 
     def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
@@ -217,8 +239,17 @@ def _regret_goals(formula: Regret, offset: int) -> tuple[Goal, Goal]:
     return under(NOMINAL), under(formula.world.change)
 
 
+def _all_goals(formula: Formula) -> list[Goal]:
+    return list(_regret_goals(formula, 0)) if isinstance(formula, Regret) else _goals(formula)
+
+
 def _holds(goal: Goal, value: float) -> bool | None:
     return None if goal.test is None else goal.test.holds(value)
+
+
+def _at_worst(goal: Goal, value: float, extremes: Band | None) -> bool:
+    """Return whether a goal is met by a value, and at both of its extremes."""
+    return all(_holds(goal, each) for each in (value, *(extremes or ())))
 
 
 def _difference(one: Band | None, other: Band | None) -> Band | None:
@@ -227,10 +258,16 @@ def _difference(one: Band | None, other: Band | None) -> Band | None:
 
 
 def _truths(quantity: Quantity) -> Truths:
-    return EITHER if quantity.robust is False else frozenset({bool(quantity.holds)})
+    return EITHER if quantity.robust is False else _known(quantity)
 
 
-def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - truth values
+def _known(quantity: Quantity) -> Truths:
+    return EITHER if quantity.holds is None else frozenset({quantity.holds})
+
+
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - truth values, None: unknown
     if nominal:
         return "safe"
+    if nominal is None or alternative is None:
+        return "undecided"
     return "regret" if alternative else "unavoidable"

@@ -11,7 +11,7 @@ import msgspec
 from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
 from monitor.alarm.machine import Alarm, Change, Judgement, advance, close, judge, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import tell
 from monitor.engine import Engines
 from monitor.exact.avoidable import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
@@ -340,6 +340,16 @@ class FormulaMonitor:
         agent, spec, path = self._agent, self.query.spec, self._path
         assert path is not None
         formula, blind, state = self.query.formula, self.alarm.blind, change.state
+        told = tell(
+            agent=agent,
+            formula=spec,
+            parsed=formula,
+            state=state,
+            blind=blind,
+            verdict=judged.verdict,
+            path_length=len(path.pairs),
+            seq=judged.seq,
+        )
         return Alert(
             id=alert_id(agent, judged.episode, spec, self._identity, change.first_seq),
             revision=change.revision,
@@ -358,16 +368,8 @@ class FormulaMonitor:
             time=time,
             since=change.since,
             late=judged.late,
-            summary=summary(
-                agent=agent,
-                formula=spec,
-                parsed=formula,
-                state=state,
-                blind=blind,
-                verdict=judged.verdict,
-                path_length=len(path.pairs),
-                seq=judged.seq,
-            ),
+            summary=told.summary,
+            details=told.details,
             runbook=spec.alarm.runbook,
             path=path.pairs,
             start_observed=path.start_observed,

@@ -11,7 +11,7 @@ import pytest
 from monitor.alarm.evidence import make_evidence
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import tell
 from monitor.engine import check
 from monitor.logic import parse
 from monitor.model.mdp import MDP
@@ -91,7 +91,7 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
         formula = FormulaSpec("watch", text, causal_model=causal_model)
         seq = first + len(path) - 1
         figures = figures_of(parse(text), verdict)
-        told = summary(
+        told = tell(
             seq=seq,
             agent="robot-7",
             formula=formula,
@@ -119,7 +119,8 @@ def raise_alert(road: MDP, tables: dict[str, PolicyTable], identity: Identity) -
             time=1_700_000_003.5,
             since=1_700_000_003.5,
             late=False,
-            summary=told,
+            summary=told.summary,
+            details=told.details,
             runbook=None,
             path=tuple(path),
             start_observed=first == 0,

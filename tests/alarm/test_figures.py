@@ -222,6 +222,7 @@ def test_a_newer_verdict_changes_what_the_alert_says_and_neither_id_nor_revision
         "time": 1_700_000_004.5,
         "late": True,
         "summary": fresh.summary,
+        "details": fresh.details,
     }
     assert told == replace(regret, **following)
     assert told.summary != regret.summary

@@ -26,7 +26,7 @@ KEYS = [
     "v", "id", "revision", "state", "blind", "severity", "agent", "formula", "outcome", "value", "threshold",
     "alternative", "method", "effect", "bounds", "robust", "profile", "handover", "fired", "episode", "seq", "time",
     "time_unix", "since", "since_unix", "late", "sent", "sent_unix", "model", "policies", "evidence", "summary",
-    "runbook", "recourse",
+    "details", "runbook", "recourse",
 ]  # fmt: skip
 
 

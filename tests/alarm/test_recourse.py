@@ -173,7 +173,7 @@ def test_the_alert_has_the_answer_and_the_step_of_the_first_change(ran: Alert, i
         },
         "reason": "",
     }
-    assert "action 0 instead of action 1 at step 10" in ran.summary
+    assert "action 0 instead of action 1 at step 10" in " ".join(ran.details)
 
 
 def test_a_newer_verdict_replaces_the_answer_and_one_on_a_met_goal_removes_it(ran: Alert, identity: Identity) -> None:

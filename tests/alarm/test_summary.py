@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.phrases import BLIND_WORDS, departing_text
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import LONGEST, Told, tell
 from monitor.logic import parse
 from monitor.types import (
     AlarmSpec,
@@ -42,21 +43,44 @@ def say(
     alarm: AlarmSpec | None = None,
     labels: tuple[tuple[str, str], ...] = (),
 ) -> str:
-    formula = FormulaSpec("watch", text, alarm=alarm or AlarmSpec(), labels=labels)
-    told = summary(
+    """Return all sentences, in their full length, without the agent and without how sure they are."""
+    told = tell_all(text, verdict, state=state, blind=blind, pairs=pairs, alarm=alarm, labels=labels)
+    assert told.summary.startswith("ward-7: ")
+    assert len(told.summary) <= LONGEST
+    assert told.text.endswith(".")
+    assert "\n" not in told.text
+    full, *details = (
+        told.details if told.details and told.details[0].startswith("In full: ") else (told.summary, *told.details)
+    )
+    said = full.removeprefix("In full: ").removeprefix("ward-7: ")
+    return " ".join((SURE.sub("", said), *details)).removesuffix(".")
+
+
+SURE = re.compile(r" (Exact|Sampled, |Estimated|The data )[^.]*(0\.\d+)?( to 0\.\d+)?\.$")
+
+
+def tell_all(
+    text: str,
+    verdict: Verdict,
+    *,
+    state: AlarmState | Literal["fired"] = "firing",
+    blind: BlindReason | None = None,
+    pairs: int = 9,
+    alarm: AlarmSpec | None = None,
+    labels: tuple[tuple[str, str], ...] = (),
+    agent: str = "ward-7",
+    name: str = "watch",
+) -> Told:
+    return tell(
         seq=14,
-        agent="ward-7",
-        formula=formula,
+        agent=agent,
+        formula=FormulaSpec(name, text, alarm=alarm or AlarmSpec(), labels=labels),
         parsed=parse(text),
         state=state,
         blind=blind,
         verdict=verdict,
         path_length=pairs,
     )
-    assert told.startswith("ward-7: ")
-    assert told.endswith(".")
-    assert "\n" not in told
-    return told.removeprefix("ward-7: ").removesuffix(".")
 
 
 def regretted(outcome: Outcome, nominal: float = 0.61, other: float = 0.93, **fields: Any) -> Verdict:  # noqa: ANN401 - of Verdict
@@ -444,8 +468,9 @@ def test_a_combination_tells_its_quantities() -> None:
 
     text = f'"death" & {GOAL}'
     assert say(text, verdict("one", "two")) == "formula 'watch' fails: one = 0.25, two = 0.25"
-    assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith("c = 0.25, and 2 more")
-    assert say(text, verdict("a", "b", "c", "d")).endswith("c = 0.25, and 1 more")
+    all_five = "a = 0.25, b = 0.25, c = 0.25, d = 0.25, e = 0.25"
+    assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith(f"c = 0.25, and 2 more. {all_five}")
+    assert "c = 0.25, and 1 more" in say(text, verdict("a", "b", "c", "d"))
     assert say(text, verdict("a", "b", "c")).endswith("b = 0.25, c = 0.25")
     assert say(text, verdict("x" * 61, holds=None)) == "formula 'watch' is undecided: one quantity = 0.25"
     undecided = Verdict("watch", "exact", "gumbel", (), outcome="undecided")
@@ -476,8 +501,11 @@ def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
-        "Hand over to 'careful' now: 0.91 instead of 0.54. Had 'careful' taken over 2 steps ago: 0.94. "
-        "Even without hindsight, acting optimally from step 1 on would have met the goal: 0.94."
+        "Hand over to 'careful' now: 0.91 instead of 0.54. Exact; no causal model disagrees."
+    )
+    assert regret.details == (
+        "Had 'careful' taken over 2 steps ago: 0.94.",
+        "Even without hindsight, acting optimally from step 1 on would have met the goal: 0.94.",
     )
 
 

@@ -13,7 +13,7 @@ from monitor.alarm.message import alert_bands, json_bytes, plain_message, refres
 from monitor.alarm.phrases import BLIND_WORDS
 from monitor.alarm.recourse import alert_recourse
 from monitor.alarm.refresh import refreshed
-from monitor.alarm.summary import summary
+from monitor.alarm.summary import tell
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.metrics import outcome_of
@@ -125,9 +125,9 @@ def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
     """Return the newest verdict in words, and what handing over would have changed at each offset."""
     if row.judged is None or row.blind is not None:
         words = "" if row.blind is None or row.blind.reason is None else BLIND_WORDS[row.blind.reason]
-        return {"summary": words, "profile": []}
+        return {"summary": words, "details": [], "profile": []}
     verdict = row.judged.verdict
-    text = summary(
+    told = tell(
         agent=agent,
         formula=query.spec,
         parsed=query.formula,
@@ -141,7 +141,7 @@ def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
         {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
         for offset, (nominal, alternative) in sorted(verdict.profile.items())
     ]
-    return {"summary": text, "profile": profile}
+    return {"summary": told.summary, "details": list(told.details), "profile": profile}
 
 
 def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""A model with everything that is not known about it as bad, and as good, as it can be for any formula."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Bools
+from monitor.logic.polarity import negative
+from monitor.model import MDP
+from monitor.model.rows import frozen
+
+__all__ = ["Sides", "both_sides"]
+
+
+class Sides(NamedTuple):
+    """One model with the worst and with the best that may be where something is not known."""
+
+    low: MDP
+    high: MDP
+
+
+def both_sides(model: MDP, there: Bools, unknown: Mapping[str, Bools]) -> Sides:
+    """Return a model with what is not known as bad, and as good, as it can be for any formula.
+
+    Its labels are those of formulas after `split_labels`: for the worst, no unknown label holds where it occurs
+    positively, and each where it occurs negatively. `unknown`: label -> states [S] in which its truth is not known.
+    `there` [S]: states of which nothing is known; steps in them, and into them, earn the least (greatest) reward of the
+    model, or none.
+    """
+    least, most = model.reward_range
+    return Sides(
+        _side(model, there, unknown, min(least, 0.0), good=False),
+        _side(model, there, unknown, max(most, 0.0), good=True),
+    )
+
+
+def _side(model: MDP, there: Bools, unknown: Mapping[str, Bools], reward: float, *, good: bool) -> MDP:
+    labels: Mapping[str, Bools] = {
+        **{name: frozen(np.where(unknown[name], good, where)) for name, where in model.labels.items()},
+        **{negative(name): frozen(np.where(unknown[name], not good, where)) for name, where in model.labels.items()},
+    }
+    if model.reward_range == (0.0, 0.0):
+        return replace(model, labels=labels)
+    rewards = np.where(there[:, None], reward, model.rewards)
+    of = np.repeat(np.arange(rewards.size), np.diff(model.indptr))
+    extra = np.zeros(len(of)) if model.transition_rewards is None else model.transition_rewards
+    extra = np.where(there[model.successors], reward - rewards.reshape(-1)[of], extra)
+    return replace(model, labels=labels, rewards=frozen(rewards), transition_rewards=frozen(extra))

@@ -1,0 +1,148 @@
+"""Extremes of a value: with what was never recorded as bad, and as good, as it can be.
+
+1. A pair (state, action) that was never recorded leads to `elsewhere`, of which nothing is known but that it is there.
+2. Each occurrence of a label is marked: `+` where its truth can only make the formula true, `-` where it can only make
+   it false. At the low extreme no `+` label and every `-` label holds in `elsewhere`, at the high one the reverse.
+3. A step in `elsewhere`, and the step into it, earns the least (greatest) reward of the model, or none.
+4. All else is as estimated, and each extreme is the value of an ordinary query.
+
+Definition: docs/semantics.md, section 13.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from monitor.errors import LimitError
+from monitor.logic.syntax import And, Change, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
+from monitor.model.mdp import MDP
+from monitor.referee.transition import Aim
+from monitor.referee.unroll import Unroll
+from monitor.referee.world import MAIN, Frame, Setting
+from monitor.types import CausalModel
+
+__all__ = ["Extremes"]
+
+Band = tuple[float, float]
+
+
+class Extremes:
+    """Evaluator of the extremes of one query.
+
+    Args:
+        setting: models, policies, and the state the episode ended in.
+        actions: the index of each action that some `do(..)` names.
+        causal_model: the class that bounds of an extreme refer to.
+    """
+
+    def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel) -> None:
+        places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
+        self._sides = [
+            Unroll(
+                replace(setting, models={**setting.models, MAIN: _with_unknown(setting.main, places, best=best)}),
+                actions,
+                causal_model,
+            )
+            for best in (False, True)
+        ]
+        self.due = any(_leads(model, places) for model in setting.models.values())
+
+    def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
+        """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.
+
+        `aim`: of each of the two, the value or one of its bounds over the class of causal models.
+        """
+        if not self.due or self.refused(goal):
+            return None
+        ends = [self._in_world(goal, goal.world.change, frame, aim)]
+        if goal.world.baseline is None:
+            return ends[0]
+        ends.append(self._in_world(goal, goal.world.baseline, frame, aim))
+        return ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
+
+    def refused(self, goal: Goal) -> str:
+        """Return why a goal has no extremes; empty if it has."""
+        if not self.due or not isinstance(goal.measure, Probability):
+            return ""
+        try:
+            _marked(goal.measure.path, helps=True)
+        except LimitError as error:
+            return f"no extremes: {error}"
+        return ""
+
+    def side(self, goal: Goal, *, best: bool) -> tuple[Unroll, Goal] | None:
+        """Return the evaluator of one extreme, with a goal as it evaluates it; None where `quantity` is."""
+        if not self.due or self.refused(goal):
+            return None
+        return self._sides[best], _marked_goal(goal, goal.world.change)
+
+    def _in_world(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> Band:
+        low, high = (side.quantity(_marked_goal(goal, change), frame, aim) for side in self._sides)
+        return low, high
+
+
+def _marked_goal(goal: Goal, change: Change) -> Goal:
+    """Return a goal in the world of one change, with its labels marked."""
+    measure = goal.measure
+    if isinstance(measure, Probability):
+        measure = Probability(_marked(measure.path, helps=True))
+    return Goal(WorldRef(change, None, goal.world.offset), measure, goal.test)
+
+
+def _leads(model: MDP, places: set[int]) -> bool:
+    """Return whether some pair outside leads to a place of which nothing is known."""
+    pairs = ((s, a) for s in range(model.states) if s not in places for a in range(model.actions))
+    return any(not places.isdisjoint(model.row(*pair)[0].tolist()) for pair in pairs)
+
+
+def _with_unknown(model: MDP, places: set[int], *, best: bool) -> MDP:
+    """Return the main model with marked labels, and the rewards of what is unknown, for one extreme."""
+    there = np.array([state in places for state in range(model.states)])
+    labels = {}
+    for name, where in model.labels.items():
+        unknown = there & (name != "elsewhere")
+        labels[f"+{name}"] = np.where(unknown, best, where)
+        labels[f"-{name}"] = np.where(unknown, not best, where)
+    low, high = model.reward_range
+    if low == high == 0.0:
+        return replace(model, labels=labels)
+    paid = max(high, 0.0) if best else min(low, 0.0)
+    rewards, extra = model.rewards.copy(), np.zeros(model.successors.size)
+    if model.transition_rewards is not None:
+        extra += model.transition_rewards
+    for place in places:
+        rewards[place] = paid
+    for row in range(model.states * model.actions):
+        for entry in range(model.indptr[row], model.indptr[row + 1]):
+            if there[model.successors[entry]]:
+                extra[entry] = paid - rewards[divmod(row, model.actions)]
+    return replace(model, labels=labels, rewards=rewards, transition_rewards=extra)
+
+
+def _marked(formula: Formula, *, helps: bool) -> Formula:
+    """Return a path formula with its labels marked. `helps`: truth of this part can only make the whole true."""
+    match formula:
+        case Const():
+            return formula
+        case Label(name):
+            return Label(f"{'+' if helps else '-'}{name}")
+        case Not(arg):
+            return Not(_marked(arg, helps=not helps))
+        case And(left, right):
+            return And(_marked(left, helps=helps), _marked(right, helps=helps))
+        case Or(left, right):
+            return Or(_marked(left, helps=helps), _marked(right, helps=helps))
+        case Until(low, high, left, right):
+            return Until(low, high, _marked(left, helps=helps), _marked(right, helps=helps))
+        case Goal(WorldRef(_, None, _) as world, measure, test) if test is not None:
+            upward = helps == (test.comparison in (">", ">="))
+            if isinstance(measure, Probability):
+                return Goal(world, Probability(_marked(measure.path, helps=upward)), test)
+            if not upward:
+                raise LimitError("an upper bound of a reward is nested in another quantity")
+            return formula
+        case Goal() | Regret():
+            raise LimitError("a difference of two worlds is nested in another quantity")

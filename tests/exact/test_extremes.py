@@ -1,0 +1,185 @@
+"""Extremes of values where pairs were never recorded: what is unknown is neither safe nor unsafe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given
+
+from monitor import referee
+from monitor.alarm.machine import judge
+from monitor.exact.checker import Checker
+from monitor.logic import parse
+from monitor.model import MDP
+from monitor.policy import as_table
+from monitor.types import AlarmSpec, CausalModel, Verdict
+from tests.exact.learned import Learned, learned_model, learned_world
+from tests.exact.small import LAW, chances
+
+START, LEDGE, HOME, FALLEN, ELSEWHERE = range(5)
+WALK, CRAWL = range(2)
+CLOSE = 1e-12
+GOAL = 'P>=0.6 [ G<=3 !"unsafe" ]'
+
+
+def road(crawled: int = 0) -> MDP:
+    """Return a model in which nobody crawled on the ledge, or did so some times and came home."""
+    draws = [(START, WALK, LEDGE)] * 8 + [(START, WALK, FALLEN)] * 2
+    draws += [(START, CRAWL, START)] * 5 + [(START, CRAWL, LEDGE)] * 5
+    draws += [(LEDGE, WALK, HOME)] * 5 + [(LEDGE, WALK, FALLEN)] * 5 + [(LEDGE, CRAWL, HOME)] * crawled
+    draws += [(state, action, state) for state in (HOME, FALLEN) for action in (WALK, CRAWL)]
+    labels = {"unsafe": frozenset({FALLEN, ELSEWHERE}), "home": frozenset({HOME}), "elsewhere": frozenset({ELSEWHERE})}
+    return learned_model(5, 2, draws, labels)[0]
+
+
+def ask(text: str, model: MDP | None = None, causal_model: CausalModel = "gumbel") -> Verdict:
+    """Return the engine's verdict on the ledge, which agrees with the referee's."""
+    model = model or road()
+    path, policies = [(START, WALK), (LEDGE, WALK)], {"nominal": [WALK] * 5, "careful": [CRAWL] * 5}
+    checker = Checker(model, {name: as_table(actions, model) for name, actions in policies.items()})
+    verdict = checker.check(parse(text), path, causal_model=causal_model, recourse=True)
+    again = referee.judge(text, model=model, path=path, policies=policies, causal_model=causal_model)
+    assert differences(verdict, again) == []
+    return verdict
+
+
+def differences(one: Verdict, other: Verdict) -> list[str]:
+    """Return the names of the fields in which two verdicts differ, numbers up to rounding."""
+    fields = ("outcome", "holds", "reason", "robust", "latest_useful", "profile_extremes", "recourse", "bands")
+    found = [name for name in fields if not same(getattr(one, name), getattr(other, name))]
+    for mine, theirs in zip(one.quantities, other.quantities, strict=True):
+        names = ("value", "holds", "robust", "extremes", "bounds", "guaranteed")
+        found += [f"{mine.text}.{name}" for name in names if not same(getattr(mine, name), getattr(theirs, name))]
+    return found
+
+
+def same(one: object, other: object) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-9
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if hasattr(one, "__struct_fields__") and type(one) is type(other):
+        return all(same(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return one == other
+
+
+def test_what_was_never_recorded_is_unknown_and_not_bad() -> None:
+    verdict = ask(f"regret(careful@0, {GOAL})")
+    nominal, careful = verdict.quantities
+    assert nominal.extremes == (nominal.value, nominal.value) == (0.5, 0.5)
+    assert careful.extremes == (0.0, 1.0)
+    assert (verdict.outcome, verdict.reason) == ("undecided", "what was never recorded decides it")
+    assert (nominal.holds, careful.holds, verdict.latest_useful) == (False, None, None)
+    assert verdict.profile_extremes == ((0.5, 0.5, 0.0, 1.0),)
+    assert verdict.recourse is None
+    known = ask(f"regret(careful@0, {GOAL})", road(crawled=9))
+    assert (known.outcome, known.latest_useful, known.profile_extremes) == ("regret", 0, ())
+    assert [quantity.extremes for quantity in known.quantities] == [None, None]
+
+
+def test_whether_anybody_could_have_met_the_goal_is_unknown_too() -> None:
+    high = ask('regret(do(0)@1, P>=0.9 [ G<=3 !"unsafe" ])')
+    assert high.outcome == "unavoidable"
+    assert high.recourse is not None
+    assert (high.recourse.avoidable, high.recourse.reason) == (None, "what was never recorded decides it")
+    missed = ask('regret(do(0)@1, P>=0.55 [ G<=3 !"unsafe" ])')
+    assert missed.recourse is not None
+    assert missed.recourse.avoidable == "foresight"  # to crawl at the start is recorded, and enough
+    assert missed.recourse.optimal is not None
+    assert missed.recourse.optimal >= 0.55
+
+
+@pytest.mark.parametrize("causal_model", ["gumbel", "any", "stable"])
+def test_an_answer_that_holds_at_both_extremes_stands(causal_model: CausalModel) -> None:
+    verdict = ask('careful@0.P>=0 [ G<=3 !"unsafe" ]', causal_model=causal_model)
+    assert (verdict.holds, verdict.reason) == (True, "")
+    open_ = ask(f"careful@0.{GOAL}", causal_model=causal_model)
+    assert (open_.holds, open_.robust) == (None, None if causal_model == "gumbel" else False)
+    assert ask('careful@0.P=? [ F<=3 "elsewhere" ]').quantities[0].extremes == (1.0, 1.0), "that it is unknown is known"
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "judgement"),
+    [
+        (f"regret(careful@0, {GOAL})", AlarmSpec(), "breach"),
+        (f"regret(careful@0, {GOAL})", AlarmSpec(when="unavoidable"), "bad"),
+        ('regret(careful@0, P>=0.4 [ G<=3 !"unsafe" ])', AlarmSpec(), "good"),
+        (f"careful@0.{GOAL}", AlarmSpec(), "bad"),
+        ('careful@0.P<=0.4 [ F<=3 "unsafe" ]', AlarmSpec(), "bad"),
+        ('careful@0.P>=0.4 [ F<=3 "unsafe" ]', AlarmSpec(when="holds"), "bad"),
+        ('delta(careful,nominal)@0.P>=0.1 [ G<=3 !"unsafe" ]', AlarmSpec(when="holds"), "neutral"),
+        ('careful@0.P=? [ G<=3 !"unsafe" ]', AlarmSpec(), "neutral"),
+        ('handover(careful, P>=0.6 [ G<=3 !"unsafe" ], 2) <= 0.7', AlarmSpec(), "bad"),
+    ],
+)
+def test_unknown_is_never_good_and_no_alarm_fires_on_an_unknown_alternative(
+    text: str, spec: AlarmSpec, judgement: str
+) -> None:
+    assert judge(ask(text), spec) == judgement
+
+
+def test_the_agent_whose_own_future_is_unknown_is_not_safe() -> None:
+    """The agent crawls on the ledge, which nobody did; to walk is recorded and suffices."""
+    model = road()
+    path, policies = [(START, WALK), (LEDGE, None)], {"nominal": [CRAWL] * 5, "bold": [WALK] * 5}
+    checker = Checker(model, {name: as_table(actions, model) for name, actions in policies.items()})
+    verdict = checker.check(parse('regret(bold@0, P>=0.4 [ G<=3 !"unsafe" ])'), path)
+    assert [quantity.holds for quantity in verdict.quantities] == [None, True]
+    assert (verdict.outcome, verdict.latest_useful, judge(verdict, AlarmSpec())) == ("undecided", 0, "bad")
+
+
+FORMULAS = ['G<=3 !"a"', 'F<=3 "b"', '!"a" U<=3 "b"', 'X !"a"', 'F<=2 ("b" & X !"a")', 'G<=2 !"a" & F<=3 "b"']
+
+
+@LAW
+@given(chances)
+def test_extremes_are_the_least_and_the_greatest_over_what_may_hold_there(chance: Random) -> None:
+    """Labels that occur in one direction only: each extreme is attained by one truth of each label in `elsewhere`."""
+    learned = learned_world(chance)
+    text = f"{chance.choice(('alt', 'nominal', 'alt[1]'))}@{chance.randrange(3)}.P=? [ {chance.choice(FORMULAS)} ]"
+    verdict = Checker(learned.model, learned.policies).check(parse(text), learned.setting.path)
+    elsewhere = learned.model.states - 1
+    if any(state == elsewhere for state, _ in learned.setting.path):
+        return  # a stream has no such path
+    values = [value_with(learned, text, elsewhere, truths) for truths in product((False, True), repeat=2)]
+    extremes = verdict.quantities[0].extremes
+    if extremes is None:
+        assert max(values) - min(values) <= CLOSE
+    else:
+        assert extremes == pytest.approx((min(values), max(values)), abs=CLOSE)
+
+
+def value_with(learned: Learned, text: str, elsewhere: int, truths: tuple[bool, ...]) -> float:
+    """Return the value on the model as estimated, with these truths of the labels a and b in `elsewhere`."""
+    labels = {name: where.copy() for name, where in learned.model.labels.items()}
+    for name, truth in zip(("a", "b"), truths, strict=True):
+        labels[name][elsewhere] = truth
+    model = replace(learned.model, labels=labels, counts=None)
+    value = Checker(model, learned.policies).check(parse(text), learned.setting.path).value
+    assert value is not None
+    return value
+
+
+NESTED = 'F<=2 alt@0.P>=0.5 [ X !"a" ]'
+TEXTS = [
+    'regret(alt@2, P>=0.5 [ G<=3 !"a" ])', 'regret(best@1, P<=0.3 [ F<=3 "b" ])', "regret(alt[1]@1, R>=0.5 [ C<=2 ])",
+    'handover(alt, P>=0.5 [ G<=2 !"a" ], 2) <= 0.4', 'delta(alt,nominal)@1.P>=0.1 [ F<=3 "b" ]', f"P=? [ {NESTED} ]",
+    'alt@1.P>=0.5 [ G<=2 !"a" ] & !(P<0.4 [ F<=2 "b" ])', "alt@-1.R=? [ C<=3 ]",
+    'P>=0.5 [ F<=2 delta(alt,nominal).P>=0.1 [ X "a" ] ]',
+]  # fmt: skip
+
+
+@LAW
+@given(chances)
+def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
+    text = chance.choice(TEXTS)
+    learned = learned_world(chance, rewards="R" in text or chance.random() < 0.2)
+    kind: CausalModel = chance.choice(("gumbel", "any", "stable"))
+    terminated, path = chance.random() < 0.3, learned.setting.path
+    checker = Checker(learned.model, learned.policies)
+    verdict = checker.check(parse(text), path, causal_model=kind, terminated=terminated, recourse=True)
+    about = {"model": learned.model, "policies": learned.policies, "causal_model": kind, "terminated": terminated}
+    assert differences(verdict, referee.judge(text, path=path, **about)) == []  # type: ignore[arg-type]
