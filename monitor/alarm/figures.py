@@ -37,6 +37,7 @@ __all__ = [
     "figures_of",
     "fired_of",
     "handover_of",
+    "is_open",
     "other",
     "own",
     "own_quantity",
@@ -44,6 +45,8 @@ __all__ = [
     "threshold_of",
 ]
 
+SAME: Final = 1e-9
+"""Difference up to which the two extremes of a value count as one."""
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
 _figures: Final[Kept[Figures]] = Kept()
@@ -92,6 +95,11 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
     if len(verdict.quantities) != (1 if verdict.outcome is None else 2):
         return None
     return verdict.quantities[0]
+
+
+def is_open(extremes: tuple[float, float] | None) -> bool:
+    """Return whether what was never recorded leaves a value open, so that it is known only as an interval."""
+    return extremes is not None and extremes[1] - extremes[0] > SAME
 
 
 def threshold_of(formula: Formula) -> Threshold | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from monitor.alarm.figures import advised_change, change_of, handover_of, own_quantity
+from monitor.alarm.figures import advised_change, change_of, handover_of, is_open, own_quantity
 from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import (
@@ -43,8 +43,6 @@ MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
 SAYS_NOTHING: Final = 0.9
 """Width from which a guaranteed band of a probability counts as no guarantee at all."""
-SAME: Final = 1e-9
-"""Difference up to which the two extremes of a value count as one."""
 Spoken = AlarmState | Literal["fired"]
 Open = tuple[float, float] | None
 """Least and greatest value as what was never recorded turns out; None: it does not matter."""
@@ -438,7 +436,7 @@ class _Sentences:
 
     def _unrecorded(self, number: int) -> str:
         """Return that a quantity is known only as an interval, and why."""
-        open_ = _is_open(self._verdict.quantities[number].extremes)
+        open_ = is_open(self._verdict.quantities[number].extremes)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
 
     def _open_now(self, which: int) -> Open:
@@ -476,14 +474,9 @@ class _Sentences:
         return f"{self._subject.quote(quantity.text, 'one quantity')} = {shown}"
 
 
-def _is_open(extremes: Open) -> bool:
-    """Return whether extremes differ, so that a value is known only as an interval."""
-    return extremes is not None and extremes[1] - extremes[0] > SAME
-
-
 def _ranges(*values: tuple[float, Open]) -> list[str]:
     """Return values, or the intervals in which they are known to lie, with decimals that distinguish them."""
-    ends = [extremes if extremes is not None and _is_open(extremes) else (value,) for value, extremes in values]
+    ends = [extremes if extremes is not None and is_open(extremes) else (value,) for value, extremes in values]
     shown = iter(decimals(*(end for each in ends for end in each)))
     return [" to ".join(next(shown) for _ in each) for each in ends]
 

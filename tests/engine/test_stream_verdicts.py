@@ -184,7 +184,7 @@ def test_an_alert_reports_that_it_was_sampled_and_its_confidence(corridor: MDP) 
     told = [n for n in watch(corridor, spec(BREACH)) if isinstance(n, Alert) and n.state == "firing"]
     alert = told[0]
     samples = alert.verdict.quantities[0].samples
-    assert f"Sampled: {samples} samples, confidence 0.95." in alert.summary
+    assert f"Sampled: {samples} samples, confidence 0.95." in alert.details
     payload = json.loads(alert_payload(alert, identity, sent=0.0, evidence=None))
     assert payload["method"] == "sampled"
     assert payload["bounds"] == list(alert.verdict.bounds or ())

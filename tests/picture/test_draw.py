@@ -43,7 +43,7 @@ def test_it_is_described_in_words_to_those_who_cannot_see_it() -> None:
     explanation = explain(evidence_of(FORMULAS[0]), GRID, POLICIES)
     root = ET.fromstring(draw(explanation, GRID))
     told = root.findtext(f"{SVG}desc") or ""
-    assert told.startswith(explanation.summary)
+    assert told.startswith(explanation.told.text)
     assert "Under fallback the value is" in told
     assert "3 steps ago:" in told
 

@@ -90,7 +90,8 @@ def test_the_history_is_what_was_answered_after_each_step() -> None:
         assert (moment.nominal, moment.value) == tuple(quantity.value for quantity in verdict.quantities)
         assert moment.bounds == verdict.quantities[1].bounds
     assert len(explanation.history) == len(PATH)
-    assert explanation.summary.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps before) = 0.96")
+    said = explanation.told.summary
+    assert said.startswith("robot: when it fired, P(no unsafe in 8 steps, from 3 steps before) = 0.96")
 
 
 def test_worlds_and_history_know_which_policy_acted() -> None:
@@ -106,9 +107,9 @@ def test_worlds_and_history_know_which_policy_acted() -> None:
 
 def test_an_alarm_on_what_holds_is_told_as_such() -> None:
     explanation = explain(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert explanation.summary.endswith("; alarm if at least 0.01.")
+    assert explanation.told.summary.endswith("; alarm if at least 0.01. Exact.")
     explanation = explain(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert explanation.summary.endswith("; at least 0.99 required.")
+    assert explanation.told.summary.endswith("; at least 0.99 required. Exact.")
 
 
 def test_moments_before_the_held_path_was_long_enough_are_not_invented() -> None:

@@ -328,7 +328,7 @@ def test_an_alert_of_several_quantities_has_the_smallest_support() -> None:
     bands = published(alert, road())["bands"]
     assert isinstance(bands, dict)
     assert (bands["value"], bands["alternative"], bands["support"]) == (None, None, 1)  # the ditch
-    assert alert.summary.endswith("The model rests on at least 1 visit.")
+    assert alert.details[-1] == "The model rests on at least 1 visit."
 
 
 def test_a_newer_verdict_replaces_the_bands_and_one_without_removes_them() -> None:
@@ -342,10 +342,12 @@ def test_a_newer_verdict_replaces_the_bands_and_one_without_removes_them() -> No
 
 
 def test_sentences_say_what_the_answer_rests_on() -> None:
-    few, many = (alert_of(road(times), spec(BAD, causal_model="any")).summary for times in (1, 200))
-    assert few.endswith(
-        "The model rests on at least 10 visits; 95 % credible 0.15 to 1.00; guaranteed 0.03 to 1.00; not robust."
+    few, many = (alert_of(road(times), spec(BAD, causal_model="any")) for times in (1, 200))
+    assert few.summary.endswith("The data guarantee nothing yet.")
+    assert few.details[-1] == (
+        "The model rests on at least 10 visits; 95 % credible 0.15 to 1.00; the data guarantee nothing yet."
     )
-    assert many.endswith("guaranteed 0.66 to 0.80; robust.")
-    assert "Causal models disagree" not in few
-    assert alert_of(road(), spec(BAD, bands="off")).summary.endswith("at least 0.99 required.")
+    assert many.summary.endswith("The data guarantee it at 95 %.")
+    assert many.details[-1].endswith("guaranteed 0.66 to 0.80; robust.")
+    assert not any("ausal models disagree" in sentence for sentence in (few.summary, *few.details))
+    assert alert_of(road(), spec(BAD, bands="off")).details == ()

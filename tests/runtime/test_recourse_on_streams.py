@@ -143,14 +143,15 @@ def test_an_alert_names_a_step_that_stays_true_as_the_path_grows() -> None:
     stream.send("careful", ROAD)
     stream.send("nominal", ROAD, DITCH)
     alert = last_alert(stream)
-    assert "action 1 instead of action 0 at step 1 (1 step ago), with no other decision changed" in alert.summary
+    said = "action 1 instead of action 0 at step 1 ({} ago), with no other decision changed"
+    assert said.format("1 step") in " ".join(alert.details)
     assert alert.verdict.recourse is not None
     assert alert.verdict.recourse.changes is not None
     offset = alert.verdict.recourse.changes.offset
     stream.send("nominal", DITCH, DITCH)
     news = [notice for notice in stream.notices if isinstance(notice, Refreshed)][-1]
     shown = refreshed(alert, news)
-    assert "action 1 instead of action 0 at step 1 (3 steps ago), with no other decision changed" in shown.summary
+    assert said.format("3 steps") in " ".join(shown.details)
     assert shown.verdict.recourse is not None
     assert shown.verdict.recourse.changes is not None
     assert shown.verdict.recourse.changes.offset == offset + 2
@@ -160,11 +161,11 @@ def test_an_alarm_whose_goal_is_met_again_says_nothing_of_it() -> None:
     text = 'regret(careful@0, P>=0.5 [ G<=2 !"ditch" ])'
     stream = Stream(road(), [spec(text, alarm=AlarmSpec(keep=3))])
     stream.send("nominal", ROAD)
-    assert "would have met the goal" in last_alert(stream).summary
+    assert "would have met the goal" in " ".join(last_alert(stream).details)
     stream.send("careful", ROAD)
     stream.send("nominal", HOME)
     assert outcomes(stream)[-1] == ("safe", None)
-    assert "would have met the goal" not in last_alert(stream).summary
+    assert "would have met the goal" not in " ".join(last_alert(stream).details)
 
 
 def test_where_an_unknown_policy_acted_the_answer_has_a_reason() -> None:

@@ -14,7 +14,7 @@ from typing import Final, assert_never, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
-from monitor.alarm.figures import other, own, own_quantity
+from monitor.alarm.figures import is_open, other, own, own_quantity
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, UNKNOWN, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
@@ -371,7 +371,19 @@ def _severities(watched: Watched) -> dict[str, str]:
 
 
 def _figures(verdict: Verdict) -> tuple[float, ...]:
-    return *_shown(*own(verdict)), *_shown(*other(verdict)), _number(verdict.effect)
+    """Return value and bounds of the agent and of the alternative, and the effect; what is not known is NaN."""
+    mine = own_quantity(verdict)
+    quantities = (*(() if mine is None else verdict.quantities), None, None)[:2]
+    ends = [None if quantity is None else quantity.extremes for quantity in quantities]
+    both = zip((own(verdict), other(verdict)), ends, strict=True)
+    first, second = (_unknown(end) if is_open(end) else _shown(*given) for given, end in both)
+    return *first, *second, math.nan if any(map(is_open, ends)) else _number(verdict.effect)
+
+
+def _unknown(extremes: tuple[float, float] | None) -> tuple[float, float, float]:
+    """Return a value that what was never recorded leaves open, between its extremes."""
+    low, high = extremes or (math.nan, math.nan)
+    return math.nan, low, high
 
 
 def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:
