@@ -202,7 +202,7 @@ class _Sentences:
         short = noun(self._subject.short(change))
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
         if now is None:
-            return f"It is not known whether {doing} now would help"
+            return f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
         own, given = self._now(test)
         needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
         if blind not in (None, "model_doubt"):
@@ -337,6 +337,8 @@ class _Sentences:
             return self._sure_of_data()
         if verdict.robust is None:
             return "Exact"
+        if self._brevity > 1:
+            return "Models agree" if verdict.robust else "Models disagree"
         agree = "no causal model disagrees" if verdict.robust else "causal models disagree"
         return capital(agree) if self._brevity else f"Exact; {agree}"
 
@@ -346,6 +348,8 @@ class _Sentences:
         if how is not None and how.delta is not None:
             if verdict.robust:
                 return f"The data guarantee it at {100 * (1 - how.delta):.4g} %"
+            if self._brevity > 1:
+                return "No guarantee"
             return "The data guarantee nothing yet" if self._vacuous() else "The data do not guarantee it"
         band = None if quantity is None or self._brevity else quantity.credible
         if band is not None and how is not None and how.level is not None:

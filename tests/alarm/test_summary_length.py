@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from monitor.alarm.phrases import decimals, shortened
 from monitor.alarm.summary import LONGEST, Told, tell
 from monitor.logic import parse
 from monitor.logic.traversal import goals, quantity_goals
-from monitor.types import AlarmSpec, Bands, BlindReason, FormulaSpec, Quantity, Verdict
+from monitor.types import AlarmSpec, AlarmState, Bands, BlindReason, FormulaSpec, Quantity, Verdict
 
 BARE = ('G<=20 !"{label}"', 'F<=20 "{label}"', '!"{label}" U<=5 "{label}"', 'G[1,4] (X "{label}" | F<=2 "{label}")')
 TEXTS = (
@@ -30,28 +30,30 @@ NAME = st.sampled_from(["fallback", "the_conservative_controller_of_2024", "x" *
 
 
 @st.composite
-def told(draw: st.DrawFn, name: st.SearchStrategy[str] = NAME) -> Told:
+def told(draw: st.DrawFn, name: st.SearchStrategy[str] = NAME, numbers: st.SearchStrategy[float] = NUMBERS) -> Told:
     """Return the sentences of an alert on some formula, with some numbers and names."""
     policy, label, formula = draw(name), draw(name), draw(name)
     text = draw(st.sampled_from(TEXTS)).format(policy=policy, label=label)
     parsed = parse(text)
-    state = draw(st.sampled_from(["firing", "firing", "resolved", "ended", "removed", "fired", "clear"]))
+    state: AlarmState | Literal["fired"] = draw(
+        st.sampled_from(["firing", "firing", "resolved", "ended", "removed", "fired", "clear"])
+    )
     asked = {id(goal): goal for goal, _, _ in goals(parsed)}
     regrets = text.startswith("regret")
     unknown, learned = draw(st.booleans()), draw(st.booleans())
 
     def band() -> tuple[float, float] | None:
-        low, high = sorted((draw(NUMBERS), draw(NUMBERS)))
+        low, high = sorted((draw(numbers), draw(numbers)))
         return (low, high) if learned and unknown else None
 
     def quantity(shown: str) -> Quantity:
         bands = band()
         return Quantity(
-            shown, draw(NUMBERS), 5, clipped=False, extremes=bands, guaranteed=bands, credible=bands, threshold=0.8
+            shown, draw(numbers), 5, clipped=False, extremes=bands, guaranteed=bands, credible=bands, threshold=0.8
         )
 
     quantities = tuple(quantity("q" * 50) for _ in (quantity_goals(parsed) if asked else ()))
-    profile = draw(st.sampled_from([{}, {0: (draw(NUMBERS), draw(NUMBERS))}]))
+    profile = draw(st.sampled_from([{}, {0: (draw(numbers), draw(numbers))}]))
     ends = ((*(band() or (0.0, 0.0)), *(band() or (0.0, 0.0))),) if learned and unknown and profile else ()
     more: dict[str, Any] = {"holds": draw(st.sampled_from([True, False, None]))}
     if regrets:
@@ -63,7 +65,7 @@ def told(draw: st.DrawFn, name: st.SearchStrategy[str] = NAME) -> Told:
         clipped=draw(st.booleans()), bands=Bands(level=0.95, delta=0.05) if learned else None,
     )  # fmt: skip
     labels = draw(st.sampled_from([(), ((label, "the patient dies, or " * 5),)]))
-    when = draw(st.sampled_from([None, "holds"])) if not regrets else None
+    when: Literal["holds"] | None = draw(st.sampled_from([None, "holds"])) if not regrets else None
     return tell(
         agent=draw(st.one_of(name, st.just("warehouse-" * 30))),
         formula=FormulaSpec(formula, text, labels=labels, alarm=AlarmSpec(when=when)),
@@ -84,8 +86,8 @@ def test_a_summary_has_fewer_than_200_characters(said: Told) -> None:
     assert said.summary.endswith(".") or any(sentence.startswith("In full: ") for sentence in said.details)
 
 
-@given(told(name=st.just("fallback")))
-def test_with_ordinary_names_no_summary_is_cut_off(said: Told) -> None:
+@given(told(name=st.just("fallback"), numbers=st.integers(0, 100).map(lambda percent: percent / 100)))
+def test_with_ordinary_names_and_numbers_no_summary_is_cut_off(said: Told) -> None:
     assert said.summary.endswith(".")
 
 
