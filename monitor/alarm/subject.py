@@ -94,7 +94,8 @@ class Subject:
             pair = f"{self.named(world.change)} rather than {self.named(world.baseline)}"
             return f"effect on {self.of(measure)} of {pair} {self.starting()}"
         if world.change.kind != "nominal":
-            return f"{self.of(measure)} with {self.named(world.change)} {self.starting()}"
+            since = "" if self._brevity > 1 else f" {self.starting()}"
+            return f"{self.of(measure)} with {self.named(world.change)}{since}"
         return self.of_path(measure)
 
     def of(self, measure: Probability | Reward, when: str = NOW) -> str:

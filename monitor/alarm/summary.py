@@ -126,9 +126,11 @@ def _parts(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None)
         case "resolved":
             lead, details = [f"resolved: {_caution(blind)}{found}"], [*unsure]
         case "ended":
-            lead, details = [f"the episode ended while this alarm was firing; {last}"], [*unsure, *could]
+            over = "the episode ended while this alarm was firing" if say.brevity == 0 else "ended while firing"
+            lead, details = [f"{over}; {last}"], [*unsure, *could]
         case "removed":
-            lead, details = [f"alarm '{say.name(name)}' was changed or removed while it was firing; {last}"], [*unsure]
+            over = "was changed or removed while it was firing" if say.brevity == 0 else "was changed or removed"
+            lead, details = [f"alarm '{say.name(name)}' {over}; {last}"], [*unsure]
         case _:
             lead, details = [found], [*unsure, *could]
     details += [*say.all_quantities(), *say.learned(), *say.obtained(), *_why(blind)]
@@ -169,7 +171,7 @@ class _Sentences:
         past: Literal["ago", "before"],
         brevity: int,
     ) -> None:
-        self._formula, self._parsed, self._verdict, self._brevity = formula, parsed, verdict, brevity
+        self._formula, self._parsed, self._verdict, self.brevity = formula, parsed, verdict, brevity
         self._subject = Subject(formula, verdict, path_length, past, brevity)
         self._handover = _advised(parsed, verdict)
 
@@ -202,7 +204,7 @@ class _Sentences:
         short = noun(self._subject.short(change))
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
         if now is None:
-            return f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
+            return f"{'Not' if self.brevity else 'It is not'} known whether {doing} now would help"
         own, given = self._now(test)
         needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
         if blind not in (None, "model_doubt"):
@@ -216,7 +218,7 @@ class _Sentences:
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
         if self._not_shown(test):
-            show = "not recorded" if self._brevity else "the recordings do not show"
+            show = "not recorded" if self.brevity else "the recordings do not show"
             if self._better_at_worst(test):
                 return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
             return f"You decide: {show} whether {doing} suffices ({given})"
@@ -232,7 +234,7 @@ class _Sentences:
         short = noun(self._subject.short(change))
         if handover.helps_now is None:
             open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
-            show = "not recorded" if self._brevity else "the recordings do not show"
+            show = "not recorded" if self.brevity else "the recordings do not show"
             return f"You decide: {show} whether {DOING[change.kind].format(short)} helps" if open_ else ""
         if blind not in (None, "model_doubt"):
             return f"{capital(DOING[change.kind].format(short))} helped then"
@@ -337,10 +339,10 @@ class _Sentences:
             return self._sure_of_data()
         if verdict.robust is None:
             return "Exact"
-        if self._brevity > 1:
+        if self.brevity > 1:
             return "Models agree" if verdict.robust else "Models disagree"
         agree = "no causal model disagrees" if verdict.robust else "causal models disagree"
-        return capital(agree) if self._brevity else f"Exact; {agree}"
+        return capital(agree) if self.brevity else f"Exact; {agree}"
 
     def _sure_of_data(self) -> str:
         """Return how sure an answer on a learned model is."""
@@ -348,14 +350,14 @@ class _Sentences:
         if how is not None and how.delta is not None:
             if verdict.robust:
                 return f"The data guarantee it at {100 * (1 - how.delta):.4g} %"
-            if self._brevity > 1:
+            if self.brevity > 1:
                 return "No guarantee"
             return "The data guarantee nothing yet" if self._vacuous() else "The data do not guarantee it"
-        band = None if quantity is None or self._brevity else quantity.credible
+        band = None if quantity is None or self.brevity else quantity.credible
         if band is not None and how is not None and how.level is not None:
             low, high = decimals(*band)
             return f"Estimated, {100 * how.level:.4g} % credible {low} to {high}"
-        return "Estimated" if self._brevity else "Estimated from recordings"
+        return "Estimated" if self.brevity else "Estimated from recordings"
 
     def _vacuous(self) -> bool:
         """Return whether a guaranteed band says nothing: of some quantity it holds nearly all values there are."""
@@ -441,7 +443,7 @@ class _Sentences:
     def _unrecorded(self, number: int) -> str:
         """Return that a quantity is known only as an interval, and why."""
         open_ = is_open(self._verdict.quantities[number].extremes)
-        return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
+        return ("" if self.brevity > 1 else " (partly never recorded)") if open_ else ""
 
     def _open_now(self, which: int) -> Open:
         """Return the extremes of carrying on (0) or of handing over (1) now."""
@@ -466,7 +468,7 @@ class _Sentences:
     def _combination(self) -> str:
         formula, verdict = self._formula, self._verdict
         truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
-        shown = verdict.quantities[: MOST_QUANTITIES - self._brevity]
+        shown = verdict.quantities[: MOST_QUANTITIES - self.brevity]
         listed = [self._listed(quantity) for quantity in shown]
         more = len(verdict.quantities) - len(listed)
         listed += [f"and {more} more"] * (more > 0)

@@ -233,21 +233,28 @@ class Evaluators:
     def sides(self) -> tuple[Evaluators, Evaluators] | None:
         """Evaluators with what was never recorded as bad, and as good, as can be; None if no row leads there."""
         models = self.model, *self.models.values()
-        there = unknown_states(*models)
-        if not leads_there(there, *models):
+        there, unknown = unknown_states(*models), unknown_labels(*models)
+        if not leads_there(np.logical_or.reduce([there, *unknown.values()]), *models):
             return None
         low, high = (
             Evaluators(
-                replace(side, counts=None),
+                side,
                 self.policies,
                 self.models,
                 self._budget,
                 automata=self._automata,
                 delta=self.delta,
             )
-            for side in both_sides(self.model, there, unknown_labels(*models))
+            for side in both_sides(self.model, there, unknown)
         )
         return low, high
+
+    @property
+    def knows_labels(self) -> bool:
+        """True if labels are unknown in `elsewhere` only, whose unknown labels guaranteed bounds allow for."""
+        models = self.model, *self.models.values()
+        there = unknown_states(*models)
+        return not any((states & ~there).any() for states in unknown_labels(*models).values())
 
     def learned_under(self, change: Change) -> bool:
         """Return whether the world under a change has rows that were learned from data."""

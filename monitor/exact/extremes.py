@@ -64,6 +64,12 @@ class Extremes:
         low, high = (values.value(change, split, position) for values in both)
         return low, high
 
+    def guaranteed(self, change: Change, measure: Measure, position: int) -> Band | None:
+        """Return the guaranteed band, at its low end with what is unknown at its worst, at the high end at its best."""
+        split, both = self._measures[id(measure)], self._both[0]
+        low, high = (values.guaranteed(change, split, position) for values in both)
+        return None if low is None or high is None else (low[0], high[1])
+
     def profile(self, change: Change, measure: Measure) -> list[Band]:
         """Return the least and the greatest values at offsets 0, 1, ..., as far back as the formula looks."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]

@@ -322,7 +322,9 @@ class IncrementalCheck:
         if not self.evaluators.learned_under(change):
             return bounds
         try:
-            band = self.path_values.guaranteed(change, measure, position)
+            known = self.evaluators.knows_labels or self._extremes is None
+            values = self.path_values if known or self._extremes is None else self._extremes
+            band = values.guaranteed(change, measure, position)
         except LimitError as error:
             self._refused = f"no guaranteed band: {error}"
             return None

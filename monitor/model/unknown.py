@@ -1,7 +1,8 @@
-"""What a model does not know: states of which nothing was recorded, and the labels whose truth there is open.
+"""What a model does not know: states of which nothing was recorded, and the labels whose truth in a state is open.
 
-A pair (state, action) that was never recorded leads to `elsewhere`. What is there was not recorded either, so it is
-unknown: neither safe nor unsafe (docs/semantics.md, section 13.9).
+A pair (state, action) that was never recorded leads to `elsewhere`, of which nothing is known. An episode whose last
+state was not recorded leads to `unseen_end`, of which the labels of its state are unknown. What is unknown is neither
+safe nor unsafe (docs/semantics.md, section 13.9).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from monitor.model.mdp import MDP
 
 __all__ = ["leads_there", "unknown_labels", "unknown_states"]
 
-ALWAYS_KNOWN = frozenset({"elsewhere"})
+ALWAYS_KNOWN = frozenset({"elsewhere", "unseen_end"})
 """Labels that say where the recordings end, which is known."""
 
 
@@ -31,13 +32,17 @@ def unknown_states(*models: MDP) -> Bools:
 def unknown_labels(*models: MDP) -> Mapping[str, Bools]:
     """Return, for each label of the first of some models, the states [S] in which it is not known whether it holds."""
     there, nowhere = unknown_states(*models), np.zeros(models[0].states, dtype=np.bool_)
-    return {name: nowhere if name in ALWAYS_KNOWN else there for name in models[0].labels}
+    counted = {} if models[0].counts is None else models[0].counts.unknown
+    return {
+        name: nowhere if name in ALWAYS_KNOWN else np.asarray(counted.get(name, nowhere) | there)
+        for name in models[0].labels
+    }
 
 
 def leads_there(there: Bools, *models: MDP) -> bool:
-    """Return whether a row of a state outside `there` leads into it, in at least one of some models."""
+    """Return whether some state leads into one of `there`, itself aside, in at least one of some models."""
     for model in models:
         states = np.repeat(np.arange(model.indptr.size - 1), np.diff(model.indptr)) // model.actions
-        if bool((there[model.successors] & ~there[states]).any()):
+        if bool((there[model.successors] & (model.successors != states)).any()):
             return True
     return False

@@ -96,7 +96,7 @@ def judge(
     guaranteed = Guaranteed(setting, actions, delta) if due else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
     frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
-    extremes = Extremes(setting, actions, causal_model)
+    extremes = Extremes(setting, actions, causal_model, delta)
     examiner = Examiner(unroll, model, causal_model, learned=due, extremes=extremes) if recourse else None
     judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner)
     try:

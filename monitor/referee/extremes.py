@@ -1,8 +1,9 @@
 """Extremes of a value: with what was never recorded as bad, and as good, as it can be.
 
 1. A pair (state, action) that was never recorded leads to `elsewhere`, of which nothing is known but that it is there.
+   The counts also name states in which the truth of a label is unknown.
 2. Each occurrence of a label is marked: `+` where its truth can only make the formula true, `-` where it can only make
-   it false. At the low extreme no `+` label and every `-` label holds in `elsewhere`, at the high one the reverse.
+   it false. Where it is unknown, every `-` and no `+` label holds at the low extreme; at the high one the reverse.
 3. A step in `elsewhere`, and the step into it, earns the least (greatest) reward of the model, or none.
 4. All else is as estimated, and each extreme is the value of an ordinary query.
 
@@ -16,9 +17,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from monitor.arrays import Bools
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Change, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
 from monitor.model.mdp import MDP
+from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import MAIN, Frame, Setting
@@ -27,6 +30,8 @@ from monitor.types import CausalModel
 __all__ = ["Extremes"]
 
 Band = tuple[float, float]
+KNOWN = ("elsewhere", "unseen_end")
+"""Labels that say where the recordings end."""
 
 
 class Extremes:
@@ -36,19 +41,22 @@ class Extremes:
         setting: models, policies, and the state the episode ended in.
         actions: the index of each action that some `do(..)` names.
         causal_model: the class that bounds of an extreme refer to.
+        delta: probability that the confidence set misses a row.
     """
 
-    def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel) -> None:
+    def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel, delta: float) -> None:
         places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
-        self._sides = [
-            Unroll(
-                replace(setting, models={**setting.models, MAIN: _with_unknown(setting.main, places, best=best)}),
-                actions,
-                causal_model,
-            )
-            for best in (False, True)
-        ]
-        self.due = any(_leads(model, places) for model in setting.models.values())
+        mains = [_with_unknown(setting.main, places, best=best) for best in (False, True)]
+        settings = [replace(setting, models={**setting.models, MAIN: main}) for main in mains]
+        self._sides = [Unroll(each, actions, causal_model) for each in settings]
+        beside = {
+            state
+            for name, states in _counted(setting.main).items()
+            if name not in KNOWN
+            for state in np.flatnonzero(states).tolist()
+        }
+        self.due = any(_leads(model, places | beside) for model in setting.models.values())
+        self._bands = [Guaranteed(each, actions, delta) for each in settings] if beside - places else []
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
         """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.
@@ -73,6 +81,22 @@ class Extremes:
             return f"no extremes: {error}"
         return ""
 
+    def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:
+        """Return the guaranteed band of a goal, unknown labels at their worst for one end, at their best for the other.
+
+        None where only `elsewhere` has some, or none is defined.
+        """
+        if not self._bands or not self.due or self.refused(goal):
+            return None
+        changes = [goal.world.change, *([] if goal.world.baseline is None else [goal.world.baseline])]
+        ends = []
+        for change in changes:
+            bands = [each.quantity(_marked_goal(goal, change), frame) for each in self._bands]
+            if bands[0] is None or bands[1] is None:
+                return None
+            ends.append((bands[0][0], bands[1][1]))
+        return ends[0] if len(ends) == 1 else (ends[0][0] - ends[1][1], ends[0][1] - ends[1][0])
+
     def side(self, goal: Goal, *, best: bool) -> tuple[Unroll, Goal] | None:
         """Return the evaluator of one extreme, with a goal as it evaluates it; None where `quantity` is."""
         if not self.due or self.refused(goal):
@@ -93,9 +117,13 @@ def _marked_goal(goal: Goal, change: Change) -> Goal:
 
 
 def _leads(model: MDP, places: set[int]) -> bool:
-    """Return whether some pair outside leads to a place of which nothing is known."""
-    pairs = ((s, a) for s in range(model.states) if s not in places for a in range(model.actions))
-    return any(not places.isdisjoint(model.row(*pair)[0].tolist()) for pair in pairs)
+    """Return whether some pair leads to another state of which something is unknown."""
+    pairs = ((s, a) for s in range(model.states) for a in range(model.actions))
+    return any((places - {pair[0]}) & set(model.row(*pair)[0].tolist()) for pair in pairs)
+
+
+def _counted(model: MDP) -> Mapping[str, Bools]:
+    return {} if model.counts is None else model.counts.unknown
 
 
 def _with_unknown(model: MDP, places: set[int], *, best: bool) -> MDP:
@@ -103,7 +131,7 @@ def _with_unknown(model: MDP, places: set[int], *, best: bool) -> MDP:
     there = np.array([state in places for state in range(model.states)])
     labels = {}
     for name, where in model.labels.items():
-        unknown = there & (name != "elsewhere")
+        unknown = there | _counted(model).get(name, False) if name not in KNOWN else False
         labels[f"+{name}"] = np.where(unknown, best, where)
         labels[f"-{name}"] = np.where(unknown, not best, where)
     low, high = model.reward_range

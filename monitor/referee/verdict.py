@@ -175,7 +175,7 @@ class Judge:
         guaranteed, widest = None, bounds
         if self.guaranteed is not None:
             learned = self.guaranteed.learned_under(goal)
-            guaranteed = widest = self.guaranteed.quantity(goal, self.frame) if learned else bounds
+            guaranteed = widest = self._guaranteed(goal) if learned else bounds
         extremes = self.extremes.quantity(goal, self.frame)
         truths = {_holds(goal, each) for each in (value, *(extremes or ()))}
         wide = truths | {_holds(goal, each) for each in widest or ()}
@@ -191,6 +191,10 @@ class Judge:
             guaranteed=guaranteed,
             extremes=extremes,
         )
+
+    def _guaranteed(self, goal: Goal) -> Band | None:
+        assert self.guaranteed is not None
+        return self.extremes.guaranteed(goal, self.frame) or self.guaranteed.quantity(goal, self.frame)
 
     def _combined(self, formula: Formula, truths: Mapping[Goal, Truths]) -> Truths:
         """Return the possible truth values of a formula, given those of its goals."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -138,13 +139,15 @@ FORMULAS = ['G<=3 !"a"', 'F<=3 "b"', '!"a" U<=3 "b"', 'X !"a"', 'F<=2 ("b" & X !
 @given(chances)
 def test_extremes_are_the_least_and_the_greatest_over_what_may_hold_there(chance: Random) -> None:
     """Labels that occur in one direction only: each extreme is attained by one truth of each label in `elsewhere`."""
-    learned = learned_world(chance)
+    learned = with_unknown(learned_world(chance), chance)
     text = f"{chance.choice(('alt', 'nominal', 'alt[1]'))}@{chance.randrange(3)}.P=? [ {chance.choice(FORMULAS)} ]"
     verdict = Checker(learned.model, learned.policies).check(parse(text), learned.setting.path)
     elsewhere = learned.model.states - 1
     if any(state == elsewhere for state, _ in learned.setting.path):
         return  # a stream has no such path
-    values = [value_with(learned, text, elsewhere, truths) for truths in product((False, True), repeat=2)]
+    places = [("a", elsewhere), ("b", elsewhere), *unknown_beside(learned)]
+    every = product((False, True), repeat=len(places))
+    values = [value_with(learned, text, dict(zip(places, truths, strict=True))) for truths in every]
     extremes = verdict.quantities[0].extremes
     if extremes is None:
         assert max(values) - min(values) <= CLOSE
@@ -152,11 +155,27 @@ def test_extremes_are_the_least_and_the_greatest_over_what_may_hold_there(chance
         assert extremes == pytest.approx((min(values), max(values)), abs=CLOSE)
 
 
-def value_with(learned: Learned, text: str, elsewhere: int, truths: tuple[bool, ...]) -> float:
-    """Return the value on the model as estimated, with these truths of the labels a and b in `elsewhere`."""
+def with_unknown(learned: Learned, chance: Random) -> Learned:
+    """Return a world in which it may be unknown whether a holds in one more state, as at an end not recorded."""
+    model = learned.model
+    if chance.random() < 0.5:
+        return learned
+    assert model.counts is not None
+    where = np.zeros(model.states, np.bool_)
+    where[chance.randrange(model.states - 1)] = True
+    return replace(learned, model=replace(model, counts=replace(model.counts, unknown={"a": where})))
+
+
+def unknown_beside(learned: Learned) -> list[tuple[str, int]]:
+    assert learned.model.counts is not None
+    return [("a", int(state)) for where in learned.model.counts.unknown.values() for state in np.flatnonzero(where)]
+
+
+def value_with(learned: Learned, text: str, truths: dict[tuple[str, int], bool]) -> float:
+    """Return the value on the model as estimated, with these truths of labels in states."""
     labels = {name: where.copy() for name, where in learned.model.labels.items()}
-    for name, truth in zip(("a", "b"), truths, strict=True):
-        labels[name][elsewhere] = truth
+    for (name, state), truth in truths.items():
+        labels[name][state] = truth
     model = replace(learned.model, labels=labels, counts=None)
     value = Checker(model, learned.policies).check(parse(text), learned.setting.path).value
     assert value is not None
@@ -176,7 +195,7 @@ TEXTS = [
 @given(chances)
 def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
     text = chance.choice(TEXTS)
-    learned = learned_world(chance, rewards="R" in text or chance.random() < 0.2)
+    learned = with_unknown(learned_world(chance, rewards="R" in text or chance.random() < 0.2), chance)
     kind: CausalModel = chance.choice(("gumbel", "any", "stable"))
     terminated, path = chance.random() < 0.3, learned.setting.path
     checker = Checker(learned.model, learned.policies)
