@@ -55,7 +55,8 @@ def test_robust_is_what_no_model_in_the_guaranteed_band_changes(chance: Random) 
     nominal, alternative = verdict.quantities
     assert nominal.guaranteed is not None
     assert alternative.guaranteed is not None
-    sides = [{value >= 0.5 for value in (*q.guaranteed, q.value)} for q in (nominal, alternative) if q.guaranteed]
+    values = [(*(q.guaranteed or ()), *(q.extremes or ()), q.value) for q in (nominal, alternative)]
+    sides = [{value >= 0.5 for value in each} for each in values]
     outcomes = {"safe" if n else "regret" if a else "unavoidable" for n in sides[0] for a in sides[1]}
     assert verdict.robust == (len(outcomes) == 1)
     assert verdict.guaranteed == alternative.guaranteed
