@@ -23,7 +23,7 @@ function makeFormula({ formula: { name: title } }) {
   card.id = `formula-${title}`;
   return part(card, (told) => {
     const { formula } = told;
-    put(summary, formula.summary || "No verdict: between episodes.");
+    put(summary, [formula.summary || "No verdict: between episodes.", ...(formula.details || [])].join(" "));
     facts.render(formula);
     chart.render(told);
     profile.render(formula.profile);

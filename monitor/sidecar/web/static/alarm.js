@@ -104,7 +104,7 @@ function makeExplanation() {
   };
   return part(dialog, (alarm) => {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
-    put(summary, alarm.summary);
+    put(summary, [alarm.summary, ...(alarm.details || [])].join(" "));
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
