@@ -100,13 +100,17 @@ class CopySimulator:
         except Exception as error:
             raise ModelError(f"the function of the labels failed ({explained(error)})") from error
 
-    def walk(self, actions: Iterator[int], seed: int) -> Iterator[tuple[Valuation, int, Valuation, bool, float]]:
-        """Yield the steps (key, action, next key, terminated, reward) of one episode after a reset with a seed."""
+    def walk(self, actions: Iterator[int], seed: int) -> Iterator[tuple[Valuation, int, Valuation | None, bool, float]]:
+        """Yield the steps (key, action, next key, terminated, reward) of one episode after a reset with a seed.
+
+        An action that the environment's mask rules out is not taken, and has no next key.
+        """
         environment = self._environment
         raw, _ = environment.reset(seed=seed)
         key, _ = self._seen(environment, raw)
         for action in actions:
             if self.masked and not self._allows(environment, action):
+                yield key, action, None, False, 0.0
                 continue
             raw, reward, terminated, truncated, _ = environment.step(action)
             after, _ = self._seen(environment, raw)

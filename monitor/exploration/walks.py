@@ -39,15 +39,26 @@ def compare_walks(simulator: CopySimulator, found: Found, steps: int, seed: int)
 def _episode(simulator: CopySimulator, found: Found, seed: int, rng: np.random.Generator, most: int) -> int:
     drawn, taken = rng.integers(simulator.actions, size=most).tolist(), []
     for step in simulator.walk(iter(drawn), seed):
-        taken.append(step[1])
+        taken += [step[1]] if step[2] is not None else []
         _check(found, step, taken, seed)
     return max(len(taken), 1)
 
 
-def _check(found: Found, step: tuple[Valuation, int, Valuation, bool, float], taken: list[int], seed: int) -> None:
+def _check(
+    found: Found, step: tuple[Valuation, int, Valuation | None, bool, float], taken: list[int], seed: int
+) -> None:
     key, action, after, terminated, reward = step
-    state, target = found.numbers.get((key, False)), found.numbers.get((after, terminated))
+    state = found.numbers.get((key, False))
     entries = [] if state is None else found.rows[state][action]
+    if after is None:
+        if entries:
+            raise ModelError(
+                f"the environment departs from what was explored: after reset(seed={seed}) and actions {taken[-20:]}, "
+                f"its action_masks() rules out action {action} in {shown(key)}, and did not before. It must depend on "
+                "the state of the environment that it is called on: give --key module.py:function if the key lacks it"
+            )
+        return
+    target = found.numbers.get((after, terminated))
     entry = next((each for each in entries if each.target == target), None)
     if entry is None:
         end = ", terminated" if terminated else ""

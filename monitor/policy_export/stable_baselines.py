@@ -11,7 +11,7 @@ import json
 import warnings
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final
 
@@ -29,6 +29,8 @@ from monitor.user_code import explained
 __all__ = ["algorithm_of", "is_agent", "of_agent", "read_zip"]
 
 _LARGEST_DATA: Final = 64 << 20
+_LARGEST_ONE_HOT: Final = 1 << 26
+"""Most numbers in the observations of all states."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def of_agent(agent: Anything, model: MDP, request: Request) -> Original:
     algorithm = next((each.__name__ for each in type(agent).__mro__ if each.__name__ in _ALGORITHMS), "")
     if not algorithm:
         raise PolicyError(f"{where}: it is an agent of {type(agent).__name__}; {_EXPORTED}")
+    model = _seeing(agent, model)
     _check_spaces(agent, model, where)
     kind = _ALGORITHMS[algorithm].kind
     if request.stochastic and kind == "q_values":
@@ -137,6 +140,20 @@ def _loaded(algorithm: str, source: str) -> Anything:
             return getattr(package, algorithm).load(source, device="cpu")
     except Exception as error:
         raise PolicyError(f"policy {source}: cannot be loaded ({explained(error)})") from error
+
+
+def _seeing(agent: Anything, model: MDP) -> MDP:
+    """Return the model with one-hot observations if it has none and the agent sees the number of the state.
+
+    The monitor gives a network the same.
+    """
+    from gymnasium.spaces import Discrete  # noqa: PLC0415 - of stable-baselines3
+
+    space, states = agent.observation_space, model.states
+    numbered = isinstance(space, Discrete) and (int(space.n), int(space.start)) == (states, 0)
+    if model.observations is not None or not numbered or states * states > _LARGEST_ONE_HOT:
+        return model
+    return replace(model, observations=np.eye(states, dtype=np.float32))
 
 
 def _check_spaces(agent: Anything, model: MDP, where: str) -> None:

@@ -5,7 +5,7 @@ Action 0 goes back, 1 goes on; the last room ends the episode.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -115,6 +115,16 @@ class Fickle(Masked):
 
     def action_masks(self) -> Any:  # noqa: ANN401
         return [self.room > 0 and (self.room, self.before) != (1, 2), True]
+
+
+class Late(Masked):
+    """Its masks count how often they were asked for, so they differ when it is run again."""
+
+    asked: ClassVar[list[int]] = [0]
+
+    def action_masks(self) -> Any:  # noqa: ANN401
+        self.asked[0] += 1
+        return [self.asked[0] < 20, True]
 
 
 class Misshapen(Masked):

@@ -104,6 +104,7 @@ def test_masked_actions_are_unavailable(tmp_path: Path) -> None:
             "Fickle",
             r"not identify a state: in \[1\.0\], action 0 led to \[0\.0\] once .* to nothing \(unavailable\)",
         ),
+        ("Late", r"its action_masks\(\) rules out action 0 in \[.*\], and did not before"),
         ("Misshapen", r"action_masks\(\) has shape \[1\], not \[2\]"),
         ("Unmasking", r"action_masks\(\) failed \(KeyError: 0\)"),
     ],

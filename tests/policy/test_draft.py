@@ -254,6 +254,22 @@ def test_a_network_with_several_inputs_is_refused_with_their_shapes() -> None:
         draft_manifest(content, Path("p.onnx"), MODEL)
 
 
+def test_a_network_of_64_bits_sees_observations_of_64_bits() -> None:
+    nodes = [
+        helper.make_node("Greater", ["x", "bound"], ["above"]),
+        helper.make_node("Cast", ["above"], ["scores"], to=onnx.TensorProto.FLOAT),
+    ]
+    taken = [tensor("scores", "FLOAT", ["n", 2])]
+    far = replace(MODEL, observations=np.array([[5.3e8, 5.3e8 + 1], [5.3e8 + 1, 5.3e8], [5.3e8, 5.3e8 + 1]]))
+    found = {}
+    for element, dtype in (("DOUBLE", np.float64), ("FLOAT", np.float32)):
+        bound = {"bound": np.array([5.3e8 + 0.5], dtype)}
+        content = built(nodes, [tensor("x", element, ["n", 2])], taken, bound)
+        manifest, _ = draft_manifest(content, Path("p.onnx"), far, kind="logits", mask=True)
+        found[element] = np.asarray(table_from_onnx(content, manifest, far, "p.onnx").actions).tolist()
+    assert found == {"DOUBLE": [1, 0, 1], "FLOAT": [0, 0, 1]}
+
+
 def test_an_input_of_any_width_takes_the_observations_of_the_model() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["scores"])]
     weights = {"w": np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)}

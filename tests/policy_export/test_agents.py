@@ -20,7 +20,7 @@ pytest.importorskip("gymnasium")
 
 from monitor.errors import PolicyError
 from monitor.exploration.enumeration import Settings, explore
-from monitor.model import MDP
+from monitor.model import MDP, load_model
 from monitor.policy.draft import draft_manifest
 from monitor.policy.session import table_from_onnx
 from monitor.policy_export.agreement import compare
@@ -123,6 +123,22 @@ def test_every_algorithm_decides_as_the_original(tmp_path: Path, algorithm: str,
     if algorithm in ("DQN", "QRDQN", "ARS"):
         with pytest.raises(PolicyError, match=f"{algorithm} has no probabilities"):
             convert(explored(name), Request(str(tmp_path / "agent.zip"), stochastic=True))
+
+
+def test_a_model_of_numbered_states_needs_no_observations(tmp_path: Path) -> None:
+    import gymnasium  # noqa: PLC0415 - skipped without it
+
+    made = spread(agent("PPO", gymnasium.make("FrozenLake-v1")))
+    model = load_model("gymnasium:FrozenLake-v1")
+    assert model.observations is None
+    found, _ = table(saved(made, tmp_path), model)
+    assert found.actions.tolist() == [int(made.predict(state, deterministic=True)[0]) for state in range(16)]
+    assert len(set(found.actions.tolist())) > 1
+    with pytest.raises(PolicyError, match="a network sees observations, and the model has none"):
+        convert(
+            MDP.from_transitions(states=1, actions=4, transitions=[(0, a, 0, 1.0) for a in range(4)]),
+            saved(made, tmp_path),
+        )
 
 
 def test_a_masked_policy_does_what_the_masks_leave(tmp_path: Path) -> None:
@@ -261,3 +277,50 @@ def test_an_algorithm_of_continuous_actions_or_memory_is_refused(tmp_path: Path,
     why = "it is recurrent, so it has memory" if recurrent else "a policy of continuous actions fits no model"
     with pytest.raises(PolicyError, match=why):
         convert(explored("box"), request)
+
+
+OWN = '''
+import torch
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
+
+class Squared(BaseFeaturesExtractor):
+    def __init__(self, space):
+        super().__init__(space, features_dim=2)
+
+    def forward(self, seen):
+        return torch.cat([seen, seen**2], dim=1)
+
+
+class Own(ActorCriticPolicy):
+    pass
+
+
+class Sharper(ActorCriticPolicy):
+    """Decides otherwise than its layers alone."""
+
+    def _get_action_dist_from_latent(self, latent_pi):
+        return self.action_dist.proba_distribution(action_logits=3.0 * self.action_net(latent_pi))
+'''
+
+
+def test_parts_of_the_users_own_are_exported_or_found_to_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_parts.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_parts  # type: ignore[import-not-found]  # noqa: PLC0415 - it was just written
+
+    room = corridors.Corridor("box")
+    kwargs = {"net_arch": [8], "features_extractor_class": my_parts.Squared, "share_features_extractor": False}
+    made = spread(
+        baselines.PPO(my_parts.Own, room, n_steps=8, batch_size=8, seed=3, device="cpu", policy_kwargs=kwargs)
+    )
+    found, _ = table(saved(made, tmp_path), explored("box"))
+    assert found.actions.tolist() == decided(made, "box")
+    other = spread(baselines.PPO(my_parts.Sharper, room, n_steps=8, batch_size=8, seed=3, device="cpu"))
+    request = replace(saved(other, tmp_path), stochastic=True)
+    original = convert(explored("box"), request)
+    manifest, _ = draft_manifest(original.content, Path("p.onnx"), explored("box"), kind=original.kind, stochastic=True)
+    assert compare(original, manifest, explored("box"), "here").differences
