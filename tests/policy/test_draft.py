@@ -224,6 +224,18 @@ def test_columns_in_the_order_of_other_classes_are_not_taken_for_actions(
     assert re.match(f"column k of 'probabilities' is action k, although {why}", assumed[-1])
 
 
+def test_a_label_that_cannot_be_computed_is_explained() -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "state"], ["scores"]),
+        helper.make_node("Reshape", ["state", "seven"], ["label"]),
+    ]
+    outputs = [tensor("label", "INT64", ["m"]), tensor("scores", "FLOAT", ["n", 2])]
+    weights = {"table": SCORES, "seven": np.array([7])}
+    content = built(nodes, [tensor("state", "INT64", ["n"])], outputs, weights)
+    with pytest.raises(PolicyError, match=r"policy p\.onnx: onnxruntime cannot evaluate it"):
+        draft_manifest(content, Path("p.onnx"), MODEL)
+
+
 def test_columns_that_are_named_like_the_actions_in_order_are_these() -> None:
     content = classifier("label", "probabilities", labels=("wait", "go"))
     manifest, assumed = draft_manifest(content, Path("p.onnx"), MODEL_OF_NAMES, kind="logits")
