@@ -12,7 +12,7 @@ import msgspec
 from monitor.errors import InputError, MonitorError
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.events import Event
+from monitor.sidecar.events import Evaluate, Event
 from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
 from monitor.sidecar.store.journal import Kept, Setting
@@ -21,7 +21,7 @@ __all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
 
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
-"""Events between two turns of the loop, so that a signal to stop is handled."""
+"""Events between two turns of the loop, at most, so that a signal to stop is handled; an evaluation ends a piece."""
 
 
 class Recovered(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ async def take_up(
     for event in _events(kept):
         earlier.step(event)
         ticks, count = max(ticks, event.now.ticks), count + 1
-        if count % PIECE == 0:
+        if isinstance(event, Evaluate) or count % PIECE == 0:
             progress(count)
             await asyncio.sleep(0)
     if same:

@@ -178,7 +178,12 @@ class Service:
     async def _work(self, stop: asyncio.Event) -> None:
         linking = asyncio.create_task(self._link.run(stop))
         stopping = asyncio.create_task(stop.wait())
-        others = [self.worker.run(), self._wake(), self._beat(), *(sender.run() for sender in self.webhooks.senders)]
+        others = [
+            self.worker.run(stop),
+            self._wake(),
+            self._beat(),
+            *(sender.run() for sender in self.webhooks.senders),
+        ]
         others += [] if self.store is None else [self._tidy(self.store), self._write_files()]
         others += [] if self._reloader is None else [self._reloader.run()]
         tasks = (linking, stopping, *(asyncio.create_task(other) for other in others))

@@ -112,11 +112,17 @@ class Worker:
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
 
-    async def run(self) -> None:
-        """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us."""
+    async def run(self, stop: asyncio.Event) -> None:
+        """Accept what arrives; answer formulas after each batch, and whenever the inbox wakes us; nothing after `stop`.
+
+        What waits then is not lost, however much it is: `end` writes accepted steps to the store, and the broker has
+        the others, which are not acknowledged. The next process goes on with both.
+        """
         while True:
             # `sleep(0)` lets the network run. `wait` has no timeout: that would cost a task for each single message.
             await (asyncio.sleep(0) if len(self._inbox) or self._waiting.steps else self._inbox.wait())
+            if stop.is_set():
+                return
             self.turn()
 
     def turn(self) -> None:

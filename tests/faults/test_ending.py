@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Monitor, Scene, scene
+from tests.faults.harness import Monitor, Scene, scene, stepped, until_stepped
 from tests.faults.world import write_world
 from tests.servers import free_port, wait_until
 from tests.tiers import slow
+
+WAITING = 5_000
+"""Steps that wait when it is asked to stop."""
 
 
 def told(monitor: Monitor, what: str) -> None:
@@ -37,6 +40,15 @@ def while_it_takes_up(staged: Scene) -> None:
     told(staged.monitor, "status page at")
 
 
+def with_steps_waiting(staged: Scene) -> None:
+    """At the moment at which it has them: thousands, of which it has evaluated some."""
+    staged.monitor.stop()
+    until_stepped(staged.agents, staged.log, stepped(staged.log) + WAITING)
+    staged.monitor.start()
+    told(staged.monitor, "status page at")
+    wait_until(lambda: staged.monitor.lags()[1] > 0, "it has the first")
+
+
 def without_a_broker(staged: Scene) -> None:
     staged.broker.kill()
     told(staged.monitor, "lost the connection to mqtt")
@@ -51,6 +63,7 @@ def broker_back(staged: Scene) -> None:
     [
         pytest.param(under_load, under_load, id="under load", marks=slow),
         pytest.param(while_it_takes_up, under_load, id="taking up", marks=slow),
+        pytest.param(with_steps_waiting, under_load, id="steps waiting", marks=slow),
         pytest.param(without_a_broker, broker_back, id="broker gone", marks=slow),
     ],
 )
