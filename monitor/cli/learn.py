@@ -113,7 +113,7 @@ def model_learn(
         learner, compared = new_learner(sources, target, roles, said, seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
-        show_roles(learner, paths, compared)
+        show_roles(learner, sources, compared)
     holdout = Holdout(seed)
     _check_reports(report or [])
     earlier = learner.tally.draws

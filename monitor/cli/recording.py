@@ -102,7 +102,7 @@ def _opened(
         pattern = recorded.steps if isinstance(recorded, ParquetRecording) else topic
         return recorded.header, pattern, _recorded(recorded, bar)
     table = open_table(path, topic)
-    roles = guessed(table.names(), given, str(path))
+    roles = guessed(table.names(), given, str(path), table.left_out)
     pattern = topic if "+" in topic else STEPS  # of an MCAP file it may be any topic
     events = TableEvents(table, roles, pattern, agent, interval)
     return Header("converted", "", "", __version__), pattern, _reported(events, lambda: table.position, bar)

@@ -52,6 +52,9 @@ __all__ = [
     "with_sizes",
 ]
 
+SHOWN: Final = 10
+"""Columns left out that are shown."""
+
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
 """The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
@@ -160,7 +163,7 @@ def new_learner(
     if function:
         given = given | {"state": state_function(function)[0]}
         names = (str(given["state"]), *names)
-    roles = guessed(names, given, str(sources[0].path))
+    roles = guessed(names, given, str(sources[0].path), sources[0].left_out)
     conditions = labels_of(said["label"], said["unsafe"], roles, names)
     roles = _with_columns(roles, [column for condition, _ in conditions for column in condition.columns], names)
     prior = 1.0 if said["prior"] is None else said["prior"]
@@ -259,9 +262,13 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def show_roles(learner: Learner, paths: Sequence[Path], compared: Sequence[Scored] = ()) -> None:
-    """Print the columns in use, guessed or given, and the abstractions that were compared."""
-    say(f"{paths[0]}{'' if len(paths) == 1 else f' and {len(paths) - 1} more'}: columns")
+def show_roles(learner: Learner, sources: Sequence[RowFile], compared: Sequence[Scored] = ()) -> None:
+    """Print the columns in use, guessed or given, those left out, and the abstractions that were compared."""
+    say(f"{sources[0].path}{'' if len(sources) == 1 else f' and {len(sources) - 1} more'}: columns")
     for line in learner.roles.lines():
         say(f"  {printable(line)}")
+    for name, held in list(sources[0].left_out.items())[:SHOWN]:
+        say(f"  left out    {printable(name)}: {printable(held)}")
+    if len(sources[0].left_out) > SHOWN:
+        say(f"  left out    {len(sources[0].left_out) - SHOWN:,} more columns that are neither numbers nor text")
     show_comparison(compared)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,11 @@ FLAGS: Final = {
 }  # fmt: skip
 """Text of an end marker, in lower case -> its meaning."""
 
+
+TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))?\s?(Z|([+-])(\d\d):?(\d\d)?)?", re.ASCII
+)
+"""A time as ISO 8601 has it: day and time, decimals, zone."""
 
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
@@ -106,18 +111,22 @@ def _times(batch: Batch, name: str, values: AnyArray, way: str) -> Floats:
     found = np.zeros(len(values))
     zoned: bool | None = None
     for row, text in enumerate(values.tolist()):
+        match = TIME.fullmatch(text.strip())
         try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
+            seconds = np.datetime64(match[1], "s").astype(np.int64) if match else None
+        except ValueError:  # such as a 31st of April
+            seconds = None
+        if match is None or seconds is None:
             raise RecordingError(
                 f"{batch.where(row)}: column {name!r} is {text!r:.80}, no number and no time such as "
                 f"2026-05-04T07:00:00Z; {way}"
-            ) from None
-        if zoned is None:
-            zoned = moment.tzinfo is not None
-        if zoned != (moment.tzinfo is not None):
+            )
+        zone = match[3] is not None
+        if zoned not in (None, zone):
             raise RecordingError(f"{batch.where(row)}: column {name!r}: some times have a zone and others none")
-        found[row] = (moment if zoned else moment.replace(tzinfo=UTC)).timestamp()
+        zoned = zone
+        ahead = int(f"{match[4]}{60 * int(match[5]) + int(match[6] or 0)}") if match[4] else 0
+        found[row] = seconds - 60 * ahead + float(f"0.{match[2] or 0}")
     return found
 
 

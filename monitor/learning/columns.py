@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, Literal
 
 from monitor.errors import RecordingError
 
 __all__ = ["Roles", "Timing", "expanded", "guessed"]
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Timing = Literal["step", "state"]
 """Meaning of a row's reward and end markers: `step`: of the step that its action begins, as an environment's `step`
@@ -24,8 +27,9 @@ TERMINATED: Final = ("terminated", "next.terminated", "terminal", "done", "next.
 TRUNCATED: Final = ("truncated", "next.truncated", "timeout", "timeouts", "is_truncated")
 STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observations")
 NEXT: Final = ("next_", "next.", "new_")
-NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "info", "agent", "wall")
-"""Columns that are never taken for a state."""
+NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "info", "agent", "wall",
+                "", "unnamed: 0", "__index_level_0__")  # fmt: skip
+"""Columns that are never taken for a state; the last ones are how pandas names the numbers of rows."""
 
 
 @dataclass(frozen=True)
@@ -95,28 +99,32 @@ TIMINGS: Final = {
 }
 
 
-def guessed(names: Sequence[str], given: Mapping[str, object], source: str) -> Roles:
+def guessed(
+    names: Sequence[str], given: Mapping[str, object], source: str, left_out: Mapping[str, str] = NOTHING
+) -> Roles:
     """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
 
-    Raises RecordingError: a given column does not exist, or state or action cannot be guessed.
+    `left_out`: columns that cannot be read -> what they hold. Raises RecordingError: a given column does not exist or
+    cannot be read, one that would be guessed cannot be read, or state or action cannot be guessed.
     """
     single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
               "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
     roles: dict[str, object] = {role: _first(names, known) for role, known in single.items()}
     roles |= {role: value for role, value in given.items() if role in single and value is not None}
     roles = {role: None if value == "" else value for role, value in roles.items()}
-    if roles["action"] is None:
+    if roles["action"] is None and not any(name in left_out for name in ACTION):
         raise RecordingError(f"{source}: no column looks like the action; add --action NAME, one of {_list(names)}")
+    _refuse_unreadable(roles, single, given, source, left_out)
     taken = {str(value) for value in roles.values() if value is not None}
-    state = _several(names, given.get("state"), source) or _state(names, taken)
+    state = _several(names, given.get("state"), source, left_out) or _state(names, taken)
     if not state:
         raise RecordingError(f"{source}: no column looks like the state; add --state NAME,NAME, of {_list(names)}")
-    after = _several(names, given.get("next_state"), source)
+    after = _several(names, given.get("next_state"), source, left_out)
     found = Roles(
         state=state,
         action=str(roles.pop("action")),
         next_state=after or (_next(names, state) if given.get("next_state") is None else ()),
-        observation=_several(names, given.get("observation"), source),
+        observation=_several(names, given.get("observation"), source, left_out),
         timing="state" if {"v", "seq", "episode"} <= set(names) else "step",
         **{role: None if value is None else str(value) for role, value in roles.items()},  # type: ignore[arg-type]
     )
@@ -136,15 +144,43 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
+    """Return the first column of a known name, or the entry of its list of one."""
     lower = {name.lower(): name for name in reversed(names)}
-    return next((lower[name] for name in known if name in lower), None)
+    for name in known:
+        if name in lower:
+            return lower[name]
+        if f"{name}[0]" in lower and f"{name}[1]" not in lower:
+            return lower[f"{name}[0]"]
+    return None
 
 
-def _several(names: Sequence[str], given: object, source: str) -> tuple[str, ...]:
+def _refuse_unreadable(
+    roles: Mapping[str, object],
+    known: Mapping[str, Sequence[str]],
+    given: Mapping[str, object],
+    source: str,
+    left_out: Mapping[str, str],
+) -> None:
+    """Refuse columns that cannot be read, and would be taken for a role, or for the state, by their names."""
+    for role, usual in [*known.items(), ("state", STATE)]:
+        wanted = [str(given[role])] if given.get(role) is not None else []
+        if given.get(role) is None and roles.get(role) is None:
+            wanted = [name for name in left_out if name.lower() in usual]
+        for name in wanted:
+            if name in left_out:
+                option = f"--{role} NAME" if role in ("action", "state") else f"--{role} NAME, or '' for none"
+                raise RecordingError(
+                    f"{source}: column {name!r} cannot be read: it holds {left_out[name]}; give another one by {option}"
+                )
+
+
+def _several(names: Sequence[str], given: object, source: str, left_out: Mapping[str, str]) -> tuple[str, ...]:
     wanted = [name.strip() for name in str(given or "").split(",") if name.strip()]
     found: list[str] = []
     for name in wanted:
         columns = expanded(names, name)
+        if name in left_out:
+            raise RecordingError(f"{source}: column {name!r} cannot be read: it holds {left_out[name]}")
         if not columns:
             raise RecordingError(f"{source}: there is no column {name!r}; it has {_list(names)}")
         found += columns

@@ -1,45 +1,76 @@
-"""Readers of recorded rows: CSV, JSON lines, Parquet and Arrow files, in batches of constant memory. Impure."""
+"""Readers of recorded rows: CSV, JSON lines, Parquet and Arrow files, in batches of bounded memory. Impure.
+
+What a file declares or how it is packed changes no bound: a line has at most `LINE` bytes and a table at most `COLUMNS`
+columns, and whatever is read at once takes at most `MEMORY` more than the process had (`bounded`).
+"""
 
 from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol
 
 import msgspec
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.errors import RecordingError, to_install
+from monitor.errors import RecordingError
 from monitor.learning.batch import Batch, is_missing, typed
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 __all__ = [
+    "COLUMNS",
+    "LINE",
+    "MEMORY",
     "ROWS",
     "START",
-    "ArrowRows",
     "CsvRows",
     "EmptyFileError",
     "JsonRows",
     "Place",
     "RecordRows",
     "RowFile",
+    "bounded",
     "digest_of",
     "flat",
+    "joined",
+    "no_column",
     "open_rows",
     "plain",
+    "refuse_names",
+    "refuse_rows",
+    "rows_at_once",
     "size_of",
 ]
 
 ROWS: Final = 1 << 16
 """Rows of a batch."""
+
+CELLS: Final = 1 << 21
+"""Values of a batch: of many columns, fewer rows are read at once."""
+
+TEXT: Final = 1 << 26
+"""Bytes of the text of a batch, and of one of its columns as an array, whose rows are all as wide as the widest."""
+
+LINE: Final = 4 << 20
+"""Bytes of a line of a CSV file or of JSON lines, and of a message of an MCAP file."""
+
+COLUMNS: Final = 1 << 16
+"""Columns of a table, lists and maps expanded."""
+
+ROWS_A_BYTE: Final = 100
+FREE_ROWS: Final = 1_000_000
+"""A file has at most so many rows, and so many more for each of its bytes: constant columns take next to none."""
+
+MEMORY: Final = 1 << 30
+"""Bytes of memory that may be taken to read a batch, in address space, beyond what the process has."""
 
 SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
 
@@ -70,11 +101,17 @@ class RowFile(Protocol):
     Attributes:
         path: the file.
         position: bytes read so far, for progress.
+        left_out: columns that cannot be read -> what they hold; complete after `names`.
         kinds: those of `Place`, after the last batch.
     """
 
     path: Path
     position: int
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """See above."""
+        ...
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -102,6 +139,8 @@ def open_rows(path: Path) -> RowFile:
         case ".jsonl" | ".ndjson":
             return JsonRows(path)
         case ".parquet" | ".arrow" | ".feather":
+            from monitor.learning.arrow_rows import ArrowRows  # noqa: PLC0415 - likewise
+
             return ArrowRows(path)
         case _:
             raise RecordingError(f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}")
@@ -128,86 +167,246 @@ def digest_of(path: Path) -> str:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def rows_at_once(columns: int) -> int:
+    """Return how many rows of so many columns are read at once."""
+    return max(1, min(ROWS, CELLS // max(columns, 1)))
+
+
+def no_column(source: RowFile, name: str, names: Iterable[str]) -> RecordingError:
+    """Return the error of a column that is asked for and is not among `names`."""
+    held = source.left_out.get(name.partition("[")[0], source.left_out.get(name))
+    if held is not None:
+        return RecordingError(f"{source.path}: column {name!r} cannot be read: it holds {held}")
+    known = list(islice(names, 31))
+    more = ", ..." if len(known) > 30 else ""
+    return RecordingError(f"{source.path}: there is no column {name!r}; it has {', '.join(known[:30])}{more}")
+
+
+def refuse_rows(path: Path, rows: int, size: int) -> None:
+    """Refuse more rows than a file of `size` bytes may have: so its size bounds the time it takes to read."""
+    if rows > FREE_ROWS + ROWS_A_BYTE * size:
+        raise RecordingError(
+            f"{path}: has {rows:,} rows or more in {size:,} bytes; at most {ROWS_A_BYTE:,} for each byte are read, and "
+            f"{FREE_ROWS:,} more"
+        )
+
+
+@contextmanager
+def bounded(path: Path) -> Iterator[None]:
+    """Limit the memory that reading takes to `MEMORY` more than there is now; RecordingError if it takes more.
+
+    Readers that trust a file's sizes allocate what it declares. The limit is one of the address space, of the process.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    most = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(soft, most), hard))
+    try:
+        yield
+    except MemoryError as error:
+        raise RecordingError(
+            f"{path}: takes more than {MEMORY >> 20} MiB of memory to read at once; store it in smaller parts (shorter "
+            "lists and texts, smaller pages or chunks), or leave out its largest columns"
+        ) from error
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: Place, most: int) -> Iterator[Batch]:
+    """Yield batches of at least `most` rows, or of `TEXT` bytes, without the rows before a place.
+
+    A batch ends where a part does.
+    """
+    held: list[dict[str, AnyArray]] = []
+    first, rows, size, skip = 1 + begin.rows, 0, 0, begin.rows
+    while True:
+        with bounded(path):
+            part = next(parts, None)
+            if part is not None:
+                length = len(next(iter(part.values())))
+                dropped = min(skip, length)
+                skip -= dropped
+                if length > dropped:
+                    held.append({name: values[dropped:] for name, values in part.items()})
+                    rows += length - dropped
+                    size += sum(values.nbytes for values in held[-1].values())
+            if rows >= most or size >= TEXT or (part is None and rows):
+                columns = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+                batch = Batch(columns, first, str(path))
+                held, first, rows, size = [], first + rows, 0, 0
+            else:
+                batch = None
+        if batch is not None:
+            yield batch
+        if part is None:
+            return
+
+
+class _Lines:
+    """Lines of a file of at most `LINE` bytes each. `taken`: their characters or bytes so far."""
+
+    def __init__(self, file: IO[Any], path: Path) -> None:
+        self._file, self._path = file, path
+        self.number = self.taken = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while line := self._file.readline(LINE):
+            self.number += 1
+            self.taken += len(line)
+            if len(line) >= LINE and line[-1:] not in ("\n", b"\n"):
+                raise RecordingError(f"{self._path}, line {self.number}: is longer than {LINE >> 20} MiB")
+            yield line
+
+
+def _batches(
+    rows: Iterator[Sequence[object]],
+    wanted: Sequence[str],
+    source: CsvRows | RecordRows,
+    begin: Place,
+    typed_as: Callable[[Sequence[object], str | None], AnyArray | int] = typed,
+) -> Iterator[Batch]:
+    """Yield the values of the wanted columns, from a place on; a column's type is inferred from its first batch."""
+    source.kinds = kinds = dict(begin.kinds)
+    rows, first = islice(rows, begin.rows, None), 1 + begin.rows
+    most = rows_at_once(len(wanted))
+    parts: Iterator[dict[str, tuple[object, ...]]] = iter(())
+    while True:
+        with bounded(source.path):
+            part = next(parts, None)
+            if part is None:
+                taken, before = [], source.taken
+                for row in rows:
+                    taken.append(row)
+                    if len(taken) >= most or source.taken - before >= TEXT:
+                        break
+                if not taken:
+                    return
+                parts = _narrow(dict(zip(wanted, zip(*taken, strict=True), strict=True)), len(taken))
+                continue
+            batch = _batch(part, kinds, first, source.path, typed_as)
+        first += len(batch)
+        yield batch
+
+
+def _narrow(fields: dict[str, tuple[object, ...]], rows: int) -> Iterator[dict[str, tuple[object, ...]]]:
+    """Yield the rows in parts whose text is no larger than `TEXT` as arrays."""
+    widths = [max((len(value) for value in values if isinstance(value, str)), default=0) for values in fields.values()]
+    most = max(1, TEXT // (4 * max(*widths, 1, 1)))
+    for at in range(0, rows, most):
+        yield {name: values[at : at + most] for name, values in fields.items()}
+
+
 class CsvRows:
-    """CSV file with a header, in UTF-8; fields are separated by comma, semicolon, tab or `|`."""
+    """CSV file with a header, in UTF-8; fields are separated by comma, semicolon, tab or `|`.
+
+    Where the separator is no comma, numbers may have a decimal comma.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.position = 0
-        self.kinds: dict[str, str] = {}
+        self.position = self.taken = 0
+        self.kinds: Mapping[str, str] = START.kinds
+        self.left_out: Mapping[str, str] = {}
 
     def names(self) -> tuple[str, ...]:
         """Return the header."""
-        with self._text() as file:
-            return self._header(self._reader(file))
+        with self._opened() as (names, _, _):
+            return names
 
     def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
-        self.kinds = dict(begin.kinds)
-        with self._text() as file:
-            reader = self._reader(file)
-            names = self._header(reader)
-            first = 1
-            while first <= begin.rows and (rows := self._rows(reader, None, first, begin.rows + 1 - first)):
-                first += len(rows)
-            while rows := self._rows(reader, len(names), first):
-                fields = {name: [row[names.index(name)] for row in rows] for name in wanted}
-                batch = _batch(fields, self.kinds, first, self.path)
-                first += len(rows)
-                self.position = file.buffer.tell()  # type: ignore[attr-defined]
-                yield batch
+        with self._opened() as (names, rows, separator):
+            for name in wanted:
+                if name not in names:
+                    raise no_column(self, name, names)
+            places = [names.index(name) for name in wanted]
+            values = ([row[place] for place in places] for row in rows)
+            typed_as = typed if separator == "," else typed_with_commas
+            yield from _batches(values, wanted, self, begin, typed_as)
 
-    def _text(self) -> IO[str]:
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[tuple[str, ...], Iterator[list[str]], str]]:
+        """Open the file; give its header, its rows, and the separator. RecordingError names the row that is bad."""
+        number = 0
         try:
-            return self.path.open(encoding="utf-8-sig", newline="")
+            with self.path.open(encoding="utf-8-sig", newline="") as file:
+                separator = max(",;\t|", key=file.readline(LINE).count)
+                file.seek(0)
+                lines = _Lines(file, self.path)
+                reader = csv.reader(lines, delimiter=separator)
+                names = self._header(next(reader, []))
+
+                def rows() -> Iterator[list[str]]:
+                    nonlocal number
+                    for row in reader:
+                        if not row:
+                            continue
+                        number += 1
+                        if len(row) != len(names):
+                            where = f"{self.path}, row {number}"
+                            raise RecordingError(f"{where}: {len(row)} fields for {len(names)} columns")
+                        self.position = self.taken = lines.taken
+                        yield row
+
+                yield names, rows(), separator
+        except UnicodeDecodeError as error:
+            raise RecordingError(
+                f"{self.path}: is not UTF-8 text ({error.reason}); convert it, such as with iconv"
+            ) from error
+        except csv.Error as error:
+            raise RecordingError(f"{self.path}, after row {number}: not a CSV file ({error})") from error
         except OSError as error:
             raise RecordingError(f"{self.path}: cannot be read: {error.strerror}") from error
 
-    def _reader(self, file: IO[str]) -> Iterator[list[str]]:
-        try:
-            line = file.readline()
-        except UnicodeDecodeError as error:
-            raise self._not_text(error) from error
-        separator = max(",;\t|", key=line.count)
-        return csv.reader(chain([line], file), delimiter=separator)
-
-    def _header(self, reader: Iterator[list[str]]) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in next(iter(self._rows(reader, None, 0, 1)), []))
+    def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in fields)
         if not names:
             raise RecordingError(f"{self.path}: is empty; a line with the names of the columns is needed")
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise RecordingError(f"{self.path}: column {twice[0]!r} is named twice")
+        refuse_names(names, self.path)
         numbers = [name for name in names if name.replace(".", "", 1).replace("-", "", 1).isdigit()]
         if len(numbers) == len(names):
             raise RecordingError(f"{self.path}: the first line has numbers only; put the names of the columns there")
         return names
 
-    def _rows(
-        self, reader: Iterator[list[str]], width: int | None, first: int, most: int | None = None
-    ) -> list[list[str]]:
-        """Return the next rows that are not blank, at most `most` and `ROWS`; each of `width` fields."""
-        try:
-            rows = list(islice((row for row in reader if row), ROWS if most is None else min(most, ROWS)))
-        except UnicodeDecodeError as error:
-            raise self._not_text(error) from error
-        except csv.Error as error:
-            raise RecordingError(f"{self.path}, after row {first}: not a CSV file ({error})") from error
-        for i, row in enumerate(rows if width is not None else ()):
-            if len(row) != width:
-                raise RecordingError(f"{self.path}, row {first + i}: {len(row)} fields for {width} columns")
-        return rows
 
-    def _not_text(self, error: UnicodeDecodeError) -> RecordingError:
-        return RecordingError(f"{self.path}: is not UTF-8 text ({error.reason}); convert it, such as with iconv")
+def refuse_names(names: Sequence[str], path: Path) -> None:
+    """Refuse too many columns, and two of the same name."""
+    if len(names) > COLUMNS:
+        raise RecordingError(f"{path}: has {len(names):,} columns; at most {COLUMNS:,} are read")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise RecordingError(f"{path}: column {twice[0]!r} is named twice")
+
+
+def typed_with_commas(values: Sequence[object], known: str | None) -> AnyArray | int:
+    """Return values of a CSV file that is not separated by commas: as `typed`, but numbers may have a decimal comma.
+
+    Text stays text if two different ones would become the same number, as the names of cells "3,4" and "3,40".
+    """
+    found = typed(values, known)
+    if known == "U" or (not isinstance(found, int) and found.dtype.kind != "U"):
+        return found
+    texts = [str(value) for value in values]
+    if not any("," in text for text in texts) or any("." in text and "," in text for text in texts):
+        return found
+    numbers = typed([text.replace(",", ".") for text in texts], known)
+    if isinstance(numbers, int) or numbers.dtype.kind not in "if":
+        return found
+    different = {text.strip() for text in texts if text}
+    return numbers if len(np.unique(numbers[np.isfinite(numbers)])) == len(different) else found
 
 
 class RecordRows:
-    """Rows that come as records, one map each; lists become columns `name[0]`, maps `name.key`."""
+    """Rows that come as records, one map each; lists become columns `name[0]`, maps `name.key`.
+
+    `taken`: bytes of the records so far.
+    """
 
     path: Path
     position: int = 0
+    taken: int = 0
     kinds: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str] = MappingProxyType({})
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """Yield the records, flat."""
@@ -215,20 +414,26 @@ class RecordRows:
 
     def names(self) -> tuple[str, ...]:
         """Return the names in the first batch of records, in order of first sight."""
-        records = islice(self.records(), ROWS)
-        found = tuple(dict.fromkeys(name for record in records for name in record))
+        found: dict[str, None] = {}
+        left_out: dict[str, str] = {}
+        with bounded(self.path):
+            for record in islice(self.records(), ROWS):
+                for name, value in record.items():
+                    if isinstance(value, list | dict):
+                        left_out[name.partition("[")[0]] = "lists of lists or maps"
+                    else:
+                        found[name] = None
+                if len(found) > COLUMNS:
+                    refuse_names(list(found), self.path)
         if not found:
             raise EmptyFileError(f"{self.path}: is empty")
-        return found
+        self.left_out = left_out
+        return tuple(name for name in found if name.partition("[")[0] not in left_out)
 
     def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
-        self.kinds = kinds = dict(begin.kinds)
-        records, first = islice(self.records(), begin.rows, None), 1 + begin.rows
-        while rows := list(islice(records, ROWS)):
-            batch = _batch({name: [row.get(name) for row in rows] for name in wanted}, kinds, first, self.path)
-            first += len(rows)
-            yield batch
+        rows = ([record.get(name) for name in wanted] for record in self.records())
+        yield from _batches(rows, wanted, self, begin)
 
 
 class JsonRows(RecordRows):
@@ -236,21 +441,23 @@ class JsonRows(RecordRows):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.position = 0
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """Yield the maps, flat. RecordingError names the line that is not one."""
         decode = msgspec.json.Decoder(dict[str, Any]).decode
+        self.taken = 0
         try:
             with self.path.open("rb") as file:
-                for number, line in enumerate(file, 1):
+                lines = _Lines(file, self.path)
+                for line in lines:
                     if not line.strip():
                         continue
                     try:
-                        yield flat(decode(line))
+                        record = flat(decode(line))
                     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                        raise RecordingError(f"{self.path}, line {number}: not a JSON map ({error})") from error
-                    self.position = file.tell() if number % 1024 == 0 else self.position
+                        raise RecordingError(f"{self.path}, line {lines.number}: not a JSON map ({error})") from error
+                    self.position = self.taken = lines.taken
+                    yield record
         except OSError as error:
             raise RecordingError(f"{self.path}: cannot be read: {error.strerror}") from error
 
@@ -272,10 +479,16 @@ def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _batch(fields: Mapping[str, Sequence[object]], kinds: dict[str, str], first: int, path: Path) -> Batch:
+def _batch(
+    fields: Mapping[str, Sequence[object]],
+    kinds: dict[str, str],
+    first: int,
+    path: Path,
+    typed_as: Callable[[Sequence[object], str | None], AnyArray | int],
+) -> Batch:
     columns: dict[str, AnyArray] = {}
     for name, values in fields.items():
-        found = typed(values, kinds.get(name))
+        found = typed_as(values, kinds.get(name))
         if isinstance(found, int):
             is_now = {"b": "true or false", "i": "numbers", "f": "numbers", "U": "text"}
             usual = is_now[kinds.get(name, "f")]
@@ -289,117 +502,14 @@ def _batch(fields: Mapping[str, Sequence[object]], kinds: dict[str, str], first:
     return Batch(columns, first, str(path))
 
 
-class ArrowRows:
-    """Parquet or Arrow file, read with pyarrow (extra `learn`)."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        except ImportError as error:
-            raise RecordingError(f"{path}: needs pyarrow: {to_install('learn')}") from error
-        self._arrow = pa
-        self.path = path
-        self.position = 0
-        self.kinds: Mapping[str, str] = START.kinds  # the file has types
-
-    def names(self) -> tuple[str, ...]:
-        """Return the columns; lists are expanded as in the first batch."""
-        with self._readable():
-            batch = next(self._record_batches(), None)
-        if batch is None or batch.num_rows == 0:
-            raise RecordingError(f"{self.path}: is empty")
-        return tuple(self._columns(batch.slice(0, 1), self._schema(batch)))
-
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
-        """Yield the wanted columns."""
-        bases = list(dict.fromkeys(name.rpartition("[")[0] or name for name in wanted))
-        first = 1
-        with self._readable():
-            for whole in self._record_batches():
-                batch = whole.slice(min(max(begin.rows + 1 - first, 0), whole.num_rows))
-                first += whole.num_rows - batch.num_rows
-                if not batch.num_rows:
-                    continue
-                present = [name for name in self._schema(batch) if name in wanted or name in bases]
-                columns = self._columns(batch, present)
-                missing = [name for name in wanted if name not in columns]
-                if missing:
-                    raise RecordingError(f"{self.path}: there is no column {missing[0]!r}; it has {', '.join(columns)}")
-                yield Batch({name: columns[name] for name in wanted}, first, str(self.path))
-                first += batch.num_rows
-
-    def _record_batches(self) -> Iterator[pa.RecordBatch]:
-        if self.path.suffix.lower() == ".parquet":
-            from pyarrow import parquet  # noqa: PLC0415 - likewise
-
-            with parquet.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(ROWS):
-                    yield batch
-                    self.position += int(self.path.stat().st_size * batch.num_rows / max(file.metadata.num_rows, 1))
-            return
-        from pyarrow import ipc  # noqa: PLC0415 - likewise
-
-        with self._arrow.memory_map(str(self.path)) as source, ipc.open_file(source) as file:
-            for i in range(file.num_record_batches):
-                yield file.get_batch(i)
-
-    def _schema(self, batch: pa.RecordBatch) -> list[str]:
-        return list(batch.schema.names)
-
-    def _columns(self, batch: pa.RecordBatch, names: Sequence[str]) -> dict[str, AnyArray]:
-        found: dict[str, AnyArray] = {}
-        for name in names:
-            found |= self._expanded(name, batch.column(name))
-        return found
-
-    def _expanded(self, name: str, column: Any) -> dict[str, AnyArray]:  # noqa: ANN401 - pyarrow is optional
-        kinds = self._arrow.types
-        if kinds.is_list(column.type) or kinds.is_large_list(column.type) or kinds.is_fixed_size_list(column.type):
-            rows = column.to_pylist()
-            widths = {len(row) if row is not None else 0 for row in rows}
-            if len(widths) > 1:
-                raise RecordingError(f"{self.path}: the lists of column {name!r} differ in length")
-            table = np.array(rows)
-            if table.ndim != 2 or table.dtype.kind not in "biufU":
-                return {}
-            return {f"{name}[{i}]": plain(table[:, i]) for i in range(table.shape[1])}
-        if kinds.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if kinds.is_string(column.type) or kinds.is_large_string(column.type):
-            return {name: np.array([text or "" for text in column.to_pylist()], dtype=np.str_)}
-        if kinds.is_temporal(column.type):
-            column = column.cast(self._arrow.int64())
-        if not (kinds.is_integer(column.type) or kinds.is_floating(column.type) or kinds.is_boolean(column.type)):
-            return {}  # pictures, maps and such are no states
-        if kinds.is_boolean(column.type) and column.null_count:
-            column = column.cast(self._arrow.int8())
-        return {name: plain(column.to_numpy(zero_copy_only=False))}
-
-    def _readable(self) -> _ArrowErrors:
-        return _ArrowErrors(self.path, (self._arrow.ArrowException, OSError))
-
-
-class _ArrowErrors:
-    """Turns errors of pyarrow into RecordingError."""
-
-    def __init__(self, path: Path, errors: tuple[type[BaseException], ...]) -> None:
-        self._path, self._errors = path, errors
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is not None and isinstance(error, self._errors):
-            reason = str(error).splitlines()[0][:200]
-            raise RecordingError(f"{self._path}: cannot be read: {reason}") from error
-
-
 def plain(values: AnyArray) -> AnyArray:
     """Return values as a column of a batch has them: int64, float64, Booleans or text."""
     match values.dtype.kind:
         case "b" | "U":
             return values
-        case "i" | "u":
+        case "i":
+            return values.astype(np.int64)
+        case "u" if values.dtype.itemsize < 8 or not (values >> np.uint64(63)).any():
             return values.astype(np.int64)
         case _:
             return values.astype(np.float64)

@@ -37,6 +37,11 @@ class Computed:
         return (self._name, *self._rows.names())
 
     @property
+    def left_out(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.left_out
+
+    @property
     def kinds(self) -> Mapping[str, str]:
         """Those of the file."""
         return self._rows.kinds

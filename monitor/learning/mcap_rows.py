@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from monitor.errors import RecordingError, to_install
-from monitor.learning.files import RecordRows, flat
+from monitor.learning.files import LINE, RecordRows, flat, refuse_rows, size_of
 
 __all__ = ["McapRows"]
 
@@ -24,26 +24,32 @@ class McapRows(RecordRows):
             raise RecordingError(f"{path}: needs mcap: {to_install('mcap')}") from error
         self.path = path
         self._topic, self._reader = topic, make_reader
+        self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """Yield the messages, flat. RecordingError: a message is no JSON map, or the file is damaged."""
-        decode = msgspec.json.Decoder(dict[str, Any]).decode
         try:
             with self.path.open("rb") as file:
                 reader = self._reader(file, validate_crcs=True)
-                topic = self._chosen(reader.get_summary())
+                topic, size = self._chosen(reader.get_summary()), size_of(self.path)
                 for number, (_, _, message) in enumerate(reader.iter_messages(topics=[topic]), 1):
-                    try:
-                        yield flat(decode(message.data))
-                    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                        where = f"{self.path}, message {number} of {topic}"
-                        raise RecordingError(f"{where}: not a JSON map ({error})") from error
+                    refuse_rows(self.path, number, size)
                     self.position = file.tell()
-        except RecordingError:
+                    self.taken += len(message.data)
+                    yield self._record(message.data, f"{self.path}, message {number} of {topic}")
+        except (RecordingError, MemoryError):
             raise
         except Exception as error:  # of the file, of its chunks, of their compression
             reason = (str(error) or type(error).__name__).splitlines()[0][:200]
             raise RecordingError(f"{self.path}: cannot be read: {reason}") from error
+
+    def _record(self, data: bytes, where: str) -> Mapping[str, Any]:
+        if len(data) > LINE:
+            raise RecordingError(f"{where}: is longer than {LINE >> 20} MiB")
+        try:
+            return flat(self._decode(data))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RecordingError(f"{where}: not a JSON map ({error})") from error
 
     def _chosen(self, summary: Any) -> str:  # noqa: ANN401 - mcap is optional
         if summary is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import RecordingError
-from monitor.learning.batch import Batch
+from monitor.learning.batch import Batch, as_moments
 from monitor.learning.columns import Roles
 from monitor.learning.learner import Learner
 
@@ -142,6 +142,32 @@ def test_a_missing_step_is_a_gap_and_a_late_one_no_start() -> None:
     assert not learner.runs_on
     assert learner.model("m").initial is not None
     assert learner.tally.visited["starts"].sum() == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2026-05-04T07:00:00Z", 0),
+        ("2026-05-04 07:00:00.25", 0.25),
+        ("2026-05-04T07:00:01,5Z", 1.5),
+        ("2026-05-04T09:00:00+02:00", 0),
+        ("2026-05-04T03:30:00-0330", 0),
+        ("2026-05-04T08:00+01", 0),
+        ("2026-05-04", -7 * 3600),
+        ("1969-12-31T23:59:59Z", -1_777_878_001),
+    ],
+)
+def test_times_are_seconds_since_1970(text: str, seconds: float) -> None:
+    found = as_moments(Batch({"t": np.array([text])}, 1, "rows"), "t")
+    assert found.tolist() == [1_777_878_000 + seconds]
+
+
+@pytest.mark.parametrize(
+    "text", ["now", "2026-13-01", "2026-04-31", "2026-05-04T25:00:00Z", "2026-05", "20260504T07", "7 am"]
+)
+def test_what_is_no_time_is_none(text: str) -> None:
+    with pytest.raises(RecordingError, match=r"rows, row 2: column 't' is .*, no number and no time such as"):
+        as_moments(Batch({"t": np.array(["2026-05-04", text])}, 1, "rows"), "t")
 
 
 @pytest.mark.parametrize(
