@@ -7,7 +7,7 @@ A column of every type of Arrow is read, or named among those left out, and is a
     text, dictionaries, run ends      text, or what they hold; bytes if they are UTF-8, UUIDs in hexadecimal
     dates, times, durations           seconds, of dates and timestamps since 1970 (UTC)
     lists                             `name[0]`, `name[1]`, ..., if all have the same length
-    structs                           `name.field`
+    structs                           `name.key`
     lists of lists, maps, unions, intervals, other bytes: left out
 """
 
