@@ -8,6 +8,8 @@ several sizes.
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from monitor.sidecar.recording import Header
 from monitor.sidecar.recordings import new_recorder
 from tests.sidecar.alarms import alarm
 from tests.sidecar.audited import events, recorded, world
-from tests.tiers import first
+from tests.tiers import first, slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -129,6 +131,17 @@ def test_an_audit_goes_on_once_there_is_space(size: int, tmp_path: Path, cfmon: 
     alerts = [sorted(files(tmp_path / name).items()) for name in ("whole", "out")]
     ours, theirs = ([content for name, content in found if name.endswith("alerts.jsonl")] for found in alerts)
     assert ours == theirs
+
+
+@slow
+def test_an_audit_by_several_processes_says_no_more(tmp_path: Path) -> None:
+    config, recording = world(tmp_path), recorded(tmp_path / "r.parquet", events(steps=20))
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))\n"
+    own = limited + "import sys; from monitor.cli import main; sys.argv[0] = 'cfmon'; main()"
+    command = ["audit", str(config), str(recording), "--workers", "2", "--out", str(tmp_path / "out")]
+    ran = subprocess.run([sys.executable, "-c", own, *command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
+    assert "cannot be written" in ran.stderr
 
 
 @pytest.mark.parametrize("size", [0, 40])

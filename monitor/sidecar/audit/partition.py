@@ -50,8 +50,8 @@ NO_MESSAGES: Final = Messages(
 _COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of", "live_since")
 
 
-def run_partition(partition: Partition, _after: object = None) -> str:
-    """Compute a partition, unless it is there; return its key. `_after`: orders tasks of Dask, and is not used.
+def run_partition(partition: Partition) -> str:
+    """Compute a partition, unless it is there; return its key.
 
     The result is in `partition.folder` as a whole or not at all. Raises RecordingError; ConfigError if it cannot be
     written.

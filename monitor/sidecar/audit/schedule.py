@@ -6,12 +6,13 @@ audit that was stopped goes on, and what a killed worker was computing is comput
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, Final
 
-from monitor.errors import ConfigError, to_install
+from monitor.errors import ConfigError, MonitorError, to_install
 from monitor.sidecar.audit.partition import run_partition
 from monitor.sidecar.audit.plan import Partition
 
@@ -77,15 +78,30 @@ def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: s
         after: dict[int, Any] = {}
         futures = []
         for part in _by_day(plan):
-            task = client.submit(run_partition, part, after.get(part.bucket), key=f"audit-{part.key}", pure=False)
+            task = client.submit(_computed, part, after.get(part.bucket), key=f"audit-{part.key}", pure=False)
             after[part.bucket] = task
             futures.append(task)
         try:
             completed: Any = distributed.as_completed  # it has no types
             for future in completed(futures):
-                yield future.result()
+                if isinstance(found := future.result(), MonitorError):
+                    raise found
+                yield found
         except distributed.KilledWorker as error:
             raise ConfigError(f"{DEATHS} workers died over one partition; do they have enough memory?") from error
+
+
+def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
+    """Compute a partition in a worker; return its key, or an error of the user's, which Dask would log as a bug.
+
+    `before`: the same of the day before, whose error ends the bucket.
+    """
+    if isinstance(before, MonitorError):
+        return before
+    try:
+        return run_partition(partition)
+    except MonitorError as error:
+        return error
 
 
 @contextmanager
@@ -97,7 +113,9 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
         if scheduler is None:
             with (
-                library.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+                library.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                ) as cluster,
                 library.Client(cluster) as client,
             ):
                 yield client
