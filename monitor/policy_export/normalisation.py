@@ -6,6 +6,7 @@ Files: `.npz` with `mean`, `var`, and optionally `epsilon` (1e-8) and `clip`, as
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Floats
 from monitor.errors import PolicyError
+from monitor.model.unpack import check_archive
 from monitor.policy_export.original import Anything
 from monitor.user_code import explained
 
@@ -53,10 +55,17 @@ def read_normalisation(file: str, width: int) -> Normalisation:
 
 
 def _of_npz(file: Path) -> Normalisation:
-    with np.load(file, allow_pickle=False) as held:
+    if file.stat().st_size > LARGEST:
+        raise ValueError(f"it has more than {LARGEST:,} bytes")
+    content = file.read_bytes()
+    check_archive(content, LARGEST)
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
         epsilon, clip = (float(held[name]) if name in held else default for name, default in _DEFAULTS)
         return _normalisation(held["mean"], held["var"], epsilon, clip)
 
+
+LARGEST = 64 << 20
+"""Most bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
 
 _DEFAULTS = (("epsilon", 1e-8), ("clip", np.inf))
 

@@ -12,7 +12,7 @@ from monitor.alarm.message import rfc3339
 from monitor.atomic import write_file
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
-from monitor.sidecar.parquet_recording import ABOUT, FORMAT, VERSION, About, bucket_name
+from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, About, bucket_name
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recording_table import Rows, import_arrow
 
@@ -26,9 +26,6 @@ LIVE_BLOCK: Final = 8_192
 
 BLOCK: Final = 131_072
 """The same, where nobody waits. They are in memory at once."""
-
-PART: Final = 1_048_576
-"""Maximum number of events of a part."""
 
 DAY: Final = 86_400
 _OPTIONS: Final = {"compression": "zstd", "write_page_checksum": True}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import msgspec
 
 from monitor.errors import RecordingError
+from monitor.learning.files import bounded
 from monitor.sidecar.events import Event
 from monitor.sidecar.recording import Header, Recording
 from monitor.sidecar.recording_table import ALL, events_of, import_arrow
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ABOUT",
     "FORMAT",
+    "PART",
     "VERSION",
     "About",
     "ParquetRecording",
@@ -46,6 +48,12 @@ __all__ = [
 FORMAT: Final = "cfmon-recording-parquet"
 VERSION: Final = 2
 ABOUT: Final = "recording.json"
+PART: Final = 1_048_576
+"""Maximum number of events of a part."""
+
+MEMORY: Final = 4 << 30
+"""Bytes of address space that reading a file may take, beyond what the process has, whatever the file declares."""
+
 _PART: Final = re.compile(r"date=([^/]+)/bucket=(all|[0-9]{1,4})/part-([0-9]{12})\.parquet")
 _OPEN: Final = re.compile(r"open-([0-9]{12})\.rec")
 
@@ -152,6 +160,7 @@ class ParquetRecording:
     def blocks(self, first: int) -> Iterator[pa.Table]:
         """Yield the blocks of events of the part with this first event, each in order. RecordingError: unreadable."""
         files = [part.path for part in self.parts if part.first == first]
+        self._arrow.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
         with contextlib.ExitStack() as opened:
             opened.enter_context(_readable(self.path, self._arrow))
             yield from self._in_order(opened, files)
@@ -161,13 +170,18 @@ class ParquetRecording:
 
         blocks: dict[int, list[tuple[Any, int]]] = {}
         for path in files:
-            file = opened.enter_context(parquet.ParquetFile(path, page_checksum_verification=True))
-            for group in range(file.num_row_groups):
-                numbers = file.read_row_group(group, columns=["number"])  # damaged statistics would end the process
-                block = numbers.column("number")[0].as_py() // self._block
-                blocks.setdefault(block, []).append((file, group))
+            with bounded(path, MEMORY):
+                file = opened.enter_context(parquet.ParquetFile(path, page_checksum_verification=True))
+                _check_rows(path, file)
+                for group in range(file.num_row_groups):
+                    numbers = file.read_row_group(group, columns=["number"])  # damaged statistics would end the process
+                    block = numbers.column("number")[0].as_py() // self._block
+                    blocks.setdefault(block, []).append((file, group))
         for _, groups in sorted(blocks.items()):
-            yield self._arrow.concat_tables(file.read_row_group(group) for file, group in groups).sort_by("number")
+            with bounded(self.path, MEMORY):
+                table = self._arrow.concat_tables(file.read_row_group(group) for file, group in groups)
+                table = table.sort_by("number")
+            yield table
 
     def _parts(self) -> list[Part]:
         found = []
@@ -186,8 +200,20 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
     arrow = import_arrow(path)
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
-    with _readable(path, arrow), parquet.ParquetFile(path, page_checksum_verification=True) as file:
+    arrow.allocate_buffer(1)
+    with (
+        _readable(path, arrow),
+        bounded(path, MEMORY),
+        parquet.ParquetFile(path, page_checksum_verification=True) as file,
+    ):
+        _check_rows(path, file)
         return file.read(columns=list(columns))
+
+
+def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is optional
+    """Raise RecordingError for more rows than a part has: columns of one value take no space, whatever their length."""
+    if file.metadata.num_rows > PART:
+        raise RecordingError(f"{path}: has {file.metadata.num_rows:,} events; a part has {PART:,} at most")
 
 
 @contextlib.contextmanager
