@@ -27,6 +27,11 @@ NAMED: Final = 20_000
 ONE_HOT: Final = 1 << 22
 """Largest number of entries of one-hot observations."""
 
+FREE_ROWS: Final = 1 << 20
+ROWS_A_PAIR: Final = 100
+"""A model has at most so many rows (state, action), and so many more for each that was recorded: a large index in a
+small file takes no memory for all below it."""
+
 RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 
 
@@ -64,6 +69,13 @@ def built(
             "its order (--episode, --order)"
         )
     shape = where.count, max(actions.size, 1)
+    if shape[0] * shape[1] > FREE_ROWS + ROWS_A_PAIR * len(tally.rows):
+        raise ModelError(
+            f"{source}: {shape[0]:,} states and {shape[1]:,} actions make {shape[0] * shape[1]:,} pairs, of which "
+            f"{len(tally.rows):,} were recorded; a model has at most {FREE_ROWS:,}, and {ROWS_A_PAIR} more for each "
+            "recorded one. Use fewer bins; number states that are large numbers as they come (--abstraction values); "
+            "add a column that numbers actions"
+        )
     rows = _rows(tally, where, shape[1])
     visits, since = rows.visits, rows.since
     mean = posterior_mean(np.maximum(visits, rows.given), rows.indptr, prior)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from monitor.learning import files as reading
 from monitor.learning.companion import companion_of
@@ -239,6 +243,38 @@ def test_episodes_of_one_row_are_counted_and_stop_nothing(cfmon: Run, tmp_path: 
     code, _, err = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *options)
     assert code == 2
     assert "row 2: column 'speed' of --observation is empty or not finite; fill it in, or leave this row out" in err
+
+
+def test_decimals_dates_and_what_is_left_out(cfmon: Run, tmp_path: Path) -> None:
+    runs = [Decimal(n // 3) for n in range(12)]
+    columns = {
+        "run": pa.array(runs, pa.decimal128(38)),
+        "floor": pa.array([Decimal(n % 3) for n in range(12)], pa.decimal128(10)),
+        "action": pa.array([0] * 12),
+        "day": pa.array([date(2026, 5, 4)] * 12),
+        "eye": pa.array([[[1]]] * 12),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    options = (str(tmp_path / "a.parquet"), "-o", str(tmp_path / "m.npz"))
+    code, out, err = cfmon("model", "learn", *options, "--state", "floor")
+    assert code == 0, err
+    assert "  left out    eye: lists of lists or structs, such as pictures\n" in out
+    assert "8 transitions in 4 episodes" in out
+    model = load_model(tmp_path / "m.npz")
+    assert model.row(2, 0)[0].tolist() == [3], "no run leads from 2 to 0"
+    options = (options[0], "-o", str(tmp_path / "n.npz"))
+    code, _, err = cfmon("model", "learn", *options, "--state", "eye")
+    assert (code, "column 'eye' cannot be read: it holds lists of lists" in err) == (2, True)
+    target = str(tmp_path / "to.rec")
+    assert cfmon("recording", "convert", options[0], "--to", target, "--state", "floor")[0] == 0
+    parquet.write_table(
+        pa.table(columns | {"episode": pa.array([[("a", 1)]] * 12, pa.map_(pa.string(), pa.int8()))}), options[0]
+    )
+    for command in (("model", "learn", *options), ("recording", "convert", options[0], "--to", f"{target}2")):
+        code, _, err = cfmon(*command, "--state", "floor")
+        assert code == 2
+        assert "column 'episode' cannot be read: it holds map<string, int8" in err
+        assert "; give another one by --episode NAME, or '' for none" in err
 
 
 def test_late_episodes_are_reported(cfmon: Run, tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ from monitor.errors import (
     RecordingError,
 )
 from monitor.exact import validate as validate_formula
+from monitor.learning.columns import guessed
+from monitor.learning.files import open_rows
+from monitor.learning.mcap_rows import McapRows
 from monitor.logic import parse, print_formula
 from monitor.model import MDP
 from monitor.model.drn import read_drn
@@ -50,6 +53,7 @@ from monitor.sidecar.mqtt.codec import CONNACK, MAX_ID, Codec, Version
 from monitor.sidecar.mqtt.properties import MalformedPacketError
 from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.pipeline import AgentState, CommonState
+from monitor.sidecar.recorded_tables import TableEvents
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
@@ -74,11 +78,13 @@ __all__ = [
     "pipeline",
     "recording",
     "snapshot",
+    "table",
     "topic",
     "umb",
     "wire",
 ]
 
+TABLES: Final = ("csv", "jsonl", "parquet", "arrow", "mcap")
 ENCODERS: Final = get_args(StateEncoder)
 SMALL_MODEL: Final = 1 << 22
 """Unpacked bytes of a model: a few kilobytes deflated may be a gigabyte, and to unpack that is no fault."""
@@ -327,6 +333,20 @@ def parquet(data: bytes) -> None:
     next(recorded.glob("date=*/bucket=all/*")).write_bytes(data)
     with contextlib.suppress(RecordingError):
         for event in ParquetRecording(recorded):
+            assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
+
+
+def table(data: bytes) -> None:
+    """A table of steps; the first byte says of which kind: rows of batches, to a recording too, or `RecordingError`."""
+    kind = TABLES[data[0] % len(TABLES) if data else 0]
+    file = folder() / f"fuzzed.{kind}"
+    file.write_bytes(data[1:])
+    with contextlib.suppress(RecordingError):
+        rows = McapRows(file, "/a") if kind == "mcap" else open_rows(file)
+        names = rows.names()
+        roles = guessed(names, {}, "fuzzed", rows.left_out)
+        assert sum(len(batch) for batch in rows.batches(names)) >= 0
+        for event in TableEvents(rows, roles, "agents/+/steps", "ada", 1.0):
             assert event.now.wall - event.now.wall == 0.0, "a time is a finite number"
 
 

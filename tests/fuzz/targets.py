@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Final
 
 import msgpack
+import pyarrow as pa
+from mcap.writer import Writer
+from pyarrow.parquet import write_table
 
 from monitor.alarm.message import Identity, alert_id
 from monitor.model.prism_write import prism_files
@@ -208,6 +211,23 @@ YAML_WORDS: Final = (
         ":",
     ),
 )
+TABLE_WORDS: Final = (
+    *("\n", ",", ";", '"', "\0", "nan", "inf", "1e400", "9" * 30, "-1", "\\ud800", "[", "]", "{", "}", "null", "true"),
+    *(
+        "\ufeff",
+        "2026-05-04T07:00:00Z",
+        "2026-05-04",
+        "[[1]]",
+        '{"a":1}',
+        '""',
+        "0x1",
+        "1_0",
+        "\r",
+        "\u00a0",
+        "1,5",
+        "agent",
+    ),
+)
 TOPIC_WORDS: Final = ("agents/", "/steps", "+", "#", "/", "\0", " ", "é")
 
 
@@ -272,6 +292,28 @@ def _paths() -> list[bytes]:
     ]
 
 
+def _tables() -> list[bytes]:
+    """A table of steps in each form, after the byte that names it."""
+    rows = [
+        {"run": n // 4, "step": n % 4, "state": n % 3, "action": n % 2, "name": "ab"[n % 2], "x": n / 2, "done": n == 7}
+        for n in range(8)
+    ]
+    found = pa.Table.from_pylist([row | {"pose": [row["x"], 1.0], "at": {"y": row["state"]}} for row in rows])
+    forms = [io.BytesIO() for _ in readers.TABLES]
+    forms[0].write("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]).encode())
+    forms[1].write("\n".join(json.dumps(row | {"pose": [1, 2]}) for row in rows).encode())
+    write_table(found, forms[2], compression="zstd")
+    with pa.ipc.new_file(forms[3], found.schema) as file:
+        file.write_table(found)
+    writer = Writer(forms[4])
+    writer.start()
+    channel = writer.register_channel("/a", "json", 0)
+    for n, row in enumerate(rows):
+        writer.add_message(channel, log_time=n, data=json.dumps(row).encode(), publish_time=n)
+    writer.finish()  # type: ignore[no-untyped-call]
+    return [bytes([kind]) + form.getvalue() for kind, form in enumerate(forms)]
+
+
 def _snapshots() -> list[bytes]:
     pipeline = loaded().pipeline("fuzz")
     for event in steps():
@@ -288,6 +330,11 @@ def _text_of(words: Sequence[str]) -> mutate.Mutation:
         return mutate.text(rng, data, words)
 
     return change
+
+
+def _table(rng: random.Random, data: bytes) -> bytes:
+    kind, content = data[:1], data[1:]
+    return kind + (mutate.text(rng, content, TABLE_WORDS) if kind < b"\x02" else mutate.raw(rng, content))
 
 
 def _message(rng: random.Random, data: bytes) -> bytes:
@@ -405,7 +452,8 @@ TARGETS: Final = {
         Target("snapshot", readers.snapshot, _snapshots, _sealed, 600_000),
         Target("recording", readers.recording, lambda: [recording()], _recorded, 140_000),
         Target("parquet", readers.parquet, lambda: [parquet()], mutate.raw, 10_000, 20_000),
-        Target("path", readers.path, _paths, _path, 100_000),
+        Target("path", readers.path, _paths, _path, 90_000),
+        Target("table", readers.table, _tables, _table, 10_000, 20_000),
     )
 }
 assert sum(target.share for target in TARGETS.values()) == 10_000_000

@@ -44,6 +44,19 @@ def test_types_of_columns() -> None:
     assert typed([10**30], "i").tolist() == [1e30]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("large", [{"x": [0, 4_194_303, 0], "a": [0, 1, 0]}, {"x": [0, 9000, 0], "a": [0, 16_383, 0]}])
+def test_a_large_index_makes_no_large_model(large: dict[str, list[int]]) -> None:
+    learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    learner.read(batch(**large))
+    with pytest.raises(
+        ModelError, match=r"pairs, of which 2 were recorded; a model has at most 1,048,576, and 100 more"
+    ):
+        learner.model("m")
+    by_value = Learner.new(Roles(("x",), "a"), Numbering("values", ("x",)), [], 1.0)
+    by_value.read(batch(**(large | {"a": [0, 1, 0]})))
+    assert by_value.model("m").states == 3
+
+
 def test_too_many_actions_are_refused() -> None:
     learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
     with pytest.raises(ModelError, match="16,384 actions can be learned"):
