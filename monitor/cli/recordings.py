@@ -81,7 +81,7 @@ TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="colu
 TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]
 NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]
 ObservationColumns = Annotated[
-    str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input, kept for each state")
+    str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input; some are kept for each state")
 ]
 AbstractionKind = Annotated[
     str | None,

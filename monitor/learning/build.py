@@ -14,7 +14,7 @@ from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
 from monitor.learning.episodes import ENDS, MAX_LABELS, is_end, unknown_at
 from monitor.learning.states import ELSEWHERE, States
-from monitor.learning.tally import ACTION_BITS, CODE_BITS, Tally
+from monitor.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
 from monitor.model.annotations import Valuation
 from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
@@ -82,6 +82,7 @@ def built(
     order = np.zeros(shape[0] * shape[1], np.int64)
     order[_row_numbers(tally.rows.keys, where, shape[1])] = tally.rows["rank"]
     valuations = _valuations(states, where)
+    samples, sample_states = _samples(tally, where)
     rewards, extra, spread = _rewards(tally, rows, shape)
     return MDP.from_rows(
         states=shape[0],
@@ -95,6 +96,8 @@ def built(
         labels=_labels(tally, where, labels),
         initial=_initial(tally, where, late=late),
         observations=_observations(tally, where, states),
+        samples=samples,
+        sample_states=sample_states,
         state_names=_state_names(states, where, labels),
         action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
         bin_edges=states.edges,
@@ -233,6 +236,22 @@ def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | 
     inputs = np.tile(overall, (where.count, 1))
     inputs[where.of(table.keys)] = table["sample"]
     return inputs
+
+
+def _samples(tally: Tally, where: States) -> tuple[AnyArray | None, Ints | None]:
+    """Return a uniform sample of the inputs recorded in each state, by state; none if no state has different ones."""
+    table = tally.visited
+    width = table["sample"].shape[1]
+    live = np.flatnonzero(~is_end(table.keys)) if width else np.zeros(0, np.int64)
+    place, column = np.nonzero(table["priority"][live] < LAST)
+    inputs = table["kept"][live].reshape(len(live), -1, width)[place, column] if width else np.zeros((0, 0))
+    states = where.of(table.keys[live])[place]
+    order = np.argsort(states, kind="stable")
+    inputs, states = inputs[order], states[order]
+    same = states[1:] == states[:-1]
+    if not bool((inputs[1:][same] != inputs[:-1][same]).any()):
+        return None, None
+    return inputs, states
 
 
 def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) -> list[str]:

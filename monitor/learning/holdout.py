@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Bools, Ints, Words
+from monitor.arrays import Bools, Ints
 from monitor.learning.episodes import Steps
-from monitor.learning.tally import Table, Tally
+from monitor.learning.tally import Table, Tally, mixed
 
-__all__ = ["HELD", "HISTORIES", "Held", "Holdout", "mixed"]
+__all__ = ["HELD", "HISTORIES", "Held", "Holdout"]
 
 HELD: Final = 200_000
 """Held-out steps that are kept; further ones are left out."""
@@ -91,19 +91,6 @@ class Holdout:
 def held_out(paths: Ints, seed: int, fraction: float) -> Bools:
     """Return which paths are held out, by a hash of their number and the seed."""
     return np.asarray(mixed(paths, np.full(len(paths), seed)) % 1_000_003 < fraction * 1_000_003)
-
-
-def mixed(*parts: Ints) -> Ints:
-    """Return a hash of each row of numbers, [n] int64, not negative (SplitMix64, Steele, Lea and Flood 2014)."""
-    state: Words = np.zeros(len(parts[0]), np.uint64)
-    with np.errstate(over="ignore"):
-        for part in parts:
-            state = (state ^ part.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            state ^= state >> np.uint64(31)
-    hashed: Ints = (state >> np.uint64(1)).astype(np.int64)
-    return hashed
 
 
 def mixed_histories(earlier: Ints, states: Ints, actions: Ints) -> tuple[Ints, ...]:

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.learning.holdout import HISTORIES, Held, Holdout, mixed, mixed_histories
+from monitor.learning.holdout import HISTORIES, Held, Holdout, mixed_histories
 from monitor.learning.states import States
-from monitor.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally
+from monitor.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
 from monitor.model.mdp import MDP
 
 __all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "problems_of", "reported"]

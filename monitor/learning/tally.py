@@ -8,16 +8,26 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Ints
+from monitor.arrays import AnyArray, Ints, Words
 from monitor.errors import ModelError
 from monitor.learning.abstraction import MAX_STATES
 from monitor.learning.episodes import Steps
 
-__all__ = ["ACTION_BITS", "CODE_BITS", "Table", "Tally", "ranks_within"]
+__all__ = ["ACTION_BITS", "CODE_BITS", "Table", "Tally", "mixed", "ranks_within"]
 
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
 """A transition is one number: state, action and code of the successor. `MAX_STATES` is 2^22."""
+
+
+KEPT: Final = 32
+"""Most observations kept of each state: a policy's choice there is known to within 1/32."""
+
+KEPT_NUMBERS: Final = 1 << 22
+"""Most numbers of all observations kept: 32 MB. With more states fewer of each are kept."""
+
+LAST: Final = 2**63 - 1
+"""Priority of a place in which no observation is kept."""
 
 
 class Table:
@@ -75,7 +85,8 @@ class Tally:
         rows: by row, state and action: `draws`, and `rank` in the order of first visits.
         visited: by code: `seen`, how often; `true` [L], how often each label held; `starts`, how often an episode
             began there, and `late`, where its beginning may be missing; of a policy's inputs their `sum` [D], and a
-            `sample` [D] near the mean.
+            `sample` [D] near the mean, and `kept` [K D], a uniform sample of them: those with the K least `priority`
+            [K], ascending.
         gaps, mismatches, alone, continued: see `Steps`.
     """
 
@@ -101,6 +112,8 @@ class Tally:
                     "late": 0,
                     "sum": (0.0, features),
                     "sample": (np.nan, features),
+                    "kept": (np.nan, KEPT * features),
+                    "priority": (LAST, KEPT if features else 0),
                 }
             ),
         )
@@ -159,11 +172,13 @@ class Tally:
         codes, places = np.unique(steps.visited, return_inverse=True)
         at = self.visited.places(codes)
         table = self.visited.columns
+        numbers = table["seen"][at][places] + ranks_within(places)
         table["seen"][at] += np.bincount(places, minlength=len(codes))
         np.add.at(table["true"], at[places], steps.holds)
         if steps.features.shape[1]:
             np.add.at(table["sum"], at[places], steps.features)
             self._sample(steps.features, at[places])
+            self._keep(steps.features, at[places], mixed(steps.visited, numbers))
 
     def _sample(self, features: AnyArray, at: Ints) -> None:
         """Replace samples by inputs nearer to the mean of their state so far, by distance in that batch's scale."""
@@ -176,6 +191,34 @@ class Tally:
         held = (((table["sample"][at[best]] - means[at[best]]) / scale) ** 2).sum(axis=1)
         nearer = best[~(held <= distance[best])]  # NaN: nothing is held
         table["sample"][at[nearer]] = features[nearer]
+
+    def _keep(self, features: AnyArray, at: Ints, priority: Ints) -> None:
+        """Keep the inputs with the least priorities of each state: a hash, so that batches do not matter."""
+        table, width = self.visited.columns, features.shape[1]
+        most = max(min(KEPT, KEPT_NUMBERS // (len(self.visited) * (width + 1))), 1)
+        if most < table["priority"].shape[1]:
+            table["priority"], table["kept"] = table["priority"][:, :most], table["kept"][:, : most * width]
+            self.visited.fills |= {"priority": (LAST, most), "kept": (np.nan, most * width)}
+        new = np.flatnonzero(priority < table["priority"][at, -1])
+        for place in np.unique(at[new]).tolist():
+            here = new[at[new] == place]
+            every = np.concatenate([table["priority"][place], priority[here]])
+            inputs = np.concatenate([table["kept"][place].reshape(-1, width), features[here]])
+            least = np.argsort(every, kind="stable")[:most]
+            table["priority"][place], table["kept"][place] = every[least], inputs[least].reshape(-1)
+
+
+def mixed(*parts: Ints) -> Ints:
+    """Return a hash of each row of numbers, [n] int64, not negative (SplitMix64, Steele, Lea and Flood 2014)."""
+    state: Words = np.zeros(len(parts[0]), np.uint64)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            state = (state ^ part.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state ^= state >> np.uint64(31)
+    hashed: Ints = (state >> np.uint64(1)).astype(np.int64)
+    return hashed
 
 
 def ranks_within(groups: Ints) -> Ints:

@@ -23,6 +23,7 @@ __all__ = [
     "checked_names",
     "checked_observations",
     "checked_ranges",
+    "checked_samples",
     "checked_valuations",
 ]
 
@@ -100,6 +101,21 @@ def checked_ranges(ranges: object, dimensions: int) -> Floats | None:
             "dimensions of the bins or centres"
         )
     return frozen(given)
+
+
+def checked_samples(samples: object, of: object, states: int, width: int) -> tuple[Reals | None, Ints | None]:
+    """Return recorded inputs [M, D] of a policy and the state [M] of each, ascending, read-only; or None twice."""
+    if samples is None and of is None:
+        return None, None
+    if samples is None or of is None or not width:
+        raise ModelError(
+            "samples need sample_states and observations, and sample_states need samples: give all or none"
+        )
+    where = as_indices(of, states, "sample_states: state")
+    given = checked_observations(samples, where.size)
+    if given is None or given.shape[1] != width or where.ndim != 1 or bool((np.diff(where) < 0).any()):
+        raise ModelError(f"samples need {width} numbers each, as observations have, and ascending sample_states")
+    return given, frozen(where)
 
 
 def checked_valuations(valuations: Iterable[Sequence[object]], states: int) -> tuple[Valuation, ...]:

@@ -83,6 +83,7 @@ OPTIONAL: Mapping[str, str] = {
     "state_names": "state names",
     "valuations": "valuations",
     "observations": "observations",
+    "samples": "recorded inputs of policies",
     "bin_edges": "bin edges",
     "centres": "centres",
     "ranges": "recorded ranges",

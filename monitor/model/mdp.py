@@ -23,6 +23,7 @@ from monitor.model.annotations import (
     checked_names,
     checked_observations,
     checked_ranges,
+    checked_samples,
     checked_valuations,
 )
 from monitor.model.centres import Centres, checked_centres
@@ -71,6 +72,8 @@ class MDP:
         initial: [S] float64 distribution of the first state, or None.
         observations: [S, D], input of a policy in each state, or None. float32; float64 if 32 bits do not hold the
             numbers.
+        samples: [M, D] inputs of a policy that were recorded, and `sample_states` [M] int64, ascending, the state of
+            each; or None, if no state has different ones. A policy's choice in a state is that over its samples.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
@@ -93,6 +96,8 @@ class MDP:
     labels: Mapping[str, Bools] = field(default_factory=dict)
     initial: Floats | None = None
     observations: Reals | None = None
+    samples: Reals | None = None
+    sample_states: Ints | None = None
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
@@ -173,6 +178,8 @@ class MDP:
         labels: Mapping[str, Any] | None = None,
         initial: AnyArray | None = None,
         observations: AnyArray | None = None,
+        samples: AnyArray | None = None,
+        sample_states: AnyArray | None = None,
         state_names: Iterable[str] = (),
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
@@ -204,6 +211,8 @@ class MDP:
         table = checked_rewards(states, actions, rewards)
         checked_magnitude(table, extra, actions, rows)
         indptr, successors, probabilities = rows
+        seen = checked_observations(observations, states)
+        recorded, of = checked_samples(samples, sample_states, states, 0 if seen is None else int(seen.shape[1]))
         return cls(
             states=states,
             actions=actions,
@@ -215,7 +224,9 @@ class MDP:
             reward_spread=width,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
-            observations=checked_observations(observations, states),
+            observations=seen,
+            samples=recorded,
+            sample_states=of,
             state_names=checked_names(state_names, states, "state"),
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=edges,
@@ -291,6 +302,25 @@ class MDP:
     def valuation_index(self) -> Mapping[Valuation, int]:
         """Valuation -> state; as in Python, 1, 1.0 and True are equal."""
         return {valuation: i for i, valuation in enumerate(self.valuations)}
+
+    def without_samples(self) -> MDP:
+        """Return the model in which a policy has one input in each state."""
+        return self if self.samples is None else replace(self, samples=None, sample_states=None)
+
+    @cached_property
+    def inputs(self) -> tuple[Reals, Ints] | None:
+        """Inputs [M, D] that a policy has in each state, and the state [M] of each; None without observations.
+
+        Those recorded in a state, else its observation alone.
+        """
+        if self.observations is None:
+            return None
+        if self.samples is None or self.sample_states is None:
+            return self.observations, np.arange(self.states)
+        bare = np.setdiff1d(np.arange(self.states), self.sample_states)
+        of = np.concatenate([self.sample_states, bare])
+        order = np.argsort(of, kind="stable")
+        return np.concatenate([self.samples, self.observations[bare]])[order], of[order]
 
     @cached_property
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:

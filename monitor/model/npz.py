@@ -12,6 +12,8 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     label_names     [L] text, and labels [L, S] Booleans: the states that have each label
     initial         [S] floats, the distribution of the first state
     observations    [S, D] floats, input of a policy in each state
+    samples         [M, D] floats, inputs of a policy that were recorded, and sample_states, [M] ascending integers, the
+                    state of each
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
@@ -134,6 +136,9 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         members["initial"] = model.initial.astype("<f8")
     if model.observations is not None:
         members["observations"] = model.observations.astype(model.observations.dtype.newbyteorder("<"), copy=False)
+    if model.samples is not None and model.sample_states is not None:
+        members["samples"] = model.samples.astype(model.samples.dtype.newbyteorder("<"), copy=False)
+        members["sample_states"] = model.sample_states.astype(index, copy=False)
     if model.state_names:
         members["state_names"] = _text(model.state_names)
     if model.action_names:
@@ -185,6 +190,8 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         labels=_labels(arrays, states),
         initial=arrays.get("initial"),
         observations=arrays.get("observations"),
+        samples=arrays.get("samples"),
+        sample_states=arrays.get("sample_states"),
         state_names=_texts(arrays, "state_names"),
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),

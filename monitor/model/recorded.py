@@ -1,12 +1,14 @@
-"""What the recordings of a learned model lack, in words."""
+"""What the recordings of a learned model hold and lack, in words."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from monitor.model.mdp import MDP
 
-__all__ = ["APPEND", "never_recorded"]
+__all__ = ["APPEND", "never_recorded", "recorded_inputs"]
 
 APPEND: Final = "`cfmon model learn --append` adds recordings"
 """What to do about anything that a learned model lacks."""
@@ -26,3 +28,15 @@ def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
         return f"the transition ({state}, {action}) -> {successor}"
     without_data = model.successors[model.indptr[row]] == model.counts.elsewhere
     return f"action {action} in state {state}" if without_data else ""
+
+
+def recorded_inputs(model: MDP) -> str:
+    """Return how a policy's choice in a state follows from the inputs that were recorded there; empty if from one."""
+    if model.samples is None or model.sample_states is None:
+        return ""
+    counts = np.bincount(model.sample_states, minlength=model.states)
+    said = f"in a state it chooses as often as in {counts.max()} or fewer observations that were recorded there"
+    lacking = model.states - int((counts > 0).sum())
+    if not lacking:
+        return said
+    return f"{said}; in {lacking:,} of {model.states:,} states none was, so there it sees the mean of all"

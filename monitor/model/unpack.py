@@ -77,6 +77,8 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "labels": _Key("b", "LS", 4),
     "initial": _Key("f", "S"),
     "observations": _Key("fiu", "S*"),
+    "samples": _Key("fiu", "**", 40),
+    "sample_states": _Key("iu", "*", 40),
     "state_names": _Key("U", "S", _NAMES, 12),
     "action_names": _Key("U", "A", _NAMES, 12),
     "valuations": _Key("U", "S", _NAMES, 32),

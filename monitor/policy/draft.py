@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
+from monitor.model.recorded import recorded_inputs
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network, Tensor, open_network
 from monitor.policy.session import table_from_onnx
@@ -71,6 +72,8 @@ def draft_manifest(
         manifest = manifest.model_copy(update={"mask": True})
         table_from_onnx(content, manifest, model, where)
         assumed.append("the agent rules out unavailable actions (mask: true): without that it would choose some")
+    if manifest.input.kind == "observation" and (spread := recorded_inputs(model)):
+        assumed.append(spread)
     contradiction = "" if kind == "action" else _contradiction(content, manifest, outputs, model, where)
     if contradiction and output is None:
         raise PolicyError(
@@ -132,7 +135,8 @@ def _contradiction(content: bytes, manifest: Manifest, outputs: list[Tensor], mo
         return ""
     ((label, element, _),) = labels
     scores = manifest.output.name
-    network = Network(content, manifest.model_copy(update={"mode": "greedy", "mask": False}), model, where)
+    plain = manifest.model_copy(update={"mode": "greedy", "mask": False})
+    network = Network(content, plain, model.without_samples(), where)
     for first in range(0, model.states, network.batch):
         states = np.arange(first, min(first + network.batch, model.states))
         said = np.asarray(network.other(label, states)).reshape(-1).tolist()

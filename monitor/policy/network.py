@@ -104,6 +104,9 @@ class Network:
         self._sight = _sight(manifest, model, where)
         self._session = _open(content, where)
         self._width = None if manifest.input.kind == "index" else self._sight.width
+        self._inputs = None
+        if isinstance(model, MDP) and model.samples is not None and manifest.input.kind == "observation":
+            self._inputs = model.inputs
         try:
             self._dtype, fixed = _check_input(self._session, manifest, self._width, where)
             _check_output(self._session, manifest, self._sight.actions, where)
@@ -114,41 +117,64 @@ class Network:
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
     def choose(self, states: Ints) -> Ints | Floats:
-        """Return actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError."""
+        """Return actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError.
+
+        Where several inputs were recorded in states, the probabilities of any policy: the mean over the inputs of a
+        state, each of which was equally often there.
+        """
+        if self._inputs is None:
+            return self._chosen(states, self._given(states))
+        inputs, of = self._inputs
+        first, last = np.searchsorted(of, states), np.searchsorted(of, states, side="right")
+        rows = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)])
+        place = np.repeat(np.arange(len(states)), last - first)
+        chances = np.zeros((len(states), self._sight.actions))
+        for begin in range(0, len(rows), self.batch):
+            part = slice(begin, begin + self.batch)
+            chosen = self._chosen(states[place[part]], inputs[rows[part]])
+            chances_of = np.eye(self._sight.actions)[chosen] if chosen.ndim == 1 else chosen
+            np.add.at(chances, place[part], chances_of)
+        return chances / (last - first)[:, None]
+
+    def _chosen(self, states: Ints, given: AnyArray) -> Ints | Floats:
+        """Return what `choose` does for one input [n, ...] in each state."""
         available = self._sight.available(states)
         try:
-            raw = self._raw(states)
+            raw = self._raw(given)
             if self._manifest.mode == "greedy":
                 return chosen_actions(raw, self._manifest, available, states)
             return chosen_probabilities(raw, self._manifest, available, states)
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
+    def _given(self, states: Ints) -> AnyArray:
+        shown: AnyArray = states if self._width is None else self._sight.observations(states)
+        return shown
+
     def other(self, name: str, states: Ints) -> Any:  # noqa: ANN401 - a sequence of maps, for example
         """Return another output than the manifest's, as onnxruntime gives it. Raises PolicyError."""
         try:
-            return self._run(name, states)
+            return self._run(name, self._given(states))
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
-    def _run(self, name: str, states: Ints) -> Any:  # noqa: ANN401 - likewise
-        shown: AnyArray = states if self._width is None else self._sight.observations(states)
+    def _run(self, name: str, shown: AnyArray) -> Any:  # noqa: ANN401 - likewise
         given: AnyArray = shown.astype(self._dtype, copy=False)
         try:
             return self._session.run([name], {self._manifest.input.name: given})[0]
         except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
             raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
 
-    def _raw(self, states: Ints) -> AnyArray:
+    def _raw(self, given: AnyArray) -> AnyArray:
         name = self._manifest.output.name
-        raw: AnyArray = self._run(name, states)
+        raw: AnyArray = self._run(name, given)
         action = self._manifest.output.kind == "action"
-        shape = (len(states),) if action else (len(states), self._sight.actions)
-        if action and isinstance(raw, np.ndarray) and raw.shape == (len(states), 1):
+        shape = (len(given),) if action else (len(given), self._sight.actions)
+        if action and isinstance(raw, np.ndarray) and raw.shape == (len(given), 1):
             raw = raw[:, 0]
         if not isinstance(raw, np.ndarray) or raw.shape != shape:
             got = getattr(raw, "shape", type(raw).__name__)
-            raise PolicyError(f"output {name!r} has shape {got} for {len(states)} states, not {shape}")
+            raise PolicyError(f"output {name!r} has shape {got} for {len(given)} states, not {shape}")
         return raw
 
 

@@ -62,9 +62,11 @@ def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
 def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:
     """Return the table of the policy in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
     network = Network(content, manifest, model, where)
-    parts = [network.choose(states) for states in _batches(model.states, network.batch)]
+    chosen = np.concatenate([network.choose(states) for states in _batches(model.states, network.batch)])
+    if manifest.mode == "greedy" and chosen.ndim == 2 and bool((chosen.max(axis=1) == 1.0).all()):
+        chosen = chosen.argmax(axis=1)  # all inputs of each state agree
     try:
-        return as_table(np.concatenate(parts), model)
+        return as_table(chosen, model)
     except PolicyError as error:
         hint = "" if manifest.mask else "; with mask: true in the manifest, unavailable actions are ruled out"
         raise PolicyError(f"policy {where}: {error}{hint if 'unavailable' in str(error) else ''}") from error

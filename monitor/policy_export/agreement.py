@@ -34,7 +34,7 @@ def compare(original: Original, manifest: Manifest, model: MDP, where: str) -> A
     With `mask`, states are left out in which the original takes an unavailable action. Raises PolicyError as
     `table_from_onnx`.
     """
-    table = table_from_onnx(original.content, manifest, model, where)
+    table = table_from_onnx(original.content, manifest, model.without_samples(), where)
     if table.actions is None:
         assert table.probabilities is not None
         return _of_chances(_expected_chances(original, manifest, model), table.probabilities)

@@ -14,7 +14,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy_export.original import Anything, Original, Request, action_numbers, tabulated
+from monitor.policy_export.original import Anything, Original, Request, action_numbers, tabulated_inputs
 from monitor.user_code import explained
 
 __all__ = ["SUFFIXES", "of_classifier", "read_classifier"]
@@ -44,29 +44,32 @@ def of_classifier(classifier: Anything, model: MDP, request: Request) -> Origina
         raise PolicyError(f"{where}: {type(classifier).__name__} has no {predict}; leave --stochastic out")
     if not callable(getattr(classifier, predict, None)):
         raise PolicyError(f"{where}: it holds {type(classifier).__name__}, which has no method predict")
-    if model.observations is None:
+    if model.observations is None or model.inputs is None:
         raise PolicyError(f"{where}: a classifier sees observations, and the model has none")
     width = getattr(classifier, "n_features_in_", model.observations.shape[1])
     if width != model.observations.shape[1]:
         raise PolicyError(
             f"{where}: it takes {width} features, an observation of the model has {model.observations.shape[1]}"
         )
+    inputs, of = model.inputs
     columns = ", ".join(map(str, getattr(classifier, "feature_names_in_", ())))
     assumed = [f"the classifier sees the observations of the model{columns and f', whose columns are {columns}'}"]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # names of features, versions
-            predicted = np.asarray(getattr(classifier, predict)(model.observations))
+            predicted = np.asarray(getattr(classifier, predict)(inputs))
             classes = np.asarray(getattr(classifier, "classes_", np.arange(model.actions)))
     except Exception as error:
         raise PolicyError(f"{where}: it failed ({explained(error)})") from error
     if request.stochastic:
-        return tabulated(_chances(predicted, classes, model, where), model, request, [*assumed, _meaning(classes)])
-    if predicted.shape == (model.states, 1):
+        chances = _chances(predicted, classes, (model, len(of)), where)
+        return tabulated_inputs(chances, of, model, request, [*assumed, _meaning(classes)])
+    if predicted.shape == (len(of), 1):
         predicted = predicted[:, 0]
     if predicted.ndim > 1 and hasattr(classifier, "classes_"):  # a regressor without classes may predict scores
         raise PolicyError(f"{where}: it predicts {list(predicted.shape)} classes; give a classifier of one output")
-    return tabulated(predicted, model, request, assumed if predicted.ndim > 1 else [*assumed, _meaning(predicted)])
+    meaning = [] if predicted.ndim > 1 else [_meaning(predicted)]
+    return tabulated_inputs(predicted, of, model, request, [*assumed, *meaning])
 
 
 def _meaning(classes: AnyArray) -> str:
@@ -77,17 +80,21 @@ def _meaning(classes: AnyArray) -> str:
     return f"its classes are the {'names' if texts else 'numbers'} of actions"
 
 
-def _chances(predicted: AnyArray, classes: AnyArray, model: MDP, where: str) -> Floats:
-    """Return the probability of each action, [S, A], from those of the classes; 0 for an action that is no class."""
-    if classes.ndim != 1 or predicted.shape != (model.states, len(classes)):
+def _chances(predicted: AnyArray, classes: AnyArray, size: tuple[MDP, int], where: str) -> Floats:
+    """Return the probability of each action, [M, A], from those of the classes; 0 for an action that is no class.
+
+    `size`: the model, and M, the number of inputs.
+    """
+    model, inputs = size
+    if classes.ndim != 1 or predicted.shape != (inputs, len(classes)):
         raise PolicyError(
-            f"{where}: its predict_proba has shape {list(predicted.shape)} for {model.states} states and "
+            f"{where}: its predict_proba has shape {list(predicted.shape)} for {inputs} observations and "
             f"{classes.size} classes; give a classifier of one output"
         )
     numbers = action_numbers(classes, model, where)
     if (numbers < 0).any() or (numbers >= model.actions).any():
         raise PolicyError(f"{where}: its classes are {classes.tolist()!r:.80}; actions are 0..{model.actions - 1}")
-    chances = np.zeros((model.states, model.actions))
+    chances = np.zeros((inputs, model.actions))
     chances[:, numbers] = predicted
     return chances
 

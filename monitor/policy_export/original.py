@@ -12,10 +12,11 @@ from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import InputError, PolicyError
 from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
+from monitor.model.recorded import recorded_inputs
 from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 
-__all__ = ["MEMORY", "Anything", "Original", "Request", "action_numbers", "tabulated"]
+__all__ = ["MEMORY", "Anything", "Original", "Request", "action_numbers", "tabulated", "tabulated_inputs"]
 
 Anything = Any
 """An object of a package that may not be installed, or of the user."""
@@ -106,6 +107,44 @@ def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[
             f"of {model.states} x {model.actions} scores or probabilities"
         )
     return _scored(values.astype(np.float64), request, where, assumed)
+
+
+def tabulated_inputs(values: AnyArray, of: Ints, model: MDP, request: Request, assumed: Sequence[str]) -> Original:
+    """Return a policy as a table over the states, from what it does on each input [M] of the states `of` [M].
+
+    `values`: actions [M], or scores or probabilities [M, A]. Its choice in a state is the mean over the inputs there,
+    unless that is one action everywhere. Raises PolicyError as `tabulated`.
+    """
+    if len(of) == model.states:
+        return tabulated(values, model, request, assumed)
+    where = f"policy {request.source}"
+    if values.ndim == 1:
+        actions = action_numbers(values, model, where)
+        bad = np.flatnonzero((actions < 0) | (actions >= model.actions))
+        if bad.size:
+            state, action = of[bad[0]], actions[bad[0]]
+            raise PolicyError(f"{where}: state {state}: action {action} is outside 0..{model.actions - 1}")
+        chances = np.eye(model.actions)[actions]
+    else:
+        chances = _chances(_scored(values.astype(np.float64), request, where, ()))
+    mean = np.zeros((model.states, model.actions))
+    np.add.at(mean, of, chances)
+    mean /= np.bincount(of, minlength=model.states)[:, None]
+    said = [*assumed, recorded_inputs(model)]
+    if values.ndim == 1 and bool((mean.max(axis=1) == 1.0).all()):
+        return tabulated(mean.argmax(axis=1), model, request, said)
+    return tabulated(mean, model, replace(request, stochastic=True, output="probabilities"), said)
+
+
+def _chances(original: Original) -> Floats:
+    """Return the probabilities of actions [M, A] of a policy with scores [M, A]."""
+    scores = original.scores
+    assert scores is not None
+    if not original.stochastic:
+        return np.asarray(np.eye(scores.shape[1])[scores.argmax(axis=1)])
+    if original.kind == "logits":
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(scores / scores.sum(axis=1, keepdims=True))
 
 
 def action_numbers(given: AnyArray, model: MDP, where: str) -> Ints:

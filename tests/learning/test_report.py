@@ -13,10 +13,11 @@ from monitor.learning import holdout as holding
 from monitor.learning import report as reporting
 from monitor.learning.batch import Batch
 from monitor.learning.columns import Roles
-from monitor.learning.holdout import Holdout, held_out, mixed
+from monitor.learning.holdout import Holdout, held_out
 from monitor.learning.learner import Learner, labels_of
 from monitor.learning.report import Calibration, Gain, Report, reported
 from monitor.learning.states import numbered
+from monitor.learning.tally import mixed
 
 ROLES = Roles(("x",), "a", "ep", "t", None, "done", "cut")
 

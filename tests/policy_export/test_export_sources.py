@@ -205,7 +205,7 @@ def test_a_gap_in_the_classes_is_an_action_never_taken() -> None:
         (sources.Says(np.array([None, 1], dtype=object)), None, "it gives None where an action is needed"),
         (sources.Says([0, 1], probable=False), True, "Says has no predict_proba; leave --stochastic out"),
         (sources.Two(), None, r"it predicts \[3, 2\] classes; give a classifier of one output"),
-        (sources.Two(), True, r"its predict_proba has shape \[2, 3, 2\] for 3 states and 2 classes"),
+        (sources.Two(), True, r"its predict_proba has shape \[2, 3, 2\] for 3 observations and 2 classes"),
     ],
 )
 def test_classes_that_are_no_actions_are_explained(
