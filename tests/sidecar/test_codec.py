@@ -75,15 +75,77 @@ def test_every_length_of_a_packet_comes_back_byte_by_byte_at_its_head(version: V
     assert decoded(version, [*head, packet[8:], packet]) == ([("a", bytes(size), 7)] * 2, [])
 
 
-def test_a_large_packet_in_small_pieces_is_put_together_once() -> None:
-    packet = Codec("5").publish("a", bytes(8 << 20), number=1, retain=False)
+@pytest.mark.parametrize(("size", "piece"), [(8 << 20, 1000), (1 << 18, 1)])
+def test_a_packet_in_small_pieces_takes_little_more_memory_than_its_bytes(size: int, piece: int) -> None:
+    packet = Codec("5").publish("a", bytes(size), number=1, retain=False)
     reader = Codec("5")
-    pieces = [packet[at : at + 1000] for at in range(0, len(packet), 1000)]
     with memory() as traced:
-        assert all(reader.feed(piece) == ([], []) for piece in pieces[:-1])
-        assert traced()[1] < 1 << 20, "each piece is kept as it is, until the last"
-        assert len(reader.feed(pieces[-1])[0]) == 1
-        assert traced()[0] < 1 << 20, "and not beyond"
+        assert all(reader.feed(packet[at : at + piece]) == ([], []) for at in range(0, len(packet) - piece, piece))
+        assert traced()[1] < 2.3 * size, "while it grows there may be two of it"
+        last = (len(packet) - 1) // piece * piece
+        assert len(reader.feed(packet[last:])[0]) == 1
+        assert traced()[0] < 1 << 20, "and nothing is left"
+
+
+def header(kind: int, size: int) -> bytes:
+    """The first bytes of a packet that is to have so many more."""
+    return bytes([kind, *(size >> 7 * place & 0x7F | 0x80 * (place < 3) for place in range(4))])
+
+
+@pytest.mark.parametrize("size", [codec.LONGEST + 1, (1 << 28) - 1])
+def test_a_packet_beyond_what_was_announced_is_refused_by_its_first_bytes(size: int) -> None:
+    for first in (header(0x30, size), header(0x32, size) + b"\0\1a"):
+        reader = Codec("5")
+        with memory() as traced, pytest.raises(MalformedPacketError, match=f"and {size} bytes"):
+            reader.feed(first)
+        assert traced()[1] < 1 << 16
+
+
+@versions
+@pytest.mark.parametrize("kind", [0x20, 0x40, 0x90, 0xB0, 0xD0, 0xE0])
+def test_an_answer_that_is_long_is_refused_by_its_first_bytes(version: Version, kind: int) -> None:
+    assert Codec(version).feed(header(kind, codec.LONGEST_ANSWER)) == ([], [])
+    with pytest.raises(MalformedPacketError, match="bytes"):
+        Codec(version).feed(header(kind, codec.LONGEST_ANSWER + 1))
+
+
+@pytest.mark.parametrize("piece", [1 << 16, 10_007, 1 << 26])
+def test_of_a_message_of_3_1_1_that_is_too_long_the_rest_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    """An agent may send it, and a broker of 3.1.1 cannot be told not to; to hang up would bring it again for ever."""
+    monkeypatch.setattr(codec, "LONGEST", 1 << 20)
+    monkeypatch.setattr(codec, "LONGEST_ANSWER", 1 << 10)
+    writer, reader = Codec("3.1.1"), Codec("3.1.1")
+    long = writer.publish("a", bytes(3 << 20), number=7, retain=False)
+    stream = b"".join([writer.publish("b", b"before", number=6, retain=False), long, long, codec.PING])
+    stream += writer.publish("b", b"after", number=8, retain=False)
+    found: list[Message] = []
+    others: list[Packet] = []
+    with memory() as traced:
+        for at in range(0, len(stream), piece):
+            messages, packets = reader.feed(stream[at : at + piece])
+            found += [(topic, payload[:10] + payload[-1:], number) for topic, payload, number in messages]
+            others += packets
+        assert piece > 1 << 20 or traced()[1] < 4 << 20
+    assert [(topic, number) for topic, _, number in found] == [("b", 6), ("a", 7), ("a", 7), ("b", 8)]
+    assert others == [(0xC0, b"")]
+
+
+@given(sizes=st.lists(st.integers(0, 300), max_size=6), cuts=st.lists(st.integers(0, 2000)))
+def test_messages_that_are_cut_come_in_their_order_however_the_stream_is_cut(sizes: list[int], cuts: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "LONGEST", 100)
+        patch.setattr(codec, "LONGEST_ANSWER", 50)
+        writer = Codec("3.1.1")
+        stream = b"".join(writer.publish("t", bytes(size), number=1 + n, retain=False) for n, size in enumerate(sizes))
+        places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+        messages, packets = decoded("3.1.1", [stream[a:b] for a, b in pairwise(places)])
+    assert packets == []
+    assert [number for _, _, number in messages] == list(range(1, len(sizes) + 1))
+    for (topic, payload, _), size in zip(messages, sizes, strict=True):
+        assert topic == "t"
+        assert len(payload) == size or 80 < len(payload) < size
 
 
 def test_a_topic_that_is_not_utf8_is_empty() -> None:

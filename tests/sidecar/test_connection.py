@@ -188,6 +188,8 @@ def test_a_broker_that_speaks_3_1_1_alone_is_spoken_to_in_it(caplog: pytest.LogC
         (greeting() + b"\xe0\x00", "the broker ends the connection: reason code 0"),
         (greeting() + b"\x36\x00", "the broker sends what is not MQTT: a PUBLISH"),
         (greeting() + b"\x50\x02\x00\x01", "the broker sends what is not MQTT: packet 0x50"),
+        (greeting() + b"\x30\xff\xff\xff\x7f", "what is not MQTT: a packet of type 0x30 and 268435455 bytes"),
+        (greeting() + b"\x40\xff\xff\xff\x7f", "what is not MQTT: a packet of type 0x40 and 268435455 bytes"),
         (greeting() * 2, "the broker sends what is not MQTT: packet 0x20"),
     ],
 )

@@ -164,3 +164,14 @@ def test_few_but_large_messages_make_it_full_too(monkeypatch: pytest.MonkeyPatch
     assert [door.put(large) for _ in range(3)] == [True, True, False]
     drain(door)
     assert room == [0, 0]
+
+
+def test_acknowledgements_of_what_is_dropped_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that has more in flight than it may gets no more of them; what is dropped is counted all the same."""
+    monkeypatch.setattr(door_module, "MAX_RECEIPTS", 5)
+    door = Inbox(2)
+    for n in range(100):
+        door.put(message(n))
+    [dropped] = [entry for entry in drain(door) if isinstance(entry, Dropped)]
+    assert dropped.count == 98
+    assert [receipt.message_id for receipt in dropped.receipts] == [2, 3, 4, 5, 6]

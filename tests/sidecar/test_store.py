@@ -133,6 +133,21 @@ def test_evidence_a_killed_process_did_not_file_is_filed_by_the_next(store: Stor
     assert (path.parent / "evidence" / PROOF.id).exists()
 
 
+def test_evidence_that_cannot_be_filed_keeps_back_no_other(store: Store, path: Path) -> None:
+    folder = path.parent / "evidence"
+    files = [EvidenceFile(f"{n:032x}", b"proof %d" % n) for n in range(40)]
+    (folder / files[3].id).mkdir()  # something is in the way of this one only
+    store.commit(evidence=files)
+    for _ in range(3):
+        asyncio.run(store.file_evidence())
+    assert {file.name for file in folder.iterdir() if file.is_file()} == {file.id for file in files} - {files[3].id}
+    assert not store.ok
+    assert store.read_evidence(files[3].id) == b"proof 3"
+    (folder / files[3].id).rmdir()
+    asyncio.run(store.file_evidence())
+    assert store.ok
+
+
 def test_a_place_that_takes_no_file_is_reported_once_and_the_evidence_stays(
     store: Store, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,8 +12,9 @@ import socket
 import ssl
 import struct
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -304,6 +305,37 @@ def test_what_closes_or_speaks_no_http_is_reported_as_that() -> None:
         "Connection reset by peer",
         "its answer is not HTTP: check scheme and port of the URL",
     ]
+
+
+@pytest.mark.parametrize("kind", ["line", "headers", "body", "continue"])
+def test_of_an_answer_without_end_little_is_read(kind: str) -> None:
+    head = {
+        "line": b"HTTP/1.1 204 No Content\r\nX: ",
+        "headers": b"HTTP/1.1 204 No Content\r\n",
+        "body": b"HTTP/1.1 204 No Content\r\nX: 1\r\n\r\n",
+        "continue": b"",
+    }[kind]
+    more = {"headers": b"X: 1\r\n" * 1000, "continue": b"HTTP/1.1 100 Continue\r\n\r\n" * 1000}.get(kind, b"." * 10_000)
+    with receiver() as there, releasing() as released:
+        pouring = threading.Event()
+
+        def pour(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(head)
+            with suppress(OSError):  # the monitor hangs up
+                while not released.is_set():
+                    handler.wfile.write(more)
+                    pouring.set()
+
+        there.answers += [pour]
+        rig = Rig(config(there.url, timeout="200s"))
+        rig.add(published())
+        tracemalloc.start()
+        try:
+            deliver(rig, given_up=pouring if kind == "continue" else None)
+            assert tracemalloc.get_traced_memory()[1] < 4 << 20
+        finally:
+            tracemalloc.stop()
+    assert rig.results == ({"delivered": 1} if kind == "body" else {"failed": 1, "delivered": 1})
 
 
 def test_over_tls_the_receiver_must_prove_its_name(tmp_path: Path) -> None:

@@ -49,8 +49,11 @@ NEVER: Final = 0xFFFFFFFF
 """Session expiry interval: the broker keeps our session for good, as 3.1.1 has it."""
 
 LONGEST: Final = 32 << 20
-"""Bytes of a packet that a broker with MQTT 5 may send: beyond any `limits.message_bytes`, so that a message which is
-too long arrives, and is reported."""
+"""Bytes of a packet that are kept: beyond any `limits.message_bytes`, so that a message which is too long arrives, and
+is reported. With MQTT 5 the broker may send no longer one; with 3.1.1, where it cannot be told, the rest is dropped."""
+
+LONGEST_ANSWER: Final = 256 << 10
+"""Bytes of a packet that is no message: a reason and properties, each of 64 KiB at most, and none is needed so long."""
 
 KEPT: Final = 256
 """Bytes of a topic that is kept decoded, for its agent's next message; with 65,535, thousands would fill the memory."""
@@ -89,14 +92,19 @@ class Answer(NamedTuple):
 
 
 class Codec:
-    """Both directions of one connection in one version; keeps the beginning of a packet until the rest comes."""
+    """Both directions of one connection in one version; keeps the beginning of a packet until the rest comes.
+
+    What is kept is bounded by `LONGEST`, however long a packet is said to be, and in however small pieces it comes.
+    """
 
     def __init__(self, version: Version) -> None:
         self._five = version == "5"
         self._nothing = b"\0" if self._five else b""
         """no properties"""
-        self._kept: list[bytes] = []
-        self._size = self._needed = 0
+        self._kept = bytearray()
+        self._needed = 0
+        self._cut: tuple[str, bytes, int] | None = None  # the kept part of a message whose rest is dropped
+        self._dropping = 0  # bytes of that rest
 
     # ---- received ----
 
@@ -104,17 +112,17 @@ class Codec:
         """Return the messages (topic, payload, id; 0 for QoS 0) and the other packets that `data` completes, in order.
 
         The topic of a message is empty if it is not UTF-8: a broker should not forward it. MalformedPacketError for
-        anything that a broker may not send.
+        anything that a broker may not send, as soon as its first bytes say so.
         """
-        if self._kept:
-            self._kept.append(data)
-            self._size += len(data)
-            if self._size < self._needed:
-                return [], []
-            data = b"".join(self._kept)
-            self._kept = []
         messages: list[tuple[str, bytes, int]] = []
         packets: list[Packet] = []
+        if self._cut is not None:
+            data = self._drop(data, messages)
+        if self._kept:
+            self._kept += data
+            if len(self._kept) < self._needed:
+                return messages, packets
+            data, self._kept = bytes(self._kept), bytearray()
         at, end, five = 0, len(data), self._five
         needed = 2
         while at + 2 <= end:
@@ -125,6 +133,16 @@ class Codec:
                     break
                 size, start = length
             stop = start + size
+            if size > LONGEST_ANSWER and (kind & 0xF0 != PUBLISH or size > LONGEST):
+                if kind & 0xF0 != PUBLISH or five:
+                    raise MalformedPacketError(f"a packet of type 0x{kind & 0xF0:02X} and {size} bytes")
+                if at + LONGEST > end:
+                    needed = LONGEST
+                    break
+                self._cut, self._dropping = _message(data, kind, start, at + LONGEST, five), stop - at - LONGEST
+                data = self._drop(data[at + LONGEST :], messages)
+                at, end = 0, len(data)
+                continue
             if stop > end:
                 needed = stop - at
                 break
@@ -134,9 +152,17 @@ class Codec:
                 packets.append((kind & 0xF0, data[start:stop]))
             at = stop
         if at < end:
-            self._kept = [data[at:]]
-            self._size, self._needed = end - at, needed
+            self._kept, self._needed = bytearray(data[at:]), needed
         return messages, packets
+
+    def _drop(self, data: bytes, messages: list[tuple[str, bytes, int]]) -> bytes:
+        """Drop the rest of a message that is too long; at its end add what is kept of it. Return what follows."""
+        dropped = min(self._dropping, len(data))
+        self._dropping -= dropped
+        if not self._dropping and self._cut is not None:
+            messages.append(self._cut)
+            self._cut = None
+        return data[dropped:]
 
     def greeting(self, content: bytes) -> Greeting:
         """Return what CONNACK says."""

@@ -20,6 +20,9 @@ __all__ = ["Arrived", "Dropped", "Inbox", "Receipt"]
 MAX_TOPICS: Final = 1000
 """Topics counted separately while the inbox is full; other agents' lost steps still show by their sequence numbers."""
 
+MAX_RECEIPTS: Final = 65_535
+"""Dropped messages acknowledged together: as many as a broker may have in flight. It sends others again."""
+
 LARGE: Final = 64 << 20
 """Bytes that make the inbox full, however few messages they are."""
 
@@ -128,8 +131,9 @@ class Inbox:
                 entry.receipts, self._last.receipts = self._last.receipts, entry.receipts
             self._last = entry
         entry.count += 1
-        if message.receipt is not None:
-            (self._last or entry).receipts.append(message.receipt)
+        receipts = (self._last or entry).receipts
+        if message.receipt is not None and len(receipts) < MAX_RECEIPTS:
+            receipts.append(message.receipt)
 
     def _report_space(self) -> None:
         if self._messages <= self.limit // 2 and self._bytes <= LARGE // 2:

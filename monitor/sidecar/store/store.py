@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -75,13 +76,13 @@ class Store:
         self._journal: Journal | None = None
         self._events: list[bytes] = []
         self._count = self._size = 0
-        self._pending: dict[str, bytes] = {}
+        self._pending: OrderedDict[str, bytes] = OrderedDict()
         self._filed: list[str] = []
         self._unfiled = self._unwritten = ""
         self._objects: Callable[[], Mapping[str, bytes]] | None = None
         self.filed_bytes = 0
         self.kept = self._open()
-        self._pending = {file.id: file.content for file in self.kept.evidence}
+        self._pending.update((file.id, file.content) for file in self.kept.evidence)
 
     # ---- the database ----
 
@@ -316,11 +317,17 @@ class Store:
         """Write pending evidence to files, in a thread; first restore the objects it refers to."""
         await self._restore_objects()
         pending = [EvidenceFile(name, content) for name, content in self._pending.items()]
-        for start in range(0, len(pending), FILES):
-            files = pending[start : start + FILES]
+        groups = deque(pending[start : start + FILES] for start in range(0, len(pending), FILES))
+        while groups:
+            files = groups.popleft()
             try:
                 await in_thread(partial(self._archive.keep_evidence, *files))
             except OSError as error:  # it stays in the database and in memory
+                if len(files) > 1:  # it may be one of them
+                    groups.extendleft([file] for file in reversed(files))
+                    continue
+                if files[0].id in self._pending:
+                    self._pending.move_to_end(files[0].id)  # next time it keeps back no other
                 self._filing_failed(f"evidence {files[0].id}", error.strerror or str(error))
                 return
             for file in files:
