@@ -287,7 +287,8 @@ def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None
     An agent keeps the last observation of its training, and another one as the environment gave it: on-policy
     algorithms have that under VecNormalize alone.
 
-    Raises PolicyError: it learned under VecNormalize, and the request does not say with which statistics.
+    Raises PolicyError: it learned under VecNormalize, and the request does not say with which statistics; or it did
+    not, and the request has some.
     """
     from gymnasium.spaces import Box  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: PLC0415 - likewise
@@ -300,12 +301,19 @@ def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None
     rows = None if last is None else _flattened(space, last)
     seen = model.observations if normalisation is None else normalisation.apply(model.observations)
     shown = "" if rows is None else f"{np.round(rows[0][:6], 4).tolist()}{' ...' if rows.shape[1] > 6 else ''}"
+    under = raw is not None and isinstance(agent, OnPolicyAlgorithm)
     if rows is not None and _among(rows, seen):
-        return []
+        fact = f"under VecNormalize the agent saw observations as they are (the last one, {shown}, is a state's)"
+        return [fact] if under and normalisation is None else []
     if normalisation is not None:
+        if rows is not None and raw is None and _among(rows, model.observations.astype(np.float64)):
+            raise PolicyError(
+                f"policy {request.source}: it was trained on observations as they are: the last one, {shown}, is a "
+                "state's; leave --normalise out"
+            )
         fact = "the file does not say" if rows is None else f"its last observation, {shown}, is no state's, normalised"
         return [f"the agent was trained with the statistics of {request.normalise} ({fact})"]
-    if raw is not None and (isinstance(agent, OnPolicyAlgorithm) or _among(_flattened(space, raw), seen)):
+    if under or (raw is not None and _among(_flattened(space, raw), seen)):
         raise PolicyError(
             f"policy {request.source}: it was trained under VecNormalize; give its file to `cfmon policy export`: "
             f"--normalise vecnormalize.pkl, or --normalise {AS_THEY_ARE} if that left observations as they are"
@@ -318,7 +326,7 @@ def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None
 
 def _among(rows: Floats, seen: AnyArray) -> bool:
     """Return whether each row [n, D] is one of the observations [S, D], up to rounding."""
-    return all((np.abs(seen - row) <= 1e-4 * (1 + np.abs(row))).all(axis=1).any() for row in rows)
+    return all((np.abs(seen - row) <= 1e-5 * (1 + np.abs(row))).all(axis=1).any() for row in rows)
 
 
 def _flattened(space: Anything, batch: Anything) -> Floats:

@@ -201,7 +201,8 @@ def test_rewards_alone_may_be_normalised(tmp_path: Path) -> None:
     request = saved(made, tmp_path)
     found, original = table(request, explored("box"))
     assert found.actions.tolist() == decided(made, "box")
-    assert len(original.assumed) == 1
+    (said,) = original.assumed[1:]
+    assert said.startswith("under VecNormalize the agent saw observations as they are (the last one, [")
     with pytest.raises(PolicyError, match=r"norm_obs is False\): give --normalise none"):
         convert(explored("box"), replace(request, normalise=str(tmp_path / "rewards.pkl")))
     elsewhere = replace(explored("box"), observations=np.array([[7.0], [8.0], [9.0], [10.0]], np.float32))
@@ -218,6 +219,9 @@ def test_what_the_file_does_not_show_is_assumed(tmp_path: Path) -> None:
     ]
     _, trained = table(saved(agent("PPO", corridors.Corridor("box")).learn(8), tmp_path), model)
     assert trained.assumed[1:] == []
+    np.savez(tmp_path / "seen.npz", mean=[30.0], var=[7.0])
+    with pytest.raises(PolicyError, match=r"trained on observations as they are: .* leave --normalise out"):
+        convert(model, Request(str(tmp_path / "agent.zip"), normalise=str(tmp_path / "seen.npz")))
     elsewhere = replace(model, observations=np.array([[7.0], [8.0], [9.0], [10.0]], np.float32))
     _, strange = table(Request(str(tmp_path / "agent.zip")), elsewhere)
     assert "although the last one of its training, [" in strange.assumed[1]
