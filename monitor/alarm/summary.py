@@ -387,7 +387,7 @@ class _Sentences:
             low, high = decimals(*quantity.credible)
             parts.append(f"{100 * how.level:.4g} % credible {low} to {high}")
         if self._vacuous():
-            parts.append("the data guarantee nothing yet")
+            parts.append("the data guarantee nothing yet (cfmon check --visits says what to record)")
         elif quantity is not None and quantity.guaranteed is not None:
             low, high = decimals(*quantity.guaranteed)
             parts.append(f"guaranteed {low} to {high}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from monitor.model.formats import supported_forms
 from monitor.types import BandSettings, Sampling
 
 if TYPE_CHECKING:
+    from monitor.engine.visits import Needed
     from monitor.exact.recourse import RecourseReport
     from monitor.model import MDP
     from monitor.policy.table import PolicyTable
@@ -104,6 +106,13 @@ def check(
     band_delta: Annotated[
         float, typer.Option(help="learned model: probability that the guaranteed band misses")
     ] = BANDS.delta,
+    visits: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WIDTH",
+            help="learned model: estimate how many visits of which pairs make guaranteed bands narrower than WIDTH",
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -170,15 +179,30 @@ def check(
         with progress("explaining"):
             about = {name: arguments[name] for name in ("model", "path", "policies", "terminated", "models")}
             reports = [recourse(text, most=most, within=within, unchanged=unchanged.value, **about) for text in texts]
+    needed = [None if visits is None else _needed(text, visits, arguments, band_delta) for text in texts]
     if as_json:
         answers = [
-            verdict_data(verdict) | ({} if report is None else {"explanation": explanation_data(report, mdp)})
-            for verdict, report in zip(verdicts, reports, strict=True)
+            verdict_data(verdict)
+            | ({} if report is None else {"explanation": explanation_data(report, mdp)})
+            | ({} if found is None else {"visits": asdict(found)})
+            for verdict, report, found in zip(verdicts, reports, needed, strict=True)
         ]
         print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
     else:
-        _show(verdicts, pairs, reports, mdp)
+        _show(verdicts, pairs, reports, needed, mdp)
     finish(exit_code(verdicts))
+
+
+def _needed(text: str, width: float, arguments: Mapping[str, Any], delta: float) -> Needed:
+    """Return the estimate of `--visits` for one formula."""
+    from monitor.engine.visits import visits_needed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.exact import Checker, tables  # noqa: PLC0415 - likewise
+    from monitor.logic import parse  # noqa: PLC0415 - likewise
+
+    model, models = arguments["model"], arguments["models"]
+    checker = Checker(model, tables(arguments["policies"], model), models, delta=delta)
+    with progress("estimating visits"):
+        return visits_needed(checker, parse(text), arguments["path"], width, terminated=arguments["terminated"])
 
 
 def _judged(texts: list[str], arguments: dict[str, Any], each: Callable[[int], None]) -> list[Verdict]:
@@ -222,15 +246,18 @@ def _show(
     verdicts: Sequence[Verdict],
     path: Sequence[tuple[int, int | None]],
     reports: Sequence[RecourseReport | None],
+    needed: Sequence[Needed | None],
     model: MDP,
 ) -> None:
     from rich.console import Console  # noqa: PLC0415 - only the table needs it
 
     from monitor.cli.explained import explanation  # noqa: PLC0415 - likewise
-    from monitor.cli.report import verdict_table  # noqa: PLC0415 - likewise
+    from monitor.cli.report import verdict_table, visits_text  # noqa: PLC0415 - likewise
 
     console = Console(highlight=False)
-    for verdict, report in zip(verdicts, reports, strict=True):
+    for verdict, report, found in zip(verdicts, reports, needed, strict=True):
         console.print(verdict_table(verdict, path))
+        if found is not None:
+            console.print(visits_text(found))
         if report is not None:
             console.print(explanation(report, model))

@@ -11,15 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.alarm.canonical import ONLY_LEARNED, ONLY_MISSED
+from monitor.alarm.figures import is_open
 from monitor.cli.output import ExitCode
+from monitor.engine.visits import Needed
 from monitor.logic import parse
 from monitor.logic.syntax import Change
 from monitor.logic.traversal import goals
 from monitor.types import Drawn, Quantity, Verdict
 
-__all__ = ["exit_code", "verdict_data", "verdict_table"]
+__all__ = ["exit_code", "verdict_data", "verdict_table", "visits_text"]
 
 Path = Sequence[tuple[int, int | None]]
+MOST_PAIRS = 10
+"""Pairs to visit that are listed."""
 
 OUTCOMES = {
     "safe": "safe: the nominal policy meets the goal",
@@ -50,7 +54,9 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
     Fields of learned models are left out if the verdict has no bands, those of missed goals if none was examined.
     """
     hidden = ONLY_LEARNED if verdict.bands is None else frozenset[str]()
-    hidden |= ONLY_MISSED
+    if any(quantity.extremes is not None for quantity in verdict.quantities):
+        hidden -= {"extremes", "profile_extremes"}
+    hidden |= ONLY_MISSED | {"bands"}
     quantities = [
         {name: member for name, member in asdict(quantity).items() if name not in hidden}
         for quantity in verdict.quantities
@@ -66,6 +72,30 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
         **learned,
         **({} if verdict.recourse is None else {"recourse": to_builtins(verdict.recourse)}),
     }
+
+
+def visits_text(needed: Needed) -> Text:
+    """Return how many visits of which pairs would narrow the guaranteed bands, as an estimate."""
+    begin = f"  visits: the guaranteed band is {needed.now:.3g} wide"
+    if needed.visits is None:
+        return Text(
+            f"{begin}; no recordings bring it to {needed.width:g}: causal models alone leave {needed.limit:.3g}\n"
+        )
+    if not needed.pairs:
+        return Text(f"{begin}, no more than {needed.width:g}\n")
+    pairs = "pair" if len(needed.pairs) == 1 else f"of {len(needed.pairs)} pairs"
+    lines = [f"{begin}; an estimate: about {needed.visits:,} visits of each {pairs} bring it to {needed.width:g}"]
+    lines += [
+        f"    action {action} in state {state}: " + (f"{have:,} so far" if have else "never recorded")
+        for state, action, have in needed.pairs[:MOST_PAIRS]
+    ]
+    if len(needed.pairs) > MOST_PAIRS:
+        lines.append(f"    and {len(needed.pairs) - MOST_PAIRS} more (--json lists all)")
+    lines.append(
+        "  if further recordings show the fractions seen so far, and a pair never recorded behaves like the action"
+    )
+    lines.append("  recorded most in its state")
+    return Text("\n".join(lines) + "\n")
 
 
 def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
@@ -184,6 +214,8 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
     if quantity.bounds is not None:
         obtained += f", {_bounds(quantity.bounds, verdict, quantity.confidence)}"
     table.add_row("    value", obtained)
+    if is_open(quantity.extremes) and quantity.extremes is not None:
+        table.add_row("", f"{_interval(quantity.extremes)} as what was never recorded turns out")
     for band in _bands_of(quantity.credible, quantity.guaranteed, verdict):
         table.add_row("", band)
     if quantity.support is not None:
@@ -237,11 +269,19 @@ def _profile(verdict: Verdict) -> Table:
     regret = verdict.outcome is not None
     first, helps = ("intervened at", "the latest that helps") if regret else ("its goal", "not too late")
     table = Table(f"  {first}", "nominal", "alternative", "effect", box=None, pad_edge=True, header_style="dim")
+    ends = dict(enumerate(verdict.profile_extremes))
     for offset, (nominal, alternative) in sorted(verdict.profile.items(), reverse=True):
         latest = f"  <- {helps}" if offset == verdict.latest_useful else ""
-        effect = f"{alternative - nominal:+.6g}{latest}"
-        table.add_row(f"  @{offset}", _number(nominal), _number(alternative), effect)
+        known = ends.get(offset)
+        mine, other = (None, None) if known is None else (known[:2], known[2:])
+        effect = "unknown" if is_open(mine) or is_open(other) else f"{alternative - nominal:+.6g}"
+        table.add_row(f"  @{offset}", _range(nominal, mine), _range(alternative, other), f"{effect}{latest}")
     return table
+
+
+def _range(value: float, extremes: tuple[float, float] | None) -> str:
+    """Return a value, or the interval in which it is known to lie."""
+    return _interval(extremes) if extremes is not None and is_open(extremes) else _number(value)
 
 
 def _number(value: float | None) -> str:

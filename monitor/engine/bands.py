@@ -78,6 +78,11 @@ class LearnedBands:
         uses = self._uses(goals, observed, reasons)
         return _with(verdict, formula, goals, credible, uses, self.settings, reasons)
 
+    def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
+        """Return the uses of rows by all goals of a formula on `path`; none where they are not counted."""
+        found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
+        return [] if found is None else [part for parts in found for part in parts]
+
     def _credible(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[Samples] | None:
         """Return the values of each goal over the posterior models."""
         try:

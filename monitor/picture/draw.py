@@ -6,6 +6,7 @@ from textwrap import shorten
 
 import numpy as np
 
+from monitor.alarm.figures import is_open
 from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
@@ -14,7 +15,7 @@ from monitor.picture.axes import Frame
 from monitor.picture.bands import bands_in_words, draw_bands
 from monitor.picture.charts import draw_history, draw_labels, draw_profile, draw_risk
 from monitor.picture.decisions import decisions_in_words, draw_decisions
-from monitor.picture.explanation import Explanation
+from monitor.picture.explanation import Branch, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.routes import route_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
@@ -70,12 +71,21 @@ def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
             canvas.dot((x + 22, y - 4), 3.5, fill=ink)
         else:
             canvas.diamond((x + 22, y - 4), 5, fill=ink)
-        what = f"{branch.name}: {_shown(branch.value, alarm)}"
-        if branch.bounds is not None and branch.bounds[0] < branch.bounds[1]:
+        what = f"{branch.name}: {_known(branch, alarm)}"
+        if is_open(branch.extremes):
+            what += " (partly never recorded)"
+        elif branch.bounds is not None and branch.bounds[0] < branch.bounds[1]:
             what += f" (between {_shown(branch.bounds[0], alarm)} and {_shown(branch.bounds[1], alarm)})"
         canvas.text((x + 52, y), what, ink=ink, bold=True)
         x += 76 + 7.6 * len(what)
     return y + 18
+
+
+def _known(branch: Branch, alarm: Explanation) -> str:
+    """Return a value, or the interval that what was never recorded leaves open."""
+    if branch.extremes is None or not is_open(branch.extremes):
+        return _shown(branch.value, alarm)
+    return " to ".join(_shown(end, alarm) for end in branch.extremes)
 
 
 def _draw_routes(canvas: Canvas, alarm: Explanation, model: MDP, y: float) -> float:
@@ -113,7 +123,7 @@ def _draw_foot(canvas: Canvas, alarm: Explanation, y: float) -> float:
 def _description(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.told.text]
-    sentences += [f"Under {branch.name} the value is {_shown(branch.value, alarm)}." for branch in alarm.branches]
+    sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
     sentences += bands_in_words(alarm)
     if alarm.history:
         sentences.append(

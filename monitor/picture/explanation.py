@@ -51,6 +51,7 @@ class Branch(msgspec.Struct, frozen=True):
     problem: str = ""
     credible: tuple[float, float] | None = None
     guaranteed: tuple[float, float] | None = None
+    extremes: tuple[float, float] | None = None
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -161,7 +162,8 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     if change.decides:
         name, value, bounds = _name(change), quantity.value, quantity.bounds
-        return Branch(name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES)
+        ends = quantity.extremes
+        return Branch(name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends)
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins, evidence.acted[begins:])
@@ -187,6 +189,7 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
         problem,
         quantity.credible,
         quantity.guaranteed,
+        quantity.extremes,
     )
 
 

@@ -69,6 +69,40 @@ def test_without_draws_there_is_no_credible_band(cfmon: Run) -> None:
     assert "guaranteed" in text
 
 
+UNKNOWN = 'regret(crawl@1, P>=0.97 [ G<=3 !"bad" ])'
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_was_never_recorded_is_shown_as_an_interval(cfmon: Run) -> None:
+    """After the step into state 1 nothing was recorded, and bad there is its label, not its future."""
+    code, out, _ = ask(cfmon, 'crawl@0.P=? [ F[2,3] "bad" ]', "--draws", "0", "--json")
+    assert code == 0
+    (verdict,) = json.loads(out)["verdicts"]
+    assert verdict["quantities"][0]["extremes"] == [0.0, 0.0]
+    code, out, _ = ask(cfmon, 'P>=0.3 [ F=3 "bad" ]', "--draws", "0")  # .10 to .36
+    text = " ".join(out.split())
+    assert (code, "as what was never recorded turns out" in text) == (3, True)
+    assert "what was never recorded decides it" in text
+
+
+@pytest.mark.usefixtures("folder")
+def test_visits_says_what_to_record_for_a_narrower_band(cfmon: Run) -> None:
+    code, out, _ = ask(cfmon, UNKNOWN, "--causal-model", "any", "--visits", "0.5")
+    assert code == 1
+    text = " ".join(out.split())
+    assert "visits: the guaranteed band is" in text
+    assert "bring it to 0.5" in text
+    assert "action 0 in state 0: 10 so far" in text
+    _, out, _ = ask(cfmon, UNKNOWN, "--json", "--visits", "0.5")
+    (verdict,) = json.loads(out)["verdicts"]
+    assert verdict["visits"]["width"] == 0.5
+    assert [0, 0, 10] in verdict["visits"]["pairs"]
+    assert "no more than 1" in ask(cfmon, UNKNOWN, "--visits", "1")[1]
+    assert "causal models alone leave" in " ".join(ask(cfmon, UNKNOWN, "--visits", "1e-9")[1].split())
+    code, _, err = ask(cfmon, UNKNOWN, "--visits", "0")
+    assert (code, "a width must be above 0" in err) == (2, True)
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_band_that_cannot_be_had_says_why(cfmon: Run) -> None:
     _, text, _ = ask(cfmon, 'crawl@1.P>=0.1 [ F<=2 (P>0.5 [ X "bad" ]) ]', "--causal-model", "any")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from monitor.model import MDP, load_model
 from monitor.picture import draw, explain
+from monitor.picture.explanation import Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
 from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of
@@ -125,3 +126,18 @@ def test_what_xml_cannot_write_makes_no_picture_unreadable() -> None:
     root = ET.fromstring(canvas.document(100))
     assert root.attrib["aria-label"] == 'episode \ufffd"\ufffd'
     assert [element.text for element in root.iter(f"{SVG}text")] == ["a\ufffdb & c"]
+
+
+def test_a_value_that_was_partly_never_recorded_is_an_interval() -> None:
+    explanation = explain(evidence_of(FORMULAS[0]), GRID, POLICIES)
+    nominal, fallback = explanation.branches
+    unknown = replace(fallback, extremes=(0.25, 1.0))
+    known = replace(nominal, extremes=(nominal.value, nominal.value))
+    words = drawn_words(replace(explanation, branches=(known, unknown)))
+    assert "fallback: 25.0 % to 100.0 % (partly never recorded)" in words
+    assert "Under fallback the value is 25.0 % to 100.0 %." in words
+    assert f"nominal: {100 * nominal.value:.1f} %" in words
+
+
+def drawn_words(explanation: Explanation) -> str:
+    return " ".join(ET.fromstring(draw(explanation, GRID)).itertext())
