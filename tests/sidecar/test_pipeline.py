@@ -111,7 +111,7 @@ def test_alerts_of_a_doubted_model_say_so_and_a_restart_does_not_forget_it(
     assert [(alert["state"], alert["revision"]) for alert in told] == [("firing", n + 1) for n in range(len(told))]
     assert [alert["blind"] for alert in told] == [None] * (len(told) - 1) + ["model_doubt"]
     assert "ada: MODEL CONTRADICTED: P(" in told[-1]["summary"]
-    assert told[-1]["summary"].endswith("Do not rely on this: observed transitions contradict the model.")
+    assert told[-1]["details"][-1] == "Do not rely on this: observed transitions contradict the model."
     state = driver.pipeline.snapshot(everything=True)
     driver.pipeline = make_pipeline()
     driver.pipeline.restore(state.common, state.agents)
