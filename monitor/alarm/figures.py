@@ -33,6 +33,7 @@ __all__ = [
     "Stance",
     "advised_change",
     "change_of",
+    "effect_of",
     "effect_of_now",
     "figures_of",
     "fired_of",
@@ -77,10 +78,11 @@ def _made(formula: Formula, verdict: Verdict, state: AlarmState, blind: BlindRea
 def own(verdict: Verdict) -> Number:
     """Return the agent's own value and its bounds: of `regret(...)` under nominal, else of the only quantity.
 
-    Both are None if a formula has several quantities.
+    Both are None if a formula has several quantities, and where what was never recorded leaves the value open.
     """
     if verdict.value is not None:
-        return verdict.value, verdict.bounds
+        open_ = any(is_open(quantity.extremes) for quantity in verdict.quantities)
+        return (None, None) if open_ else (verdict.value, verdict.bounds)
     asked = 1 if verdict.outcome is None else 2
     return _quantity(verdict, 0) if len(verdict.quantities) == asked else (None, None)
 
@@ -95,6 +97,11 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
     if len(verdict.quantities) != (1 if verdict.outcome is None else 2):
         return None
     return verdict.quantities[0]
+
+
+def effect_of(verdict: Verdict) -> float | None:
+    """Return the effect of a regret verdict; None for every other one, and where one of its values is open."""
+    return None if any(is_open(quantity.extremes) for quantity in verdict.quantities) else verdict.effect
 
 
 def is_open(extremes: tuple[float, float] | None) -> bool:
@@ -227,7 +234,7 @@ def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Ha
 
 def _quantity(verdict: Verdict, n: int) -> Number:
     quantity = verdict.quantities[n]
-    return quantity.value, quantity.bounds
+    return (None, None) if is_open(quantity.extremes) else (quantity.value, quantity.bounds)
 
 
 def _alternative(formula: Formula, verdict: Verdict) -> Alternative | None:
@@ -235,5 +242,5 @@ def _alternative(formula: Formula, verdict: Verdict) -> Alternative | None:
     if change is None:
         return None
     value, bounds = other(verdict)
-    extremes = verdict.quantities[1].extremes if value is not None else None
+    extremes = verdict.quantities[1].extremes if len(verdict.quantities) == 2 else None
     return Alternative(print_change(change), value, bounds, extremes)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Final, Literal, cast
 
 import msgspec
 import numpy as np
 
-from monitor.alarm.figures import own_quantity
+from monitor.alarm.figures import effect_of, is_open, own_quantity
 from monitor.alarm.kept import Kept
 from monitor.alarm.recourse import AlertRecourse, alert_recourse
 from monitor.model.formats import file_name
@@ -43,6 +43,7 @@ __all__ = [
     "alert_payload",
     "identity_of",
     "json_bytes",
+    "known_profile",
     "named_policies",
     "plain_message",
     "refreshed_payload",
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 ALERT_VERSION = 1
+Band = tuple[float, float]
 EARLIEST: Final = -62_135_596_800.0
 LATEST: Final = 253_402_300_799.9995
 """Seconds since the epoch: start of the year 0001, and the first time that rounds to the year 10000."""
@@ -257,7 +259,8 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Outcome of `regret(...)`; `null` for every other formula."""
     value: float | None
     """The agent's own value, by the newest verdict: a probability or an expected reward. For a plain formula under one
-    intervention, the value under it; `null` for a formula of several quantities.
+    intervention, the value under it; `null` for a formula of several quantities, and where it is known as `extremes`
+    only.
     """
     threshold: Threshold | None
     """The comparison for `value`; `null` for `=?` and for a formula of several quantities."""
@@ -392,7 +395,7 @@ def _message(
         threshold=figures.threshold,
         alternative=figures.alternative,
         method=verdict.method,
-        effect=verdict.effect,
+        effect=effect_of(verdict),
         bounds=figures.bounds,
         robust=verdict.robust,
         profile=_profiles.get(lambda: _profile(verdict), verdict, None),
@@ -420,8 +423,22 @@ def _message(
 
 
 def _profile(verdict: Verdict) -> tuple[Offset, ...]:
-    ends = {offset: (each[:2], each[2:]) for offset, each in enumerate(verdict.profile_extremes)}
-    return tuple(Offset(offset, *verdict.profile[offset], *ends.get(offset, ())) for offset in sorted(verdict.profile))
+    return tuple(Offset(offset, *values, *ends) for offset, values, ends in known_profile(verdict))
+
+
+def known_profile(
+    verdict: Verdict,
+) -> Iterator[tuple[int, tuple[float | None, float | None], tuple[Band | None, Band | None]]]:
+    """Yield each offset of a profile with its two values, None where they are open, and their extremes, if any."""
+    for offset in sorted(verdict.profile):
+        nominal, alternative = verdict.profile[offset]
+        if offset >= len(verdict.profile_extremes):
+            yield offset, (nominal, alternative), (None, None)
+            continue
+        low, high, least, most = verdict.profile_extremes[offset]
+        mine, other = (low, high), (least, most)
+        known = None if is_open(mine) else nominal, None if is_open(other) else alternative
+        yield offset, known, (mine, other)
 
 
 def alert_bands(verdict: Verdict) -> AlertBands | None:

@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from monitor.alarm.figures import is_open
 from monitor.errors import LimitError
 from monitor.exact.labelling import StateLabels
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
@@ -152,6 +153,8 @@ class Forecasts:
             return
         target = self._target
         quantity = verdict.quantities[target.index]
+        if is_open(quantity.extremes):
+            return  # what was never recorded leaves it open: that is no forecast
         # Observed states of the nominal path: @t begins t steps back, @-k at the k-th held pair.
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:

@@ -208,11 +208,14 @@ class Takeovers:
             )
         except MonitorError as error:  # too large
             return self._undecided(takeover, str(error))
+        outcome = outcome_of(verdict)
+        if outcome == "undecided":  # what was never recorded decides it
+            return self._undecided(takeover, verdict.reason)
         return TakenOver(
             agent=self._agent,
             formula=self._spec.name,
             policy=self.policy,
-            outcome=outcome_of(verdict),
+            outcome=outcome,
             episode=takeover.episode,
             first_seq=takeover.seq,
             since=takeover.time,

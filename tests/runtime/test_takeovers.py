@@ -623,3 +623,12 @@ def test_a_removed_formula_that_judged_none_drops_none() -> None:
     stream.formulas = ['"home"']
     stream.restart()
     assert stream.taken == []
+
+
+def test_where_the_deployed_policy_was_never_recorded_the_takeover_is_undecided() -> None:
+    """Nobody rushed on the road: had the deployed policy gone on, nobody knows what would have followed."""
+    model, _ = learned_model(3, 2, [(ROAD, CRAWL, ROAD)] * 20, {"ditch": frozenset({DITCH, 2})})
+    stream = Stream(model)
+    stream.send("careful", ROAD, ROAD, ROAD)
+    (judged,) = stream.taken
+    assert (judged.outcome, judged.reason, judged.verdict) == ("undecided", "what was never recorded decides it", None)

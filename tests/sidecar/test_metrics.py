@@ -504,3 +504,17 @@ def test_the_process_itself_is_measured_under_the_usual_names(metrics: Metrics) 
         seen = value(metrics, name)
         assert seen is not None
         assert seen > 0
+
+
+def test_a_value_that_was_never_recorded_is_nan_between_its_extremes(metrics: Metrics) -> None:
+    nominal, other_one = REGRET.quantities
+    known = replace(nominal, extremes=(0.25, 0.25))
+    unknown = replace(
+        REGRET, quantities=(known, replace(other_one, extremes=(0.5, 1.0), holds=None)), outcome="undecided"
+    )
+    take(metrics, Received("ada", "accepted"), judged(unknown))
+    assert value(metrics, "cfmon_formula_value", **PAIR) == 0.25
+    for name in ("cfmon_alternative_value", "cfmon_effect"):
+        assert math.isnan(value(metrics, name, **PAIR) or 0.0)
+    ends = [value(metrics, f"cfmon_alternative_{end}", **PAIR) for end in ("lower", "upper")]
+    assert ends == [0.5, 1.0]

@@ -14,7 +14,7 @@ from typing import Final, assert_never, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
 
-from monitor.alarm.figures import is_open, other, own, own_quantity
+from monitor.alarm.figures import effect_of, is_open, other, own, own_quantity
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.instruments import FIGURES, PLACES, UNKNOWN, Instruments
 from monitor.sidecar.sinks.reliability import WORDS, counted
@@ -377,7 +377,7 @@ def _figures(verdict: Verdict) -> tuple[float, ...]:
     ends = [None if quantity is None else quantity.extremes for quantity in quantities]
     both = zip((own(verdict), other(verdict)), ends, strict=True)
     first, second = (_unknown(end) if is_open(end) else _shown(*given) for given, end in both)
-    return *first, *second, math.nan if any(map(is_open, ends)) else _number(verdict.effect)
+    return *first, *second, _number(effect_of(verdict))
 
 
 def _unknown(extremes: tuple[float, float] | None) -> tuple[float, float, float]:

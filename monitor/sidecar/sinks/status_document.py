@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from monitor.alarm.figures import other, own
-from monitor.alarm.message import alert_bands, json_bytes, plain_message, refreshed_payload, rfc3339
+from monitor.alarm.figures import effect_of, other, own
+from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_message, refreshed_payload, rfc3339
 from monitor.alarm.phrases import BLIND_WORDS
 from monitor.alarm.recourse import alert_recourse
 from monitor.alarm.refresh import refreshed
@@ -139,7 +139,7 @@ def explained(agent: str, query: Query, row: FormulaStatus) -> dict[str, Any]:
     )
     profile = [
         {"offset": offset, "nominal": finite(nominal), "alternative": finite(alternative)}
-        for offset, (nominal, alternative) in sorted(verdict.profile.items())
+        for offset, (nominal, alternative), _ in known_profile(verdict)
     ]
     return {"summary": told.summary, "details": list(told.details), "profile": profile}
 
@@ -169,7 +169,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         shown_row |= {
             "outcome": outcome_of(verdict),
             **_both(*own(verdict)),
-            "effect": finite(verdict.effect),
+            "effect": finite(effect_of(verdict)),
             "seq": row.judged.seq,
             "time": rfc3339(row.judged.time),
             "time_unix": row.judged.time,
