@@ -395,6 +395,8 @@ def typed_with_commas(values: Sequence[object], known: str | None) -> AnyArray |
     numbers = typed([text.replace(",", ".") for text in texts], known)
     if isinstance(numbers, int) or numbers.dtype.kind not in "if":
         return found
+    if known is not None:
+        return numbers
     different = {text.strip() for text in texts if text}
     return numbers if len(np.unique(numbers[np.isfinite(numbers)])) == len(different) else found
 
@@ -466,19 +468,26 @@ class JsonRows(RecordRows):
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return a record without lists and maps.
+    """Return a record without lists and maps. DecodeError of msgspec: two values get the same name.
 
     >>> flat({"state": [1, 2], "next": {"done": False}})
     {'state[0]': 1, 'state[1]': 2, 'next.done': False}
     """
     found: dict[str, Any] = {}
+    count = 0
     for key, value in record.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{before}{key}.")
+            parts = flat(value, f"{before}{key}.")
+            found |= parts
+            count += len(parts)
         elif isinstance(value, list | tuple):
             found |= {f"{before}{key}[{i}]": entry for i, entry in enumerate(value)}
+            count += len(value)
         else:
             found[f"{before}{key}"] = value
+            count += 1
+    if len(found) != count:
+        raise msgspec.DecodeError("two values get the same name, as those of {'a.b': 1, 'a': {'b': 2}} do")
     return found
 
 

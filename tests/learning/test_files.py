@@ -81,6 +81,7 @@ def test_every_format_gives_the_same_rows(
         ("a.jsonl", b'{"x": 1}\n[1]\n', "line 2: not a JSON map"),
         ("a.jsonl", b'{"x": 1}\n{"x": tru\n', "line 2: not a JSON map"),
         ("a.jsonl", b'{"x": "\xff"}\n', "line 1: not a JSON map"),
+        ("a.jsonl", b'{"x": 1}\n{"x.y": 1, "x": {"y": 2}}\n', "line 2: not a JSON map .two values get the same name"),
         ("a.jsonl", b'{"x": 1}\n{"x": "b"}\n', "row 2: column 'x' holds 'b', others hold numbers"),
         ("a.jsonl", b'{"x": true}\n{"x": 2}\n', "row 2: column 'x' holds '2', others hold true or false"),
         ("a.parquet", b"PAR1", "cannot be read"),
@@ -132,7 +133,9 @@ def test_columns_of_parquet_files_are_asked_for_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
-def test_numbers_may_have_a_decimal_comma_where_no_comma_separates(separator: str, tmp_path: Path) -> None:
+def test_numbers_may_have_a_decimal_comma_where_no_comma_separates(
+    separator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [("level", "cell", "name", "n"), ("1,5", "3,4", "a,b", "1"), ("-2", "3,40", "c", "2"), ("", "", "", "3")]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(separator.join(row) for row in rows))
@@ -144,6 +147,10 @@ def test_numbers_may_have_a_decimal_comma_where_no_comma_separates(separator: st
     }
     path.write_text("\n".join(separator.join(row) for row in [("level", "n"), *([("3", "1")] * 3), ("1,5", "2")]))
     assert columns(open_rows(path))["level"] == [3, 3, 3, 1.5]
+    monkeypatch.setattr(files, "ROWS", 2)
+    path.write_text(f"level{separator}n\n" + "".join(f"{value}{separator}1\n" for value in ("1,5", "2", "1,5", "1,50")))
+    assert columns(open_rows(path))["level"] == [1.5, 2, 1.5, 1.5], "as it is a number already"
+    monkeypatch.undo()
     path.write_text("\n".join(separator.join(row) for row in [("level", "n"), *([("3", "1")] * 30), ("1.234,5", "2")]))
     with pytest.raises(RecordingError, match=r"row 31: column 'level' holds '1\.234,5', others hold numbers"):
         columns(open_rows(path))
