@@ -468,7 +468,7 @@ class JsonRows(RecordRows):
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Return a record without lists and maps. DecodeError of msgspec: two values get the same name.
+    """Return a record without lists and maps; a `msgspec.DecodeError` if two values get the same name.
 
     >>> flat({"state": [1, 2], "next": {"done": False}})
     {'state[0]': 1, 'state[1]': 2, 'next.done': False}
