@@ -10,7 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.alarm.document import read_evidence
 from monitor.model import load_model
+from monitor.policy.session import load_policy
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.effects import EvidenceFile
+from monitor.sidecar.events import Evaluate, Message
+from monitor.types import Instant
+from tests.sidecar.alarms import Alarm
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -53,7 +60,7 @@ def test_an_end_that_may_be_unsafe_never_counts_as_safe(
     assert cfmon("model", "learn", log, "-o", "done.npz", "--unsafe", "overflow: done", *report)[0] == 0
     unknown, known = load_model("level.npz"), load_model("done.npz")
     shut = np.zeros(known.states, np.int64)
-    values = []
+    values, extremes = [], []
     for model in (unknown, known):
         (tmp_path / "shut.json").write_text(json.dumps(shut[: model.states].tolist()))
         (tmp_path / "path.json").write_text("[[5, 0]]")
@@ -62,8 +69,12 @@ def test_an_end_that_may_be_unsafe_never_counts_as_safe(
         model_file = "level.npz" if model is unknown else "done.npz"
         code, out, err = cfmon("check", "--model", model_file, *about, *formula, "--json")
         assert (code, err) == (0, "")
-        values.append(json.loads(out)["verdicts"][0]["value"])
+        [verdict] = json.loads(out)["verdicts"]
+        values.append(verdict["value"])
+        extremes.append(verdict["quantities"][0].get("extremes"))
     assert values == pytest.approx([1.0, 1.0], abs=1e-9)  # with the outlet shut every run overflows
+    assert extremes[0] == pytest.approx([0.0, 1.0], abs=1e-9)  # of which nothing was recorded
+    assert extremes[1] in (None, pytest.approx([1.0, 1.0], abs=1e-9))
 
 
 def test_init_on_a_log_that_holds_no_final_state(cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,3 +94,58 @@ def test_init_on_a_log_that_holds_no_final_state(cfmon: Run, tmp_path: Path, mon
     code, out, err = cfmon("init", "other", *given, "--unsafe", "overflow: level >= 9", "--json")
     assert (code, err) == (0, "")
     assert any("overflow: UNKNOWN at " in note for note in json.loads(out)["notes"])
+
+
+POLICIES = """
+def nominal(observation):
+    return int(observation[0] > 7.5)
+
+
+def careful(observation):
+    return int(observation[0] > 4.5)
+"""
+WATCHED = """\
+mqtt: {url: "mqtt://127.0.0.1:1"}
+model: fine.npz
+state_encoder: bins
+policies: {nominal: nominal.yaml, careful: careful.yaml}
+path: {window: 8}
+formulas:
+  - name: watch
+    formula: 'regret(careful@2, P>=0.999 [ G<=4 !"overflow" ])'
+    causal_model: any
+    alarm: {for: 1}
+store: {path: var/cfmon.sqlite}
+"""
+
+
+def test_evidence_of_a_policy_that_sees_finer_observations_is_verified(
+    cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = str(tank(tmp_path / "tank.csv", "csv"))
+    bins = ("--bins", "level:3|6", "--observation", "level")
+    assert cfmon("model", "learn", log, "-o", "fine.npz", *bins, "--unsafe", "overflow: done")[0] == 0
+    (tmp_path / "policies.py").write_text(POLICIES)
+    for name in ("nominal", "careful"):
+        export = ("policy", "export", f"policies.py:{name}", f"{name}.onnx", "--model", "fine.npz")
+        assert cfmon(*export)[0] == 0
+    config = tmp_path / "config.yaml"
+    config.write_text(WATCHED)
+    loaded = assemble(config, {})
+    table = load_policy("nominal.yaml", load_model("fine.npz")).table
+    assert table.probabilities is not None
+    assert 0.0 < table.probabilities[2][1] < 1.0  # 6 and more: some above 7.5
+    pipeline = loaded.pipeline("test")
+    found: list[EvidenceFile] = []
+    for seq, (level, action) in enumerate([(5, 0), (6, 0), (7, 0), (8, 0)]):
+        now = Instant(1001.0 + seq, 1.0 + seq)
+        step = {"v": 1, "episode": "one", "seq": seq, "state": [level], "action": action, "time": now.wall}
+        for event in (Message(now, "agents/ada/steps", json.dumps(step).encode()), Evaluate(now)):
+            found += pipeline.step(event).evidence
+    [file] = found
+    document = read_evidence(file.content)
+    assert [action for _, action in document.path] == [0] * len(document.path)  # the actions that were taken
+    evidence = Alarm(file.id, file.content, loaded.objects()).keep(tmp_path / "var")
+    code, out, err = cfmon("verify", str(evidence))
+    assert (code, err) == (0, ""), out
