@@ -229,7 +229,7 @@ class Mixed:
 @scaled
 def test_whatever_the_machine_does_each_alarm_of_a_backlog_is_raised(config: Path) -> None:
     skipped = alarms = 0
-    for seed in range(examples(8, 200)):
+    for seed in range(examples(8, 40)):
         with pytest.MonkeyPatch.context() as patch, stopped_time() as time, by_hand(config) as there:
             there.worker.connected(True)  # noqa: FBT003 - as the link calls it
             time.advance(RECONNECT_GRACE)
