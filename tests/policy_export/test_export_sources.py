@@ -279,16 +279,6 @@ def test_the_algorithm_is_found_in_the_settings(
     assert algorithm_of(str(tmp_path / "agent.zip")) == algorithm
 
 
-def test_a_classifier_of_scikit_learn(tmp_path: Path) -> None:
-    tree = pytest.importorskip("sklearn.tree")
-    joblib = pytest.importorskip("joblib")
-    fitted = tree.DecisionTreeClassifier().fit(MODEL.observations, [0, 1, 0])
-    joblib.dump(fitted, tmp_path / "p.joblib")
-    table = exported(Request(str(tmp_path / "p.joblib")))
-    assert table.actions is not None
-    assert table.actions.tolist() == [0, 1, 0]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
