@@ -218,7 +218,7 @@ class _Sentences:
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
         if self._not_shown(test):
-            show = "not recorded" if self.brevity else "the recordings do not show"
+            show = "not recorded" if self.brevity > 1 else "the recordings do not show"
             if self._better_at_worst(test):
                 return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
             return f"You decide: {show} whether {doing} suffices ({given})"
@@ -234,7 +234,7 @@ class _Sentences:
         short = noun(self._subject.short(change))
         if handover.helps_now is None:
             open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
-            show = "not recorded" if self.brevity else "the recordings do not show"
+            show = "not recorded" if self.brevity > 1 else "the recordings do not show"
             return f"You decide: {show} whether {DOING[change.kind].format(short)} helps" if open_ else ""
         if blind not in (None, "model_doubt"):
             return f"{capital(DOING[change.kind].format(short))} helped then"
@@ -349,10 +349,10 @@ class _Sentences:
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
         if how is not None and how.delta is not None:
             if verdict.robust:
-                return f"The data guarantee it at {100 * (1 - how.delta):.4g} %"
-            if self.brevity > 1:
+                return f"The finding is guaranteed at {100 * (1 - how.delta):.4g} %"
+            if self.brevity:
                 return "No guarantee"
-            return "The data guarantee nothing yet" if self._vacuous() else "The data do not guarantee it"
+            return "The data guarantee nothing yet" if self._vacuous() else "The finding is not guaranteed"
         band = None if quantity is None or self.brevity else quantity.credible
         if band is not None and how is not None and how.level is not None:
             low, high = decimals(*band)

@@ -56,7 +56,7 @@ def say(
     return " ".join((SURE.sub("", said), *details)).removesuffix(".")
 
 
-SURE = re.compile(r" (Exact|Sampled, |Estimated|The data )[^.]*(0\.\d+)?( to 0\.\d+)?\.$")
+SURE = re.compile(r" (Exact|Sampled, |Estimated|The data |The finding )[^.]*(0\.\d+)?( to 0\.\d+)?\.$")
 
 
 def tell_all(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
+from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, derive_again, make_evidence, read_evidence
 from monitor.alarm.figures import figures_of
-from monitor.alarm.message import Identity, alert_payload
+from monitor.alarm.message import Identity, alert_id, alert_payload, identity_of
 from monitor.alarm.summary import tell
 from monitor.exact.checker import Checker
 from monitor.logic import parse
@@ -80,3 +82,19 @@ def test_what_is_better_even_at_its_worst_is_advised() -> None:
     assert "Hand over to 'careful' now: 0.30 to 0.97 instead of 0.10; " in told.summary
     assert "whether that suffices" in told.summary
     assert "stop" not in told.summary
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_evidence_has_the_extremes_and_both_programs_derive_them(deriver: Deriver) -> None:
+    model = road()
+    tables = {"nominal": as_table([WALK] * 5, model), "careful": as_table([CRAWL] * 5, model)}
+    identity = identity_of(model, tables, {})
+    alert = alert_on(REGRET)
+    alert = replace(alert, id=alert_id("arm-7", "e", FormulaSpec("watch", REGRET), identity, 1))
+    evidence = read_evidence(make_evidence(alert, identity, tables, {}))
+    assert evidence.verdict.quantities[1].extremes == (0.0, 1.0)
+    assert derive_again(evidence, model, tables, derivers=(deriver,)).problems == []
+    nominal, other = evidence.verdict.quantities
+    claimed = replace(evidence.verdict, quantities=(nominal, replace(other, extremes=(0.7, 1.0))))
+    (problem,) = derive_again(replace(evidence, verdict=claimed), model, tables, derivers=(deriver,)).problems
+    assert problem == "verdict.quantities[1].extremes[0]: 0.7 is recorded, 0.0 follows"

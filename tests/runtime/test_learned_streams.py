@@ -348,7 +348,7 @@ def test_sentences_say_what_the_answer_rests_on() -> None:
         "The model rests on at least 10 visits; 95 % credible 0.15 to 1.00; the data guarantee nothing yet "
         "(cfmon check --visits says what to record)."
     )
-    assert many.summary.endswith("The data guarantee it at 95 %.")
+    assert many.summary.endswith("The finding is guaranteed at 95 %.")
     assert many.details[-1].endswith("guaranteed 0.66 to 0.80; robust.")
     assert not any("ausal models disagree" in sentence for sentence in (few.summary, *few.details))
     assert alert_of(road(), spec(BAD, bands="off")).details == ()
