@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.alarm.canonical import ONLY_LEARNED, ONLY_MISSED
-from monitor.alarm.figures import is_open
+from monitor.alarm.figures import effect_of, is_open
 from monitor.cli.output import ExitCode
 from monitor.engine.visits import Needed
 from monitor.logic import parse
@@ -129,15 +129,17 @@ def _answer(verdict: Verdict) -> str:
 
 def _headline(verdict: Verdict) -> Text:
     answer = _answer(verdict)
-    words = f"{_number(verdict.value)}" if answer == "value" else OUTCOMES.get(answer, answer)
+    words = OUTCOMES.get(answer, answer)
+    if verdict.value is not None:
+        words = _range(verdict.value, verdict.quantities[0].extremes)
     line = Text("  ").append(words, style=STYLES.get(answer, ""))
     if verdict.robust is not None:
         guaranteed = verdict.bands is not None and verdict.bands.delta is not None
         what = "model in the guaranteed band" if guaranteed else "causal model"
         agrees = f"no {what} changes this" if verdict.robust else f"another {what} could change this"
         line.append(f"; {agrees}")
-    if verdict.effect is not None:
-        line.append(f"; effect {verdict.effect:+.6g}")
+    if (effect := effect_of(verdict)) is not None:
+        line.append(f"; effect {effect:+.6g}")
         if verdict.effect_bounds is not None:
             line.append(f", {_bounds(verdict.effect_bounds, verdict)}")
         for band in _bands_of(verdict.effect_credible, verdict.effect_guaranteed, verdict):
@@ -208,14 +210,14 @@ def _action(action: int, name: str) -> str:
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
     """Return a table of one quantity: its value and how it was obtained, the comparison, and the world."""
     table = Table.grid(padding=(0, 2))
-    obtained = f"{_number(quantity.value)}  {verdict.method}"
+    obtained = f"{_range(quantity.value, quantity.extremes)}  {verdict.method}"
+    if is_open(quantity.extremes):
+        obtained += " at both ends, as what was never recorded turns out"
     if quantity.samples:
         obtained += f", {quantity.samples:,} samples"
-    if quantity.bounds is not None:
+    if quantity.bounds is not None and not is_open(quantity.extremes):
         obtained += f", {_bounds(quantity.bounds, verdict, quantity.confidence)}"
     table.add_row("    value", obtained)
-    if is_open(quantity.extremes) and quantity.extremes is not None:
-        table.add_row("", f"{_interval(quantity.extremes)} as what was never recorded turns out")
     for band in _bands_of(quantity.credible, quantity.guaranteed, verdict):
         table.add_row("", band)
     if quantity.support is not None:
