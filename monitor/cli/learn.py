@@ -173,7 +173,7 @@ def _report(
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
-    from monitor.learning.separation import missed, unrecorded, unseparated  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import missed, never_held, unrecorded, unseparated  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -182,7 +182,8 @@ def _report(
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
         tally, labels = learner.tally, learner.labels
-        known = *unrecorded(tally, labels), *unseparated(missed(tally, labels))
+        unseen = never_held(tally, [label for label in labels if label.unsafe], _on_cuts(learner))
+        known = *unrecorded(tally, labels), *unseen, *unseparated(missed(tally, labels))
         found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
@@ -214,7 +215,7 @@ def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
     from monitor.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.separation import missed, unrecorded  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import missed, never_held, unrecorded  # noqa: PLC0415 - likewise
     from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
@@ -239,9 +240,16 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
+        "labels that never hold": never_held(tally, learner.labels, _on_cuts(learner)),
         "labels unknown": unrecorded(tally, learner.labels),
         "kinds of ends not recorded": int((table.keys < ENDS).sum()),
     }
+
+
+def _on_cuts(learner: Learner) -> list[str]:
+    """Return the labels whose condition is about episodes that are cut off."""
+    names = {"truncated", learner.roles.truncated}
+    return [condition.name for condition in learner.conditions if names & set(condition.columns)]
 
 
 def _finish(facts: dict[str, Any], *, as_json: bool) -> None:
@@ -280,9 +288,7 @@ def _notes(facts: dict[str, Any]) -> list[str]:
     from monitor.learning.separation import unseparated  # noqa: PLC0415 - keep `cfmon --help` light
 
     notes = []
-    for name, part in facts["label missed"].items():
-        if part is None:
-            notes.append(f"{printable(name)}: its condition holds in no row")
+    notes += facts["labels that never hold"]
     notes += unseparated(facts["label missed"])
     notes += _renumbered(facts)
     notes += facts["notes on rows"]

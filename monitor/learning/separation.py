@@ -6,7 +6,7 @@ in which an episode ended, and the recordings do not hold that state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from monitor.arrays import Ints
@@ -14,7 +14,7 @@ from monitor.learning.build import LabelSpec
 from monitor.learning.episodes import is_end, unknown_at
 from monitor.learning.tally import Tally
 
-__all__ = ["missed", "unrecorded", "unseparated"]
+__all__ = ["missed", "never_held", "unrecorded", "unseparated"]
 
 MISSED: Final = 0.02
 """Fraction of a label's visits in states without the label from which it is reported."""
@@ -36,6 +36,21 @@ def unseparated(parts: Mapping[str, float | None]) -> list[str]:
         "have the label, because it does not hold in most of their visits; use other bins or columns"
         for name, part in parts.items()
         if part is not None and part > MISSED
+    ]
+
+
+def never_held(tally: Tally, labels: Sequence[LabelSpec], cut: Collection[str] = ()) -> list[str]:
+    """Return a sentence for each label whose condition holds in no row; `cut`: labels on ends that cut episodes off."""
+    return [
+        f"{name}: its condition holds in no row"
+        + (
+            "; an episode that is cut off goes on unrecorded, so its end is no state: name a column of what ends an "
+            "episode with --terminated"
+            if name in cut
+            else ""
+        )
+        for name, part in missed(tally, labels).items()
+        if part is None
     ]
 
 

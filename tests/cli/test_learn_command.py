@@ -216,6 +216,14 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *more)[1]
     assert "odd: 50% of the visits where its condition holds are in states that do not have the label" in out
     assert "void: its condition holds in no row" in out
+    cut = tmp_path / "cut.csv"
+    rows = "".join(f"{n},{t},{t % 2},0,{int(t == 9)}\n" for n in range(9) for t in range(10))
+    cut.write_text("ep,t,x,a,truncated\n" + rows)
+    code, out, _ = cfmon("model", "learn", str(cut), "-o", str(tmp_path / "cut.npz"), "--unsafe", "late: truncated")
+    assert code == 0
+    assert "late: its condition holds in no row; an episode that is cut off goes on unrecorded" in out
+    assert "name a column of what ends an episode with --terminated" in out
+    assert "the abstraction is NOT good enough" in out
     report = ("--report", str(tmp_path / "q.md"))
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "q.npz"), *more, *report)[1]
     assert out.count("odd: 50% of the visits") == 1
