@@ -113,7 +113,7 @@ def test_an_interrupted_run_goes_on_within_the_file(cfmon: Run, monkeypatch: pyt
     with monkeypatch.context() as patch:
         every = cut_after(10**6, patch)
         once = json.loads(cfmon("model", "learn", path, other, "-o", "once.npz", *OPTIONS, "--json")[1])
-    for batches in (9, 4, 17)[: examples(1, 3)]:
+    for batches in (9, 4, 18)[: examples(1, 3)]:
         model = Path(f"cut-{batches}.npz")
         with monkeypatch.context() as patch:
             before = cut_after(batches, patch)
