@@ -53,8 +53,7 @@ def draw_bands(canvas: Canvas, alarm: Explanation, model: MDP, corner: tuple[flo
             canvas.text((axis.at(value), y + height + 10), _figure(alarm, value), size=12, anchor="middle")
         height += 24
     for line in _words(alarm, model):
-        canvas.text((x, y + height + 12), line, size=12)
-        height += 18
+        height += canvas.paragraph((x, y + height + 12), line, size=12)
     return height + 16
 
 
@@ -87,7 +86,7 @@ def _ends(branch: Branch) -> list[float]:
 def _draw_row(canvas: Canvas, alarm: Explanation, branch: Branch, axis: _Axis, at: tuple[float, float]) -> None:
     """Draw the bands of one world; `at`: left end and middle of the row."""
     ink, (x, middle) = NOMINAL if branch.nominal else ALTERNATIVE, at
-    canvas.text((x, middle + 4), branch.name, ink=ink, bold=True)
+    canvas.text((x, middle + 4), branch.name, ink=ink, bold=True, room=LEFT - 8)
     canvas.line((axis.left, middle), (axis.left + axis.width, middle), ink=RULE)
     if branch.guaranteed is not None:
         left, right = (axis.at(end) for end in branch.guaranteed)

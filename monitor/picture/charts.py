@@ -15,8 +15,8 @@ from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
 __all__ = ["dash_of", "draw_history", "draw_labels", "draw_profile", "draw_risk", "ink_of"]
 
 BAND: Final = {
-    "any": "every causal model that fits what was observed",
-    "stable": "every counterfactually stable causal model that fits what was observed",
+    "any": "every causal model that fits",
+    "stable": "every counterfactually stable model that fits",
 }
 
 
@@ -117,7 +117,8 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         high = [frame.at(m.seq, m.bounds[1]) for m in banded if m.bounds]
         canvas.area([*high, *reversed(low)], "band")
         models = BAND.get(alarm.evidence.causal_model, "its bounds")
-        canvas.text((frame.x, frame.y + 14 + ROW), f"hatched: {_banded(alarm)} over {models}", size=12, ink=FAINT)
+        said = f"hatched: {_banded(alarm)} over {models}"
+        canvas.text((frame.x, frame.y + 14 + ROW), said, size=12, ink=FAINT, room=frame.width)
         canvas.polyline(high, ink=ALTERNATIVE, width=0.8, dash="2 3")
         canvas.polyline(low, ink=ALTERNATIVE, width=0.8, dash="2 3")
     alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
@@ -212,6 +213,6 @@ def _moments(canvas: Canvas, alarm: Explanation, frame: Frame, *, say: bool = Tr
 
 
 def _banded(alarm: Explanation) -> str:
-    """Return whose value has the bounds."""
+    """Return in whose world the value has the bounds."""
     alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
-    return f"the value under {alternative.name}"
+    return alternative.name

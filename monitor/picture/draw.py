@@ -37,10 +37,10 @@ CAUSAL = {
 def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, _description(alarm, model))
-    canvas.text((MARGIN, 40), alarm.title, size=20, bold=True)
-    y = 66 + canvas.paragraph((MARGIN, 66), alarm.told.text)
-    canvas.text((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
-    y = _draw_key(canvas, alarm, y + 24)
+    y = 38 + canvas.paragraph((MARGIN, 40), alarm.title, size=20, bold=True)
+    y += canvas.paragraph((MARGIN, y), alarm.told.text)
+    y += canvas.paragraph((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
+    y = _draw_key(canvas, alarm, y + 6)
     labels = _labels(alarm, model)
     grid = grid_of(model)
     if grid is not None:
@@ -66,16 +66,18 @@ def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
     x = MARGIN
     for branch in alarm.branches:
         ink = NOMINAL if branch.nominal else ALTERNATIVE
-        canvas.line((x, y - 4), (x + 44, y - 4), ink=ink, width=2.6, dash="" if branch.nominal else "7 4")
-        if branch.nominal:
-            canvas.dot((x + 22, y - 4), 3.5, fill=ink)
-        else:
-            canvas.diamond((x + 22, y - 4), 5, fill=ink)
         what = f"{branch.name}: {_known(branch, alarm)}"
         if is_open(branch.extremes):
             what += " (partly never recorded)"
         elif branch.bounds is not None and branch.bounds[0] < branch.bounds[1]:
             what += f" (between {_shown(branch.bounds[0], alarm)} and {_shown(branch.bounds[1], alarm)})"
+        if x > MARGIN and x + 52 + 7.6 * len(what) > canvas.width - MARGIN:
+            x, y = MARGIN, y + 20
+        canvas.line((x, y - 4), (x + 44, y - 4), ink=ink, width=2.6, dash="" if branch.nominal else "7 4")
+        if branch.nominal:
+            canvas.dot((x + 22, y - 4), 3.5, fill=ink)
+        else:
+            canvas.diamond((x + 22, y - 4), 5, fill=ink)
         canvas.text((x + 52, y), what, ink=ink, bold=True)
         x += 76 + 7.6 * len(what)
     return y + 18

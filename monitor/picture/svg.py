@@ -6,12 +6,13 @@ differs in colour differs in line or pattern too. Colours are those of Okabe & I
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Final, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-__all__ = ["ALTERNATIVE", "DARK", "FAINT", "INK", "NOMINAL", "PAPER", "RULE", "Anchor", "Canvas", "Ink"]
+__all__ = ["ALTERNATIVE", "DARK", "FAINT", "INK", "NOMINAL", "PAPER", "RULE", "Anchor", "Canvas", "Ink", "shortened"]
 
 INK: Final = "#1a1a1a"
 FAINT: Final = "#767676"
@@ -62,6 +63,22 @@ PATTERNS: Final = """
 <rect width="5" height="5" fill="#005a8f" fill-opacity="0.08"/>
 <line x1="0" y1="0" x2="0" y2="5" stroke="#005a8f" stroke-opacity="0.35" stroke-width="1"/></pattern>
 """
+
+
+EDGE: Final = 16.0
+"""Pixels at the left and right of a picture in which there is no text."""
+MEAN: Final = 0.56
+WIDE: Final = 0.64
+"""Width of a character of long texts, of ordinary and bold type, relative to the size of the type: of wide fonts."""
+
+
+def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str:
+    """Return a text that is at most `room` pixels wide, by wide fonts: with its middle left out if it is longer."""
+    most = max(int(room / (WIDE if bold else MEAN) / size), 3)
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
 class Canvas:
@@ -139,20 +156,31 @@ class Canvas:
         bold: bool = False,
         anchor: Anchor = "start",
         halo: bool = False,
+        room: float = math.inf,
     ) -> None:
-        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines."""
+        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines.
+
+        A text wider than `room` pixels, or that would go beyond the edge, loses its middle, and is its own tooltip.
+        """
+        left, right = at[0] - EDGE, self.width - EDGE - at[0]
+        room = min(room, {"start": right, "end": left, "middle": 2 * min(left, right)}[anchor])
+        shown = shortened(content, room, size=size, bold=bold)
+        title = "" if shown == content else f"<title>{escape(_writable(content))}</title>"
         weight = ' font-weight="bold"' if bold else ""
         weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
         self._parts.append(
             f'<text x="{_n(at[0])}" y="{_n(at[1])}" text-anchor="{anchor}"{weight} '
-            f'font-size="{_n(size)}" fill="{ink}">{escape(_writable(content))}</text>'
+            f'font-size="{_n(size)}" fill="{ink}">{escape(_writable(shown))}{title}</text>'
         )
 
-    def paragraph(self, at: Point, content: str, *, size: float = 14, columns: int = 128) -> float:
-        """Add lines of at most `columns` characters; return their height in pixels."""
-        lines = textwrap.wrap(content, columns) or [""]
+    def paragraph(
+        self, at: Point, content: str, *, size: float = 14, columns: int = 0, ink: Ink = INK, bold: bool = False
+    ) -> float:
+        """Add lines of at most `columns` characters (0: up to the right edge); return their height in pixels."""
+        most = int((self.width - EDGE - at[0]) / (WIDE if bold else MEAN) / size)
+        lines = textwrap.wrap(content, columns or most) or [""]
         for n, line in enumerate(lines):
-            self.text((at[0], at[1] + n * size * 1.4), line, size=size)
+            self.text((at[0], at[1] + n * size * 1.4), line, size=size, ink=ink, bold=bold)
         return len(lines) * size * 1.4
 
     def document(self, height: float) -> str:

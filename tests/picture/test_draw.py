@@ -97,7 +97,7 @@ def test_a_grid_too_large_to_be_seen_is_none() -> None:
 
 def test_a_paragraph_takes_the_height_of_its_lines() -> None:
     canvas = Canvas(100, "t", "d")
-    assert canvas.paragraph((0, 0), "word " * 10, size=10, columns=20) == pytest.approx(3 * 14)
+    assert canvas.paragraph((0, 0), "word " * 10, size=10) == pytest.approx(4 * 14), "15 characters each"
     assert canvas.paragraph((0, 0), "", size=10) == pytest.approx(14)
 
 

@@ -124,7 +124,7 @@ function makeChart() {
     shown.range = rangeOf([...value, ...alternative], threshold);
     const lines = [["value", "--own", undefined, value]];
     if (formula.alternative) lines.push([formula.alternative.name, "--instead", [8, 5], alternative]);
-    if (formula.threshold) lines.push([`required ${formula.threshold.comparison}`, "--ink", [2, 4], time.map(() => threshold)]);
+    if (formula.threshold) lines.push(["required", "--ink", [2, 4], time.map(() => threshold)]);
     const series = lines.map(([label]) => label).join("\n");
     if (series !== shown.series) {  // at first, and when the configuration has changed
       shown.chart?.destroy();

@@ -74,6 +74,9 @@ function makeExplanation() {
   wait.setAttribute("role", "status");
   const picture = named("img", "why-picture");
   const frame = named("div", "why-frame", "scroll");
+  frame.tabIndex = 0;  // on a phone it is wider than the screen, and the keyboard has to reach it
+  frame.setAttribute("role", "region");
+  frame.setAttribute("aria-label", "picture of the alarm");
   frame.append(picture);
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
@@ -114,7 +117,7 @@ function makeExplanation() {
 // What was known when the alarm fired, and what is known by its newest verdict.
 function makeNumbers() {
   const columns = [["", ""], ["when it fired", "number"], ["newest verdict", "number"]];
-  const table = makeTable("Exact values of the model, unless the verdict is sampled", columns, ([name]) => name);
+  const table = makeTable("The numbers of this alarm", columns, ([name]) => name);
   return part(element("div", "scroll", table), (alarm) => {
     const { fired, alternative, threshold } = alarm;
     const own = alternative ? "nominal" : "value";
@@ -127,6 +130,7 @@ function makeNumbers() {
       [alternative?.name ?? "", number(fired.alternative?.value), number(alternative?.value)],
       [`${alternative?.name}, bounds`, "", between(alternative?.bounds)],
       ["required", required(threshold), required(threshold)],
+      ["obtained", "", alarm.method],
     ];
     table.render(rows.filter(([, then, now]) => then || now));
   });
