@@ -38,7 +38,8 @@ def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, _description(alarm, model))
     y = 38 + canvas.paragraph((MARGIN, 40), alarm.title, size=20, bold=True)
-    y += canvas.paragraph((MARGIN, y), alarm.told.text)
+    y += canvas.paragraph((MARGIN, y), alarm.told.summary, size=16)
+    y += canvas.paragraph((MARGIN, y), " ".join(alarm.told.details)) if alarm.told.details else 0
     y += canvas.paragraph((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
     y = _draw_key(canvas, alarm, y + 6)
     labels = _labels(alarm, model)

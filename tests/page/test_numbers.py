@@ -222,6 +222,7 @@ READ = """() => {
   text: document.body.innerText,
   formulas: [...document.querySelectorAll("#formulas > section")].map((card) => ({
     summary: card.querySelector(":scope > .summary").textContent,
+    details: [...card.querySelectorAll(":scope > .details > li")].map((line) => line.textContent),
     facts: Object.fromEntries([...card.querySelectorAll(".facts > div:not([hidden])")].map(
       (fact) => [...fact.children].map((each) => each.textContent))),
     profile: cells([...card.querySelectorAll(":scope > .scroll tbody tr")]),
@@ -242,6 +243,7 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         assert part["profile"] == profile(formula)
         assert part["facts"] == facts(formula)
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
+        assert part["details"] == formula["details"]
         assert part["range"].startswith(drawn(formula))
         more += [drawn(formula), *facts(formula).values(), groups(formula["calibration"])]
         expected = bands_of(formula)

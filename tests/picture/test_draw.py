@@ -13,7 +13,7 @@ from monitor.model import MDP, load_model
 from monitor.picture import draw, explain
 from monitor.picture.explanation import Explanation
 from monitor.picture.layout import grid_of
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
+from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas, shortened
 from tests.picture.test_explanation import FORMULAS, GRID, POLICIES, evidence_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -141,3 +141,28 @@ def test_a_value_that_was_partly_never_recorded_is_an_interval() -> None:
 
 def drawn_words(explanation: Explanation) -> str:
     return " ".join(ET.fromstring(draw(explanation, GRID)).itertext())
+
+
+LONG = "the_policy_of_the_second_shift_with_a_very_long_name_indeed_0123"
+
+
+@pytest.mark.parametrize("anchor", ["start", "middle", "end"])
+def test_no_text_goes_beyond_the_edge_and_what_is_left_out_is_its_tooltip(anchor: Anchor) -> None:
+    canvas = Canvas(300, "t", "d")
+    canvas.text((150, 20), LONG, size=12, anchor=anchor)
+    canvas.text((150, 40), "short", size=12, anchor=anchor)
+    drawn = re.findall(r"<text [^>]*>(.*)</text>", canvas.document(60))
+    shown, tooltip = re.fullmatch(r"(.*)<title>(.*)</title>", drawn[0]).groups()  # type: ignore[union-attr] # it matches
+    assert (tooltip, drawn[1]) == (LONG, "short")
+    assert shown.startswith("the_")
+    assert shown.endswith("123")
+    room = 134 if anchor != "middle" else 268
+    assert len(shown) * 12 * 0.56 <= room < (len(shown) + 1) * 12 * 0.56, "as much as there is room for"
+
+
+def test_a_text_keeps_both_its_ends() -> None:
+    assert shortened("abcdefghij", 5 * 5.6, size=10) == "ab…ij"
+    assert shortened("abcdefghij", 6 * 5.6, size=10) == "abc…ij"
+    assert shortened("abcdefghij", 0.0, size=10) == "a…j"
+    assert shortened("abcde", 5 * 5.6, size=10) == "abcde"
+    assert len(shortened("a" * 20, 64.0, size=10, bold=True)) == 10

@@ -1,6 +1,6 @@
 // The page of one agent: the value of each formula over time with its threshold, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, alarmWord, at, between, departing, deviates, element, evidenceOf, figures, follow, moment, number, part, put, rangeOf, required, sync,
+  POLICY_ASSUMED, ago, alarmWord, at, between, departing, deviates, element, evidenceOf, figures, follow, makeDetails, moment, number, part, put, rangeOf, required, sync,
   tell,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
@@ -16,14 +16,15 @@ document.title = `${name} · Counterfactual monitor`;
 const HEIGHT = 240;
 
 function makeFormula({ formula: { name: title } }) {
-  const [summary, facts, chart, text] = [element("p", "summary"), makeFacts(), makeChart(), element("code")];
+  const [summary, details, facts, chart, text] = [element("p", "summary"), makeDetails(), makeFacts(), makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
-  const card = element("section", "formula", element("h2", "", title), summary, facts, chart, ...parts, element("p", "quiet", text));
+  const card = element("section", "formula", element("h2", "", title), summary, details, facts, chart, ...parts, element("p", "quiet", text));
   card.id = `formula-${title}`;
   return part(card, (told) => {
     const { formula } = told;
-    put(summary, [formula.summary || "No verdict: between episodes.", ...(formula.details || [])].join(" "));
+    put(summary, formula.summary || "No verdict: between episodes.");
+    details.render(formula.details);
     facts.render(formula);
     chart.render(told);
     profile.render(formula.profile);

@@ -1,5 +1,5 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
-import { agentPage, ask, between, element, makeTable, moment, named, number, part, put, required } from "./common.js";
+import { agentPage, ask, between, element, makeDetails, makeTable, moment, named, number, part, put, required } from "./common.js";
 import { makeBands } from "./bands.js";
 
 // The id of the alarm that is explained; null while none is.
@@ -65,7 +65,7 @@ function explain(alarm) {
 }
 
 function makeExplanation() {
-  const [title, summary] = [named("h2", "why-title"), named("p", "why-summary")];
+  const [title, summary, details] = [named("h2", "why-title"), named("p", "why-summary", "summary"), makeDetails()];
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
@@ -81,7 +81,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), summary, numbers, profile, bands, when, wait, frame, links);
+  dialog.append(element("div", "bar", title, close), summary, details, numbers, profile, bands, when, wait, frame, links);
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -107,7 +107,8 @@ function makeExplanation() {
   };
   return part(dialog, (alarm) => {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
-    put(summary, [alarm.summary, ...(alarm.details || [])].join(" "));
+    put(summary, alarm.summary);
+    details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);

@@ -73,6 +73,19 @@ export function sync(list, items, key, make) {
   for (const gone of old.values()) gone.remove();
 }
 
+// Sentences, each a line of its own.
+export function makeDetails() {
+  const list = element("ul", "details");
+  const makeLine = () => {
+    const line = element("li");
+    return part(line, (text) => put(line, text));
+  };
+  return part(list, (texts) => {
+    list.hidden = texts.length === 0;
+    sync(list, texts, (text) => text, makeLine);
+  });
+}
+
 // A table in which each item has a row. `columns`: heading and class of each; `key` names an item; `make` makes its row,
 // by default of cells with the texts that are shown in it.
 export function makeTable(caption, columns, key, make = () => makeRow(columns.map(([, kind]) => kind))) {
