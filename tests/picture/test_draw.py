@@ -161,8 +161,8 @@ def test_no_text_goes_beyond_the_edge_and_what_is_left_out_is_its_tooltip(anchor
 
 
 def test_a_text_keeps_both_its_ends() -> None:
-    assert shortened("abcdefghij", 5 * 5.6, size=10) == "ab…ij"
-    assert shortened("abcdefghij", 6 * 5.6, size=10) == "abc…ij"
+    assert shortened("abcdefghij", 5.1 * 5.6, size=10) == "ab…ij"
+    assert shortened("abcdefghij", 6.1 * 5.6, size=10) == "abc…ij"
     assert shortened("abcdefghij", 0.0, size=10) == "a…j"
-    assert shortened("abcde", 5 * 5.6, size=10) == "abcde"
-    assert len(shortened("a" * 20, 64.0, size=10, bold=True)) == 10
+    assert shortened("abcde", 5.1 * 5.6, size=10) == "abcde"
+    assert len(shortened("a" * 20, 10.1 * 6.4, size=10, bold=True)) == 10
