@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -29,13 +30,14 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
-from monitor.referee import judge
+from monitor.referee import TOO_LARGE, judge
 from monitor.types import AlarmSpec, BandSettings, FormulaSpec, Verdict
 
 __all__ = [
     "ENGINE",
     "REFEREE",
     "TOLERANCE",
+    "Derived",
     "Deriver",
     "Evidence",
     "Rederivation",
@@ -51,18 +53,26 @@ TOLERANCE = 1e-9
 """Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
 
 
+class Derived(NamedTuple):
+    """The verdict that follows, and that of a program that had to help.
+
+    `helped`: what the program did not compute itself, one sentence each.
+    """
+
+    verdicts: Sequence[Verdict]
+    helped: tuple[str, ...] = ()
+
+
 class Deriver(NamedTuple):
     """A program that derives the verdict of an alarm again.
 
-    `name`: its name in the output of `cfmon verify`. `verdicts`: returns the verdict that follows from the evidence's
-    path and text, the model, the policies and the other models, and that of a program that had to help; raises
-    MonitorError if none follows, LimitError if this program does not support the formula. `helped`: what of a recorded
-    verdict it cannot compute, as a sentence; empty if it needs no help.
+    `name`: its name in the output of `cfmon verify`. `derive`: returns what follows from the evidence's path and text,
+    the model, the policies and the other models; raises MonitorError if nothing follows, LimitError if this program
+    does not support the formula.
     """
 
     name: str
-    verdicts: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Sequence[Verdict]]
-    helped: Callable[[Verdict], str] = lambda _: ""
+    derive: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Derived]
 
 
 class Rederivation(NamedTuple):
@@ -106,18 +116,17 @@ def derive_again(
     passed: tuple[str, ...] = ()
     for deriver in derivers or (ENGINE,):
         try:
-            verdicts = deriver.verdicts(evidence, model, tables, models or {})
+            derived = deriver.derive(evidence, model, tables, models or {})
         except LimitError as error:
             passed += (f"not by the {deriver.name}: {_first_line(error)}",)
         except MonitorError as error:
             return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
         else:
             found: dict[str, str] = {}
-            for verdict in verdicts:
+            for verdict in derived.verdicts:
                 for problem in _differences("verdict", plain(evidence.verdict), plain(verdict)):
                     found.setdefault(problem.partition(":")[0], problem)
-            helped = deriver.helped(evidence.verdict)
-            return Rederivation([*problems, *found.values()], deriver.name, (*passed, *([helped] if helped else [])))
+            return Rederivation([*problems, *found.values()], deriver.name, (*passed, *derived.helped))
     return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
 
 
@@ -161,21 +170,23 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
     return BandSettings(bands.draws, bands.seed, level, delta)
 
 
-ENGINE: Final = Deriver("engine", lambda *given: [_verdict(*given)])
+ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
 """The engine of the stream: exact, or drawn again if the verdict was sampled."""
 
 
 def _by_referee(
     evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
-) -> list[Verdict]:
+) -> Derived:
     """Return the verdict of the second program, which draws neither samples nor models.
 
-    On a learned model the verdict of the engine follows; the first has its credible band and support.
+    Where the engine has to help, its verdict follows, and the first has what only the engine computes.
     """
-    if evidence.verdict.drawn is not None:
+    recorded = evidence.verdict
+    if recorded.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
-    settings = _band_settings(evidence) or BandSettings()
-    judged = judge(
+    delta: float | None = (_band_settings(evidence) or BandSettings()).delta
+    derive = partial(
+        judge,
         evidence.text,
         model=model,
         path=list(evidence.path),
@@ -184,50 +195,76 @@ def _by_referee(
         causal_model=evidence.causal_model,
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
-        delta=settings.delta,
         acted=evidence.acted,
-        recourse=evidence.verdict.recourse is not None,
+        recourse=recorded.recourse is not None,
     )
-    _check_recourse(evidence.verdict, judged)
-    if evidence.verdict.bands is None:
-        return [judged]
+    helped: list[str] = []
+    try:
+        judged = derive(delta=delta)
+    except LimitError:
+        if recorded.bands is None:
+            raise
+        delta, judged = None, derive(delta=None)
+        helped.append("and by the engine the guaranteed band, which is too large for the referee")
+    unexamined = _unexamined(recorded, judged)
+    if recorded.bands is None and not unexamined:
+        return Derived([judged])
     other = _verdict(evidence, model, tables, models)
-    return [_completed(judged, other), other]
+    if unexamined:
+        judged = replace(judged, recourse=other.recourse)
+        helped.append(unexamined)
+    if recorded.bands is not None:
+        pairs = zip(judged.quantities, other.quantities, strict=True)
+        if delta is not None and any(one.guaranteed is not None and two.guaranteed is None for one, two in pairs):
+            delta = None
+            helped.append("without the guaranteed band, which is too large for the engine")
+        judged = _completed(judged, other, guaranteed=delta is None)
+        if recorded.bands.draws > 0:
+            helped.append(
+                "and by the engine, which alone computes the credible band, the support and the pairs to visit"
+            )
+    return Derived([judged, other], tuple(helped))
 
 
-def _check_recourse(recorded: Verdict, judged: Verdict) -> None:
-    """Raise LimitError if the engine could not say whether the goal could have been met, and the referee can."""
+def _unexamined(recorded: Verdict, judged: Verdict) -> str:
+    """Return why the referee's answer to whether the goal could have been met is not used; empty if it is."""
     one, other = recorded.recourse, judged.recourse
-    if one is not None and other is not None and one.avoidable is None and other.avoidable is not None:
-        raise LimitError("whether the goal could have been met is too large for the engine, which left it out")
+    if other is None or one is None:
+        return ""
+    if other.reason == TOO_LARGE:
+        return "and by the engine whether the goal could have been met, which is too large for the referee"
+    if one.avoidable is None and other.avoidable is not None:
+        return "without whether the goal could have been met, which is too large for the engine"
+    return ""
 
 
-def _completed(judged: Verdict, other: Verdict) -> Verdict:
+def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
     """Return the referee's verdict with what only the engine computes on a learned model.
 
-    Raises LimitError if the engine left out a guaranteed band that the referee has.
+    `guaranteed`: the guaranteed band is the engine's too, and what follows from it.
     """
-    pairs = list(zip(judged.quantities, other.quantities, strict=True))
-    if any((one.guaranteed is None) != (two.guaranteed is None) for one, two in pairs):
-        raise LimitError("a guaranteed band is too large for the engine, which left it out")
-    return replace(
+    quantities = []
+    for one, two in zip(judged.quantities, other.quantities, strict=True):
+        quantity = replace(one, credible=two.credible, support=two.support)
+        if guaranteed:
+            quantity = replace(quantity, guaranteed=two.guaranteed, robust=two.robust)
+        quantities.append(quantity)
+    found = replace(
         judged,
-        quantities=tuple(replace(one, credible=two.credible, support=two.support) for one, two in pairs),
+        quantities=tuple(quantities),
         credible=other.credible,
         effect_credible=other.effect_credible,
         support=other.support,
         to_visit=other.to_visit,
         bands=other.bands,
     )
+    if not guaranteed:
+        return found
+    ends = other.guaranteed, other.effect_guaranteed
+    return replace(found, guaranteed=ends[0], effect_guaranteed=ends[1], robust=other.robust)
 
 
-def _helped(verdict: Verdict) -> str:
-    if verdict.bands is None or verdict.bands.draws == 0:
-        return ""
-    return "and by the engine, which alone computes the credible band, the support and the pairs to visit"
-
-
-REFEREE: Final = Deriver("referee", _by_referee, _helped)
+REFEREE: Final = Deriver("referee", _by_referee)
 """A plain evaluator that shares neither code nor method with the engine (`monitor.referee`)."""
 
 
@@ -287,10 +324,10 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_manifests(evidence: Evidence) -> Iterator[str]:
-    """Check that each manifest names the policy's file."""
+    """Check that each manifest names the policy's file. A policy given as a value has no manifest."""
     for name, policy in evidence.policies.items():
-        named = policy.manifest.get("sha256", policy.sha256)
-        if named != policy.sha256:
+        named = policy.manifest.get("sha256")
+        if policy.manifest and named != policy.sha256:
             yield f"policies.{name}.manifest.sha256: {named} is recorded, the policy is {policy.sha256}"
 
 

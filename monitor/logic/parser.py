@@ -15,8 +15,8 @@ __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
 
 MAX_LENGTH = 10_000
 """Characters a formula may have; a written formula has a few hundred."""
-MAX_DEPTH = 150
-"""Nesting a formula may have, well below what Python's own stack allows."""
+MAX_DEPTH = 100
+"""Nesting a formula may have. Every traversal of it needs at most 7 frames a level, and Python's stack has 1,000."""
 MAX_NODES = 20_000
 """Nodes a formula may have once its sugar (`<=>` repeats its operands) is written out."""
 

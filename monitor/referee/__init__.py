@@ -23,13 +23,13 @@ from monitor.policy.table import as_table
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
-from monitor.referee.recourse import Examiner
+from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types import BandSettings, CausalModel, Verdict
 
-__all__ = ["judge"]
+__all__ = ["TOO_LARGE", "judge"]
 
 
 def judge(
@@ -42,7 +42,7 @@ def judge(
     causal_model: CausalModel = "gumbel",
     terminated: bool = False,
     start_observed: bool = True,
-    delta: float = BandSettings().delta,
+    delta: float | None = BandSettings().delta,
     acted: Sequence[str] = (),
     recourse: bool = True,
 ) -> Verdict:
@@ -57,10 +57,11 @@ def judge(
         causal_model: `any` or `stable` also bound the answer over that class of causal models.
         terminated: the episode has ended in the last state, which is absorbing from then on.
         start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
-        delta: probability that the guaranteed band misses, which `any` adds on a model learned from data. The credible
-            band and the support are the engine's alone.
+        delta: probability that the guaranteed band misses, which `any` adds on a model learned from data; None: without
+            it. The credible band and the support are the engine's alone.
         acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
-        recourse: whether a missed goal of `regret` is examined: could other decisions have met it?
+        recourse: whether a missed goal of `regret` is examined: could other decisions have met it? If that alone is
+            too large, the answer has no numbers and the reason `TOO_LARGE`.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
@@ -75,7 +76,7 @@ def judge(
     """
     if causal_model not in get_args(CausalModel):
         raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
-    if not 0.0 < delta < 1.0:
+    if delta is not None and not 0.0 < delta < 1.0:
         raise ConfigError(f"delta must lie strictly between 0 and 1, not {delta:g}")
     if not isinstance(model, MDP):
         raise ConfigError("the referee evaluates enumerated models only")
@@ -93,7 +94,7 @@ def judge(
     setting = Setting({MAIN: model, **others}, tables, last if terminated else None)
     unroll = Unroll(setting, actions, causal_model)
     due = causal_model == "any" and any(each.counts is not None for each in setting.models.values())
-    guaranteed = Guaranteed(setting, actions, delta) if due else None
+    guaranteed = Guaranteed(setting, actions, delta) if due and delta is not None else None
     labels = {name: bool(states[last]) for name, states in model.labels.items()}
     frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
     extremes = Extremes(setting, actions, causal_model, delta)
@@ -103,8 +104,7 @@ def judge(
         return judged.verdict(formula, text)
     except RecursionError as error:
         raise LimitError(
-            "the referee, which is recursive, cannot evaluate a formula nested this deeply, or decisions over a "
-            "horizon this long; the exact engine can"
+            "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
         ) from error
 
 

@@ -10,23 +10,25 @@
    Among actions whose values differ by at most 1e-12 it takes the one that nominal takes (with the largest
    probability), else the least.
 5. Over a class of causal models each row takes its worst or its best distribution, for each action by itself.
+6. A node is valued once all nodes that it leads to are. What is left to do is a list, so that a long horizon needs no
+   deep stack.
 
 Definitions: docs/semantics.md, section 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
+from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.logic.syntax import NOMINAL, Change, Const, Goal, Label, Probability, Reward
 from monitor.referee.residual import TRUE, Residual, collect, expand
-from monitor.referee.transition import Aim, mean, row
+from monitor.referee.transition import Aim, Row, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
@@ -55,32 +57,55 @@ class First(NamedTuple):
     action: int
 
 
-@dataclass(frozen=True)
-class Route:
-    """What a value depends on beside the node: the worlds without intervention by offset, the rows' aim, the direction.
+@dataclass(frozen=True, eq=False)
+class Track:
+    """The worlds without intervention by position on the path, the last one without observations.
 
-    `held`: number of held steps from the intervention state on; the last world has no observation.
+    `held`: number of pairs of the path. `prior`: the same worlds without any observation; itself if it is that.
     """
 
     worlds: tuple[World, ...]
     held: int
+    prior: Track | None = None
+
+    def at(self, place: int) -> World:
+        """Return the world without intervention at a position."""
+        return self.worlds[min(place, len(self.worlds) - 1)]
+
+
+class Place(NamedTuple):
+    """What the nodes of all states have in common; beyond the held pairs every position is `Track.held`."""
+
+    track: Track
+    position: int
+    residual: Residual
+    mode: Mode
     aim: Aim
     largest: bool
 
-    def at(self, offset: int) -> World:
-        """Return the world without intervention at an offset."""
-        return self.worlds[min(offset, len(self.worlds) - 1)]
 
-    @property
-    def beyond(self) -> Route:
-        """The route after the last held step, where every offset is the same."""
-        return Route(self.worlds[-1:], 0, "value", self.largest)
+class Option(NamedTuple):
+    """One action in a node.
 
-    @property
-    def prior(self) -> Route:
-        """The route without observations."""
-        worlds = tuple(World((), world.timeline) for world in self.worlds)
-        return Route(worlds[-1:], 0, "value", self.largest) if len(set(worlds)) == 1 else replace(self, worlds=worlds)
+    `row`: None if its successor does not matter. `ahead`: the value of what follows, or where it is found. `earns`: the
+    reward of this step counts.
+    """
+
+    row: Row | None
+    ahead: float | Place
+    earns: bool = False
+
+
+class Node(NamedTuple):
+    """The decisions that a node may take: the unchanged one as a mixture (if any), and single actions."""
+
+    kept: Sequence[tuple[float, Option]]
+    tried: Sequence[Option]
+
+    def options(self) -> Iterator[Option]:
+        """Yield all options."""
+        yield from (option for _, option in self.kept)
+        yield from self.tried
 
 
 class Deciding:
@@ -93,14 +118,16 @@ class Deciding:
 
     def __init__(self, setting: Setting, causal_model: CausalModel) -> None:
         self._setting, self._causal_model = setting, causal_model
-        self._tables: dict[tuple[Route, int, Residual, Mode], Floats] = {}
-        self._picks: dict[tuple[Route, int, Residual, int], int] = {}
+        self._tracks: dict[Frame, Track] = {}
+        self._tables: dict[Place, Floats] = {}
+        self._picks: dict[tuple[Place, int], int] = {}
         self._read = 0
 
     def measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
         """Return the value of a goal's measure under a change that decides. Raise LimitError beyond `BEST_LIMIT`."""
-        start, route, residual = self._begun(goal, change, frame, aim)
-        return float(self._values(route, 0, residual, _mode(change), np.array([frame.steps[start].state]))[0])
+        start, residual = _begun(goal, frame)
+        first = self._place(self._track(frame), start, residual, _mode(change), aim, largest=change.largest)
+        return self._value_of(first, frame.steps[start].state)
 
     def first(self, goal: Goal, changes: int, frame: Frame, *, largest: bool) -> First | None:
         """Return the first changed decision of the best `changes` changes, made as late as they can be.
@@ -108,88 +135,128 @@ class Deciding:
         Up to it all is as observed: it is at the first observed pair where changing the decision is better than leaving
         it. Of equally good actions it takes the least. None if no change is better.
         """
-        change = Change("best", "best", limit=changes, largest=largest)
-        start, route, residual = self._begun(goal, change, frame, "value")
-        for offset, step in enumerate(frame.steps[start:]):
+        start, residual = _begun(goal, frame)
+        for index, step in enumerate(frame.steps[start:], start):
             if isinstance(residual, Const):
                 return None
-            mode = Mode("few", changes)
-            kept = self._kept(route, offset, residual, mode, step.state)
-            actions = self._available(step.state)
-            worths = list(self._each(route, offset, residual, Mode("few", changes - 1), step.state))
+            place = self._place(self._track(frame), index, residual, Mode("few", changes), "value", largest=largest)
+            node = self._node(place, step.state)
+            self._fill(self._missing(node.options()))
+            kept = sum(weight * self._worth(option, "value") for weight, option in node.kept)
+            worths = [self._worth(option, "value") for option in node.tried]
             best = max(worths) if largest else min(worths)
             if abs(best - kept) > _near(kept) and (best > kept) == largest:
-                return First(start + offset, min(_tied(actions, worths, best)))
+                return First(index, min(_tied(self._available(step.state), worths, best)))
             residual = self._after(residual, step.state)
         return None
 
-    def _begun(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> tuple[int, Route, Residual]:
-        """Return the index of the intervention's pair, the route from there, and what the goal requires."""
-        _, start = position(goal.world.offset, len(frame.steps))
-        world = intervene(frame, start, NOMINAL, None)
-        worlds = [world]
-        while worlds[-1].later() != worlds[-1]:
-            worlds.append(worlds[-1].later())
-        route = Route(tuple(worlds), len(frame.steps) - start, aim, change.largest)
-        return start, route, goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
+    def _track(self, frame: Frame) -> Track:
+        if frame not in self._tracks:
+            worlds = [intervene(frame, 0, NOMINAL, None)]
+            while worlds[-1].later() != worlds[-1]:
+                worlds.append(worlds[-1].later())
+            unseen = [World((), world.timeline) for world in worlds]
+            same, held = all(world == unseen[0] for world in unseen), len(frame.steps)
+            prior = Track(tuple(unseen[-1:]), 0) if same else Track(tuple(unseen), held)
+            self._tracks[frame] = Track(tuple(worlds), held, prior)
+        return self._tracks[frame]
 
-    def _values(self, route: Route, offset: int, residual: Residual, mode: Mode, states: Ints) -> Floats:
-        """Return the values [n] of nodes in n states."""
-        if isinstance(residual, Const):
-            return np.full(len(states), float(residual == TRUE))
-        if offset >= route.held:
-            route, offset, mode = route.beyond, 0, UNCHANGED if mode.kind == "few" else mode
-        table = self._tables.setdefault((route, offset, residual, mode), np.full(self._setting.main.states, np.nan))
-        for state in states[np.isnan(table[states])].tolist():
-            table[state] = self._value(route, offset, residual, mode, state)
-        return table[states]
+    def _place(self, track: Track, index: int, residual: Residual, mode: Mode, aim: Aim, *, largest: bool) -> Place:
+        """Return the place at a position; where equal nodes have several descriptions, one of them."""
+        if index >= track.held:  # nothing was observed, and nothing is changed in mode `few`
+            index, aim, mode = track.held, "value", UNCHANGED if mode.kind == "few" else mode
+        return Place(track, index, residual, mode if mode.left else UNCHANGED, aim, largest)
 
-    def _value(self, route: Route, offset: int, residual: Residual, mode: Mode, state: int) -> float:
+    def _value_of(self, place: Place, state: int) -> float:
+        if isinstance(place.residual, Const):
+            return float(place.residual == TRUE)
+        self._fill([(place, state)])
+        return float(self._table(place)[state])
+
+    def _fill(self, pending: list[tuple[Place, int]]) -> None:
+        """Value some nodes, the last first, and before each of them all that it leads to and that has no value."""
+        opened: dict[tuple[Place, int], Node] = {}
+        while pending:
+            place, state = at = pending[-1]
+            if not np.isnan(self._table(place)[state]):
+                pending.pop()
+                continue
+            if at not in opened:
+                opened[at] = self._node(place, state)
+            missing = self._missing(opened[at].options())
+            if missing:
+                pending += missing
+            else:
+                self._table(place)[state] = self._best_of(opened.pop(at), place)
+
+    def _missing(self, options: Iterable[Option]) -> list[tuple[Place, int]]:
+        """Return the nodes that some options lead to and that have no value."""
+        missing = []
+        for option in options:
+            if option.row is not None and isinstance(option.ahead, Place):
+                successors, known = option.row.successors, self._table(option.ahead)
+                missing += [(option.ahead, k) for k in successors[np.isnan(known[successors])].tolist()]
+        return missing
+
+    def _table(self, place: Place) -> Floats:
+        """Return the values [S] of the nodes of a place, nan where they are not known."""
+        if place not in self._tables:
+            self._tables[place] = np.full(self._setting.main.states, np.nan)
+        return self._tables[place]
+
+    def _node(self, place: Place, state: int) -> Node:
+        """Return the decisions of a node."""
+        mode, residual = place.mode, place.residual
+        ahead = self._after(residual, state)
         if mode.kind == "optimal":
-            return self._worth(route, offset, residual, mode, state, self._pick(route.prior, offset, residual, state))
-        better = max if route.largest else min
-        if mode.kind == "free" and mode.left:
-            later = Mode("free", mode.left - (mode.left < FOREVER))
-            return better(self._each(route, offset, residual, later, state))
-        if mode.kind == "free":
-            mode = UNCHANGED
-        kept = self._kept(route, offset, residual, mode, state)
-        if not mode.left:
-            return kept
-        return better(kept, *self._each(route, offset, residual, Mode("few", mode.left - 1), state))
+            return Node([(1.0, self._option(place, ahead, mode, state, self._pick(place, state)))], ())
+        kept: list[tuple[float, Option]] = []
+        later = Mode(mode.kind, mode.left - (mode.left < FOREVER))
+        if mode.kind == "few":
+            choices = self._setting.actions(place.track.at(place.position), state)
+            kept = [(weight, self._option(place, ahead, mode, state, action)) for action, weight in choices]
+        actions = self._available(state) if mode.left else ()
+        return Node(kept, [self._option(place, ahead, later, state, action) for action in actions])
 
-    def _kept(self, route: Route, offset: int, residual: Residual, mode: Mode, state: int) -> float:
-        """Return the value of the unchanged decision."""
-        choices = self._setting.actions(route.at(offset), state)
-        return sum(weight * self._worth(route, offset, residual, mode, state, a) for a, weight in choices)
-
-    def _each(self, route: Route, offset: int, residual: Residual, later: Mode, state: int) -> Iterator[float]:
-        """Yield the value of each available action, and of mode `later` after it."""
-        for action in self._available(state):
-            yield self._worth(route, offset, residual, later, state, action)
-
-    def _available(self, state: int) -> list[int]:
-        actions: list[int] = np.flatnonzero(self._setting.main.available(state)).tolist()
-        return actions
-
-    def _worth(  # noqa: PLR0917 - a node, an action, and what comes after it
-        self, route: Route, offset: int, residual: Residual, later: Mode, state: int, action: int
-    ) -> float:
-        """Return the value of an action in a node."""
+    def _option(self, place: Place, after: Residual, later: Mode, state: int, action: int) -> Option:
         self._read += 1
         if self._read > BEST_LIMIT:
             raise LimitError(
                 f"the referee evaluates at most {BEST_LIMIT:,} rows to make decisions in one query, and this one needs "
                 "more; only the exact engine can answer it"
             )
-        earns = isinstance(residual, Reward) and residual.low == 0
-        after = self._after(residual, state)
+        earns = isinstance(place.residual, Reward) and place.residual.low == 0
         if isinstance(after, Const) and not earns:
-            return float(after == TRUE)
-        causal_model = "gumbel" if route.aim == "value" else self._causal_model
-        found = row(self._setting, route.at(offset), (state, action), causal_model)
-        ahead = self._values(route, offset + 1, after, later, found.successors)
-        return mean(found, ahead + found.rewards if earns else ahead, route.aim)
+            return Option(None, float(after == TRUE))
+        causal_model = "gumbel" if place.aim == "value" else self._causal_model
+        found = row(self._setting, place.track.at(place.position), (state, action), causal_model)
+        if isinstance(after, Const):
+            return Option(found, float(after == TRUE), earns)
+        track, index = place.track, place.position + 1
+        return Option(found, self._place(track, index, after, later, place.aim, largest=place.largest), earns)
+
+    def _best_of(self, node: Node, place: Place) -> float:
+        """Return the value of a node whose options are known."""
+        worths = [self._worth(option, place.aim) for option in node.tried]
+        if node.kept:
+            worths.append(sum(weight * self._worth(option, place.aim) for weight, option in node.kept))
+        return max(worths) if place.largest else min(worths)
+
+    def _worth(self, option: Option, aim: Aim) -> float:
+        """Return the value of an option, once that of what follows is known."""
+        if option.row is None:
+            assert isinstance(option.ahead, float)
+            return option.ahead
+        successors = option.row.successors
+        if isinstance(option.ahead, Place):
+            ahead = self._table(option.ahead)[successors]
+        else:
+            ahead = np.full(len(successors), option.ahead)
+        return mean(option.row, ahead + option.row.rewards if option.earns else ahead, aim)
+
+    def _available(self, state: int) -> list[int]:
+        actions: list[int] = np.flatnonzero(self._setting.main.available(state)).tolist()
+        return actions
 
     def _after(self, residual: Residual, state: int) -> Residual:
         if isinstance(residual, Reward):
@@ -197,16 +264,26 @@ class Deciding:
         known = self._setting.main.labels
         return expand(residual, lambda atom: isinstance(atom, Label) and bool(known[atom.name][state]))
 
-    def _pick(self, route: Route, offset: int, residual: Residual, state: int) -> int:
-        """Return the optimal policy's action in a node. `route`: without observations."""
-        key = route, min(offset, route.held), residual, state
-        if key not in self._picks:
-            worths = list(self._each(route, key[1], residual, Mode("free", FOREVER), state))
-            best = max(worths) if route.largest else min(worths)
-            tied = _tied(self._available(state), worths, best)
+    def _pick(self, place: Place, state: int) -> int:
+        """Return the optimal policy's action in a node: the best one had nothing been observed."""
+        track = place.track.prior or place.track
+        free = Mode("free", FOREVER)
+        prior = self._place(track, place.position, place.residual, free, "value", largest=place.largest)
+        if (prior, state) not in self._picks:
+            node = self._node(prior, state)
+            self._fill(self._missing(node.tried))
+            worths = [self._worth(option, "value") for option in node.tried]
+            best = max(worths) if place.largest else min(worths)
             taken = self._setting.policies["nominal"].distribution(state, self._setting.main.actions)
-            self._picks[key] = max(tied, key=lambda action: (taken[action], -action))
-        return self._picks[key]
+            tied = _tied(self._available(state), worths, best)
+            self._picks[prior, state] = max(tied, key=lambda action: (taken[action], -action))
+        return self._picks[prior, state]
+
+
+def _begun(goal: Goal, frame: Frame) -> tuple[int, Residual]:
+    """Return the index of the intervention's pair, and what the goal requires from there on."""
+    _, start = position(goal.world.offset, len(frame.steps))
+    return start, goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
 
 
 def _tied(actions: list[int], worths: list[float], best: float) -> list[int]:

@@ -41,10 +41,12 @@ class Extremes:
         setting: models, policies, and the state the episode ended in.
         actions: the index of each action that some `do(..)` names.
         causal_model: the class that bounds of an extreme refer to.
-        delta: probability that the confidence set misses a row.
+        delta: probability that the confidence set misses a row; None: without guaranteed bands.
     """
 
-    def __init__(self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel, delta: float) -> None:
+    def __init__(
+        self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel, delta: float | None
+    ) -> None:
         places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
         mains = [_with_unknown(setting.main, places, best=best) for best in (False, True)]
         settings = [replace(setting, models={**setting.models, MAIN: main}) for main in mains]
@@ -56,7 +58,9 @@ class Extremes:
             for state in np.flatnonzero(states).tolist()
         }
         self.due = any(_leads(model, places | beside) for model in setting.models.values())
-        self._bands = [Guaranteed(each, actions, delta) for each in settings] if beside - places else []
+        self._bands = (
+            [] if delta is None or beside <= places else [Guaranteed(each, actions, delta) for each in settings]
+        )
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
         """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.

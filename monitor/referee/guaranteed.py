@@ -67,6 +67,7 @@ class Guaranteed:
         self._setting, self._actions, self.delta = setting, actions, delta
         self._boxes: dict[tuple[str, int, int], Box] = {}
         self._decisions: dict[Residual, Band] = {TRUE: (1.0, 1.0), FALSE: (0.0, 0.0)}
+        self._followed: dict[Residual, set[Residual]] = {}
         self._extremes: dict[str, Band] = {}
         self._read = 0
 
@@ -215,15 +216,28 @@ class Guaranteed:
 
     def _decided(self, residual: Residual) -> Band:
         """Return the least and the greatest truth of a path formula over all sequences of labels."""
-        if residual not in self._decisions:
-            assert not isinstance(residual, Reward)
-            names = sorted(labels(residual))
-            if len(names) > MOST_LABELS:
-                return 0.0, 1.0
-            ways = product((False, True), repeat=len(names))
-            bands = [self._decided(expand(residual, _looked_up(dict(zip(names, way, strict=True))))) for way in ways]
-            self._decisions[residual] = min(low for low, _ in bands), max(high for _, high in bands)
+        pending = [residual]
+        while pending:
+            one = pending[-1]
+            rests = () if one in self._decisions else self._rests(one)
+            missing = [rest for rest in rests if rest not in self._decisions]
+            if not missing:
+                pending.pop()
+                bands = [self._decisions[rest] for rest in rests] or [(0.0, 1.0)]
+                self._decisions.setdefault(one, (min(low for low, _ in bands), max(high for _, high in bands)))
+            pending += missing
         return self._decisions[residual]
+
+    def _rests(self, residual: Residual) -> set[Residual]:
+        """Return what may remain after one more state; nothing if there are too many labels to try."""
+        assert not isinstance(residual, Reward)
+        if residual not in self._followed:
+            names = sorted(labels(residual))
+            ways = product((False, True), repeat=len(names)) if len(names) <= MOST_LABELS else ()
+            self._followed[residual] = {
+                expand(residual, _looked_up(dict(zip(names, way, strict=True)))) for way in ways
+            }
+        return self._followed[residual]
 
 
 def _looked_up(truths: Mapping[str, bool]) -> Callable[[Label | Goal], bool]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
+from monitor.errors import LimitError
 from monitor.logic.syntax import Change, Goal, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import nested_goals
 from monitor.model.mdp import MDP
@@ -25,7 +26,7 @@ from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import UNKNOWN_POLICY, Avoidable, CausalModel, Changes, Recourse
 
-__all__ = ["Examiner"]
+__all__ = ["TOO_LARGE", "Examiner"]
 
 MOST_CHANGES: Final = 3
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
@@ -37,6 +38,7 @@ UNKNOWN: Final = (
     "on what it would have done; configure it under policies"
 )
 UNRECORDED: Final = "what was never recorded decides it"
+TOO_LARGE: Final = "too large for the referee"
 Word = Literal["best", "optimal"]
 
 
@@ -59,7 +61,13 @@ class Examiner:
     extremes: Extremes
 
     def recourse(self, formula: Regret, frame: Frame) -> Recourse:
-        """Return whether the missed goal of a formula could have been met. Raise LimitError if it is too large."""
+        """Return whether the missed goal of a formula could have been met; `TOO_LARGE` if that cannot be computed."""
+        try:
+            return self._examined(formula, frame)
+        except LimitError:
+            return Recourse(reason=TOO_LARGE)
+
+    def _examined(self, formula: Regret, frame: Frame) -> Recourse:
         measure, test = formula.goal.measure, formula.goal.test
         assert test is not None
         steps = frame.steps[position(formula.world.offset, len(frame.steps))[1] :]

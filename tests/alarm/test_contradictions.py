@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from monitor.alarm.evidence import (
+    Derived,
     Deriver,
     Evidence,
     contradictions,
@@ -20,7 +21,7 @@ from monitor.alarm.message import Identity, alert_id
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, FormulaSpec, Verdict
+from monitor.types import Alert, FormulaSpec
 
 Tables = dict[str, PolicyTable]
 
@@ -67,12 +68,10 @@ def test_other_models_have_to_be_those_of_the_alarm(
 def test_a_program_is_given_the_other_models(regret: Alert, identity: Identity, road: MDP, tables: Tables) -> None:
     given: list[Mapping[str, MDP]] = []
 
-    def note(
-        evidence: Evidence, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]
-    ) -> list[Verdict]:
+    def note(evidence: Evidence, model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Derived:
         del model, policies
         given.append(models)
-        return [evidence.verdict]
+        return Derived([evidence.verdict])
 
     formula = FormulaSpec(regret.formula, regret.text, causal_model="any")
     both = replace(identity, models={"icy": model_sha256(road)})

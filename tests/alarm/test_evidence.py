@@ -20,6 +20,7 @@ from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS
 from monitor.alarm.evidence import (
     ENGINE,
     REFEREE,
+    Derived,
     Deriver,
     Evidence,
     contradictions,
@@ -33,7 +34,7 @@ from monitor.alarm.message import Identity
 from monitor.errors import EvidenceError, LimitError, PathError
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
-from monitor.types import Alert, Verdict
+from monitor.types import Alert
 from tests.tiers import examples
 
 Tables = dict[str, PolicyTable]
@@ -234,6 +235,9 @@ def test_a_manifest_of_another_file_than_the_policy_is_found(content: bytes, roa
     document["policies"]["careful"]["manifest"]["sha256"] = "c" * 64
     (told,) = rederive(read_evidence(packed(document)), road, tables)
     assert told == f"policies.careful.manifest.sha256: {'c' * 64} is recorded, the policy is {'b' * 64}"
+    del document["policies"]["careful"]["manifest"]["sha256"]
+    (told,) = rederive(read_evidence(packed(document)), road, tables)
+    assert told == f"policies.careful.manifest.sha256: None is recorded, the policy is {'b' * 64}"
 
 
 def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, tables: Tables) -> None:
@@ -249,20 +253,21 @@ def test_an_alarm_at_the_first_breach_has_one_time(content: bytes, road: MDP, ta
 def test_the_verdict_is_derived_by_the_first_program_that_answers(content: bytes, road: MDP, tables: Tables) -> None:
     evidence = read_evidence(content)
 
-    def too_large(*_: object) -> list[Verdict]:
+    def too_large(*_: object) -> Derived:
         raise LimitError("too large\n  and more of it")
 
-    def refuses(*_: object) -> list[Verdict]:
+    def refuses(*_: object) -> Derived:
         raise PathError("no such path")
 
-    true = Deriver("true", lambda read, *_: [read.verdict])
-    other = Deriver("other", lambda *_: [replace(evidence.verdict, effect=0.25), replace(evidence.verdict, effect=0.5)])
+    true = Deriver("true", lambda read, *_: Derived([read.verdict]))
+    verdicts = [replace(evidence.verdict, effect=effect) for effect in (0.25, 0.5)]
+    other = Deriver("other", lambda *_: Derived(verdicts))
     small = Deriver("small", too_large)
 
     def found(*derivers: Deriver) -> tuple[list[str], str | None, tuple[str, ...]]:
         return derive_again(evidence, road, tables, derivers=derivers)
 
-    helped = Deriver("helped", true.verdicts, lambda verdict: f"helped with {verdict.outcome}")
+    helped = Deriver("helped", lambda read, *_: Derived([read.verdict], (f"helped with {read.verdict.outcome}",)))
     assert found(true, other) == ([], "true", ())
     assert found(small, helped) == ([], "helped", ("not by the small: too large", "helped with regret"))
     assert found(small, true) == ([], "true", ("not by the small: too large",))

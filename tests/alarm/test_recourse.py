@@ -222,7 +222,7 @@ def set_to(value: object) -> Callable[[object], object]:
     return lambda _: value
 
 
-def test_what_the_engine_left_out_is_derived_by_the_engine(
+def test_what_the_engine_left_out_leaves_the_rest_to_the_referee(
     ran: Alert, road: MDP, identity: Identity, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitor.exact.best.values.MAX_NUMBERS", 10)
@@ -232,10 +232,29 @@ def test_what_the_engine_left_out_is_derived_by_the_engine(
     )
     content = make_evidence(replace(ran, verdict=replace(ran.verdict, recourse=left)), identity, tables, {})
     found = derive_again(read_evidence(content), road, tables, derivers=[REFEREE, ENGINE])
-    assert (found.problems, found.by) == ([], "engine")
-    assert found.passed == (
-        "not by the referee: whether the goal could have been met is too large for the engine, which left it out",
+    assert (found.problems, found.by) == ([], "referee")
+    assert found.passed == ("without whether the goal could have been met, which is too large for the engine",)
+    wrong = replace(ran.verdict, recourse=left, effect=0.25)
+    forged = make_evidence(replace(ran, verdict=wrong), identity, tables, {})
+    (problem,) = derive_again(read_evidence(forged), road, tables, derivers=[REFEREE, ENGINE]).problems
+    assert problem.startswith("verdict.effect: 0.25 is recorded")
+
+
+def test_what_is_too_large_for_the_referee_is_derived_by_the_engine_and_the_rest_by_the_referee(
+    ran: Alert, road: MDP, identity: Identity, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.referee.best.BEST_LIMIT", 1)
+    assert ran.verdict.recourse is not None
+    found = derive_again(read_evidence(make_evidence(ran, identity, tables, {})), road, tables, derivers=[REFEREE])
+    assert found == (
+        [],
+        "referee",
+        ("and by the engine whether the goal could have been met, which is too large for the referee",),
     )
+    wrong = replace(ran.verdict, effect=0.25, recourse=replace(ran.verdict.recourse, best=0.5))
+    forged = make_evidence(replace(ran, verdict=wrong), identity, tables, {})
+    problems = derive_again(read_evidence(forged), road, tables, derivers=[REFEREE]).problems
+    assert [problem.partition(":")[0] for problem in problems] == ["verdict.effect", "verdict.recourse.best"]
 
 
 def test_evidence_of_a_goal_that_was_not_examined_has_no_such_field(

@@ -235,9 +235,23 @@ def test_a_band_that_the_engine_left_out_is_not_derived_by_the_referee(monkeypat
 
     monkeypatch.setattr(PathValues, "guaranteed", refuse)
     model, policies = road(), tables(POLICIES, road())
-    derived = derive_again(evidence_of(model, causal_model="any"), model, policies, derivers=[REFEREE, ENGINE])
-    left_out = "not by the referee: a guaranteed band is too large for the engine, which left it out"
-    assert derived == ([], "engine", (left_out,))
+    evidence = evidence_of(model, causal_model="any")
+    left_out = "without the guaranteed band, which is too large for the engine"
+    assert derive_again(evidence, model, policies, derivers=[REFEREE]) == ([], "referee", (left_out, HELP))
+    wrong = replace(evidence, verdict=replace(evidence.verdict, effect=0.25))
+    assert any("verdict.effect" in each for each in derive_again(wrong, model, policies, derivers=[REFEREE]).problems)
+
+
+def test_a_band_that_is_too_large_for_the_referee_is_derived_by_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, policies = road(), tables(POLICIES, road())
+    evidence = evidence_of(model, causal_model="any")
+    monkeypatch.setattr("monitor.referee.guaranteed.LIMIT", 1)
+    help_with = "and by the engine the guaranteed band, which is too large for the referee"
+    assert derive_again(evidence, model, policies, derivers=[REFEREE]) == ([], "referee", (help_with, HELP))
+    forged = replace(evidence, verdict=replace(evidence.verdict, guaranteed=(0.5, 0.6), effect=0.25))
+    problems = derive_again(forged, model, policies, derivers=[REFEREE]).problems
+    places = [problem.partition(":")[0] for problem in problems]
+    assert places == ["verdict.effect", "verdict.guaranteed[0]", "verdict.guaranteed[1]"]
 
 
 def test_a_credible_band_alone_needs_the_engine() -> None:
