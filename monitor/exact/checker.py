@@ -12,7 +12,7 @@ from monitor.exact.evaluators import DELTA, Evaluators
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import Goal
+from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals, largest_offset
 from monitor.model import MDP
 from monitor.policy import PolicyTable
@@ -78,8 +78,23 @@ class Checker:
                 self._evaluators.prepare(goal, change)
                 if causal_model != "gumbel":
                     self._evaluators.prepare_bounds(goal, change, steps)
+        self.products(formula, window or largest_offset(formula) + 1)
         window = max(largest_offset(formula) + 1, len(WARM_UP))
         PathValues(self._evaluators, formula, window).warm_up(self.some_path(), causal_model)
+
+    def products(self, formula: Formula, window: int) -> int:
+        """Return how many products the decisions that a formula makes for its goal cost at each pair; 0: it makes none.
+
+        `window`: pairs a path holds at most. Raises LimitError if they are too many.
+        """
+        total = 0
+        for goal, changes, offset in goals(formula):
+            pairs = offset + 1 if offset >= 0 else window
+            for change in changes:
+                if change.decides:
+                    each = isinstance(formula, Regret)
+                    total += self._evaluators.decided_products(change, goal.measure, pairs, each=each)
+        return total
 
     def some_path(self) -> Path:
         """Return a possible path, for warm-ups."""

@@ -169,6 +169,21 @@ class Evaluators:
             return constant
         return within(measure, self.best.value(change, measure, path))
 
+    def decided_profile(self, change: Change, measure: Probability | Reward, path: Observed) -> list[float]:
+        """Return the same value from each pair of a path on, the last pair first."""
+        constant = self.constant(measure)
+        if constant is not None:
+            return [constant] * len(path.states)
+        found = self.best.profile(change, measure, path)
+        return [within(measure, value) for value in reversed(found.tolist())]
+
+    def decided_products(self, change: Change, measure: Probability | Reward, pairs: int, *, each: bool) -> int:
+        """Return how many products such a value adds up on a path of so many pairs, or those from `each` pair on.
+
+        Raises LimitError if that is too much, or needs too much memory.
+        """
+        return 0 if self.constant(measure) is not None else self.best.products(change, measure, pairs, each=each)
+
     def decided_interval(
         self, change: Change, measure: Probability | Reward, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:

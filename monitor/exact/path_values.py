@@ -176,6 +176,8 @@ class PathValues:
         entry = self._by_world.get((id(change), id(measure)))
         keep = self._keep.get(id(change), len(self._path)) if entry is None else entry.keep
         count = min(keep, len(self._path))
+        if change.decides:
+            return self.evaluators.decided_profile(change, measure, self._since(len(self._path) - count))
         if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
         return [within(measure, value) for value in entry.values[:count].tolist()]

@@ -63,6 +63,17 @@ class BestCatalogue:
         """
         return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
 
+    def profile(self, change: Change, measure: Measure, path: Observed) -> Floats:
+        """Return the value [L] from each pair of a path on. Raises LimitError as `value` does."""
+        return self.of(measure, path.end, largest=change.largest).profile(path, _way(change))
+
+    def products(self, change: Change, measure: Measure, pairs: int, *, each: bool) -> int:
+        """Return how many products the values of so many pairs add up: from the first one on, or from `each`.
+
+        Raises LimitError as `value` does, for any path.
+        """
+        return self.of(measure, largest=change.largest).products(pairs, _way(change), each=each)
+
     def interval(
         self, change: Change, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:

@@ -57,7 +57,7 @@ class Plan(NamedTuple):
     """What is evaluated: `target`, `rewarded`, `used` of a `Layout`, `label_of` [S], and the optimal policy.
 
     `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has. `along` [L]: the
-    slot of each level on the observed path, -1 once nothing remains.
+    slot of each level on the observed path, -1 once nothing remains. `age`, `start`: as in `Layout`.
     """
 
     target: Ints
@@ -67,6 +67,8 @@ class Plan(NamedTuple):
     policy: Ints
     policy_of: Ints
     along: Ints
+    age: Ints
+    start: Ints
 
 
 class Decisions(NamedTuple):
@@ -74,12 +76,14 @@ class Decisions(NamedTuple):
 
     `held` [L, lanes]: if the decision is unchanged. `actions` [L, A, lanes]: if it is a given action, and later ones
     are those of the lane; nan if the action is unavailable, nothing remains, or no lane decides. `chosen` [L, S, slots,
-    lanes]: the best action where it is better than the unchanged decision, else -1; empty: not wanted.
+    lanes]: the best action where it is better than the unchanged decision, else -1; empty: not wanted. `begun` [L,
+    lanes]: the values from a pair on at which the intervention begins.
     """
 
     held: Floats
     actions: Floats
     chosen: Ints
+    begun: Floats
 
 
 @compiled
@@ -94,7 +98,9 @@ def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held
         reached[level, held.states[level]] = True
         if level + 1 == len(held.states):
             return
-        every = best_allowed(lanes, level)
+        every = False
+        for slot in range(plan.used[level]):
+            every = every or best_allowed(lanes, plan.age[level, slot])
         for state in range(states):
             if not reached[level, state]:
                 continue
@@ -110,17 +116,17 @@ def reach(options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held
 
 
 @compiled
-def best_allowed(lanes: Lanes, level: int) -> bool:
-    """Return whether some lane may take the best decision at a level."""
-    return bool(((lanes.spends >= 0) & (lanes.since <= level) & (level < lanes.until)).any())
+def best_allowed(lanes: Lanes, age: int) -> bool:
+    """Return whether some lane may take the best decision so many steps after the intervention state."""
+    return bool(((lanes.spends >= 0) & (lanes.since <= age) & (age < lanes.until)).any())
 
 
 @compiled
-def deciding(lanes: Lanes, level: int, active: Ints) -> int:
-    """Write the lanes that may take the best decision at a level to `active`; return their number."""
+def deciding(lanes: Lanes, age: int, active: Ints) -> int:
+    """Write the lanes that may take the best decision at an age to `active`; return their number."""
     count = 0
     for lane in range(len(lanes.spends)):
-        if lanes.spends[lane] >= 0 and lanes.since[lane] <= level < lanes.until[lane]:
+        if lanes.spends[lane] >= 0 and lanes.since[lane] <= age < lanes.until[lane]:
             active[count] = lane
             count += 1
     return count
@@ -208,7 +214,8 @@ def induct(
     row, observed = scratch_row(options), np.zeros(states)
     weight, picks, mean = np.zeros(actions), np.zeros(slots, dtype=np.int64), np.zeros(padded)
     kept, followed, best = np.zeros((slots, width)), np.zeros(slots), np.zeros((slots, width))
-    best_action, active = np.zeros((slots, width), dtype=np.int64), np.zeros(width, dtype=np.int64)
+    best_action, active = np.zeros((slots, width), dtype=np.int64), np.zeros((slots, width), dtype=np.int64)
+    counts = np.zeros(slots, dtype=np.int64)
     for level in range(len(held.states) - 1, -1, -1):
         ahead, here = buffers[now], buffers[1 - now]
         now = 1 - now
@@ -218,12 +225,14 @@ def induct(
             first, last = options.indptr[s * actions + a], options.indptr[s * actions + a + 1]
         for k in range(first, last):
             observed[options.successors[k]] = options.probabilities[k]
-        count = deciding(lanes, level, active)
+        for slot in range(plan.used[level]):
+            counts[slot] = deciding(lanes, plan.age[level, slot], active[slot])
+        most, start = counts[: plan.used[level]].max(), plan.start[level]
         for state in range(states):
             if not reached[level, state]:
                 continue
             label = plan.label_of[state]
-            along = plan.along[level] if state == s and count > 0 else -1
+            along = plan.along[level] if state == s and most > 0 else -1
             if outcome < 0 and state == held.end:
                 for slot in range(plan.used[level]):
                     stay(ahead, here, state, slot, plan.target[level, slot, label])
@@ -232,6 +241,8 @@ def induct(
                     for action in range(actions):
                         if options.alike[state * actions + action] >= 0:
                             decisions.actions[level, action] = here[state, along, :width]
+                if state == s and start >= 0:
+                    decisions.begun[level] = here[state, start, :width]
                 continue
             kept[:], best[:], best_action[:] = 0.0, -np.inf, -1
             merged = outcome < 0 or state != s
@@ -245,7 +256,7 @@ def induct(
                     if alike >= 0 and along >= 0:
                         decisions.actions[level, action] = decisions.actions[level, alike]
                     continue
-                if not (count > 0 or weight[action] > 0.0 or is_picked(picks, action)):
+                if not (most > 0 or weight[action] > 0.0 or is_picked(picks, action)):
                     continue
                 certain = state == s and action == a
                 reward, length, point = prepare(
@@ -263,8 +274,8 @@ def induct(
                             kept[slot, lane] += weight[action] * mean[lane]
                     if picks[slot] == action:
                         followed[slot] = mean[width - 1]
-                    for n in range(count):
-                        lane = active[n]
+                    for n in range(counts[slot]):
+                        lane = active[slot, n]
                         value = sign * mean[lanes.spends[lane]]
                         if value > best[slot, lane]:
                             if best_action[slot, lane] < 0 or exceeds(value, best[slot, lane]):
@@ -284,6 +295,8 @@ def induct(
                         decisions.chosen[level, state, slot, lane] = best_action[slot, lane] if gains else -1
             if along >= 0:
                 decisions.held[level] = kept[along]
+            if state == s and start >= 0:
+                decisions.begun[level] = here[state, start, :width]
         for k in range(first, last):
             observed[options.successors[k]] = 0.0
     return now

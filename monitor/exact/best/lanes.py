@@ -13,13 +13,13 @@ from monitor.arrays import Bools, Ints
 __all__ = ["NEVER", "Lanes", "Way", "lanes_of", "lanes_of_sets"]
 
 NEVER = 1 << 62
-"""A level that no path reaches."""
+"""A number of steps that no path has."""
 
 
 class Way(NamedTuple):
     """A way to decide.
 
-    `free`: every decision is best, up to `until` (a level), then unchanged; `few`: at most `changes` are best, the
+    `free`: the first `until` decisions are best, later ones unchanged; `few`: at most `changes` are best, the
     others unchanged; `optimal`: those of the policy that is best without hindsight.
     """
 
@@ -32,9 +32,9 @@ class Lanes(NamedTuple):
     """One lane for each way, and those that they lead to; n of them.
 
     `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `since`, `until` [n]:
-    the first level at which it is, and the first at which it no longer is. `holds` [n]: whether a decision may be
-    unchanged below `until`; from it on each is. `follows` [n]: whether the optimal policy decides. `common`: the first
-    lanes, to which best decisions lead.
+    how many steps after the intervention state it is for the first time, and no longer. `holds` [n]: whether a decision
+    may be unchanged below `until`; from it on each is. `follows` [n]: whether the optimal policy decides. `common`: the
+    first lanes, to which best decisions lead.
     """
 
     spends: Ints

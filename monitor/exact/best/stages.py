@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import OrderedDict
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
+from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_SLOT", "Layout", "Stages"]
+__all__ = ["FIRST_SLOT", "MAX_SLOTS", "Layout", "Stages"]
 
 FIRST_SLOT = 2
 """Target of a transition: FALSE, TRUE, or FIRST_SLOT + the index of a slot at the next level."""
+
+MAX_SLOTS: Final = 500_000
+"""Slots of one layout, all levels together: a second to lay out."""
+MAX_LAYOUTS: Final = 16
+"""Layouts kept: a stream needs that of one length of paths, and those of the shorter ones as an episode begins."""
+NEVER: Final = 1 << 62
+"""An age that no node has."""
+
+
+class Node(NamedTuple):
+    """What a slot stands for. `age`: steps since the intervention state, as far as they matter."""
+
+    obligation: int
+    age: int
 
 
 class Layout(NamedTuple):
     """Obligations by level, L levels of one path; each has a *slot* at its level.
 
     `target` [L, slots, labels]: what remains after a label (see FIRST_SLOT); `rewarded` [L, slots]: whether the reward
-    of the step counts; `used` [L]: slots in use. `obligations`: by level and slot, one level more than L.
+    of the step counts; `used` [L]: slots in use. `nodes`: by level and slot, one level more than L. `age` [L, slots]:
+    of the nodes. `start` [L]: the slot of an intervention state at that level, -1 if there is none.
     """
 
     target: Ints
     rewarded: Bools
     used: Ints
-    obligations: list[list[int]]
+    nodes: list[list[Node]]
+    age: Ints
+    start: Ints
 
 
 class Stages:
@@ -35,7 +54,7 @@ class Stages:
         automaton: of a path formula without nested quantities, or of a reward.
         masks: label sets [S] of all states.
 
-    `label_of` [S]: the index of each state's label set among the different ones.
+    `label_of` [S]: the index of each state's label set among the `labels` different ones.
     """
 
     def __init__(self, automaton: Automaton, masks: AnyArray) -> None:
@@ -43,7 +62,9 @@ class Stages:
         different, labels = np.unique(masks, return_inverse=True)
         self._label_sets: list[int] = different.tolist()
         self.label_of: Ints = labels.astype(np.int64)
-        self._layouts: dict[int, Layout] = {}
+        self.labels = len(different)
+        self._unfolded: dict[int | None, _Unfolded] = {}
+        self._layouts: OrderedDict[tuple[int, int | None], Layout] = OrderedDict()
 
     def rests(self, obligation: int) -> list[int]:
         """Return what remains of an obligation after each label."""
@@ -58,25 +79,77 @@ class Stages:
             pending += ahead
         return sorted(found, key=lambda each: (self.automaton.horizon(each), each))
 
-    def layout(self, levels: int) -> Layout:
-        """Return the obligations of a path of `levels` pairs, up to the level after which none remains."""
-        if levels not in self._layouts:
-            self._layouts[levels] = self._laid_out(levels)
-        return self._layouts[levels]
+    def layout(self, levels: int, until: int | None = None) -> Layout:
+        """Return the obligations of a path of `levels` pairs, up to the level after which none remains.
 
-    def _laid_out(self, levels: int) -> Layout:
-        obligations = [[self.automaton.start]]
-        targets: list[list[list[int]]] = []
-        while len(targets) < levels and obligations[-1]:
-            rests = [self.rests(obligation) for obligation in obligations[-1]]
-            ahead = sorted({rest for each in rests for rest in each} - {FALSE, TRUE})
-            slot = {FALSE: FALSE, TRUE: TRUE} | {o: FIRST_SLOT + n for n, o in enumerate(ahead)}
-            targets.append([[slot[rest] for rest in each] for each in rests])
-            obligations.append(ahead)
-        widest = max(map(len, obligations))
-        target = np.zeros((len(targets), widest, len(self._label_sets)), dtype=np.int64)
-        rewarded = np.zeros((len(targets), widest), dtype=np.bool_)
-        for level, rows in enumerate(targets):
+        `until`: None, if the first pair alone is an intervention state. A number, if every pair is one: then it is the
+        number of steps from there on which are told apart, and obligations that several lead to share a slot.
+
+        Raises LimitError for more than `MAX_SLOTS`.
+        """
+        key = levels, until
+        if key not in self._layouts:
+            if until not in self._unfolded:
+                self._unfolded[until] = _Unfolded(self, until)
+            self._layouts[key] = self._unfolded[until].layout(levels)
+            if len(self._layouts) > MAX_LAYOUTS:
+                self._layouts.popitem(last=False)
+        self._layouts.move_to_end(key)
+        return self._layouts[key]
+
+    def targets(self, nodes: list[Node], oldest: int) -> list[list[Node | int]]:
+        """Return what each node leads to after each label: FALSE, TRUE, or a node."""
+        return [
+            [rest if rest in (FALSE, TRUE) else Node(rest, min(node.age + 1, oldest)) for rest in self.rests(node[0])]
+            for node in nodes
+        ]
+
+
+class _Unfolded:
+    """The nodes of paths of any length, level by level: those of a shorter path are the first of a longer one's.
+
+    Args:
+        stages: whose obligations.
+        until: see `Stages.layout`.
+    """
+
+    def __init__(self, stages: Stages, until: int | None) -> None:
+        self._stages, self._until = stages, until
+        self._begun = Node(stages.automaton.start, 0)
+        self._nodes, self._count = [[self._begun]], 1
+        self._targets: list[Ints] = []
+
+    def layout(self, levels: int) -> Layout:
+        """Return the layout of a path of `levels` pairs. Raises LimitError for more than `MAX_SLOTS`."""
+        while len(self._targets) < levels and self._nodes[-1]:
+            self._extend(levels)
+        targets, nodes = self._targets[:levels], self._nodes[: levels + 1]
+        if self._until is not None:
+            nodes[-1] = nodes[-1][:-1]  # nothing begins after the last pair
+        shape = len(targets), max(map(len, nodes))
+        target = np.zeros((*shape, self._stages.labels), dtype=np.int64)
+        rewarded, ages = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
+        for level, (rows, here) in enumerate(zip(targets, nodes, strict=False)):
             target[level, : len(rows)] = rows
-            rewarded[level, : len(rows)] = [self.automaton.rewards(o) for o in obligations[level]]
-        return Layout(target, rewarded, np.array([len(rows) for rows in targets]), obligations)
+            rewarded[level, : len(rows)] = [self._stages.automaton.rewards(node.obligation) for node in here]
+            ages[level, : len(rows)] = [node.age for node in here]
+        start = [here.index(self._begun) if self._begun in here else -1 for here in nodes[: len(targets)]]
+        return Layout(target, rewarded, np.array(list(map(len, targets))), nodes, ages, np.array(start))
+
+    def _extend(self, levels: int) -> None:
+        """Add one level."""
+        oldest = NEVER if self._until is None else self._until
+        rests = self._stages.targets(self._nodes[-1], oldest)
+        ahead = {node for each in rests for node in each if isinstance(node, Node)}
+        if self._count + len(ahead) > MAX_SLOTS:
+            raise LimitError(
+                f"the best decisions on {levels} pairs would need more than {MAX_SLOTS:,} obligations, all pairs "
+                "together (limit MAX_SLOTS); look back fewer steps, or shorten the formula's intervals"
+            )
+        self._count += len(ahead)
+        self._nodes.append(sorted(ahead))
+        if self._until is not None:
+            self._nodes[-1].append(self._begun)  # no other one leads to it
+        slot: dict[Node | int, int] = {FALSE: FALSE, TRUE: TRUE}
+        slot |= {node: FIRST_SLOT + n for n, node in enumerate(self._nodes[-1])}
+        self._targets.append(np.array([[slot[rest] for rest in each] for each in rests]))

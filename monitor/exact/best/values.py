@@ -16,7 +16,7 @@ from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
 from monitor.exact.best.options import Options, acting_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
-from monitor.exact.best.stages import FIRST_SLOT, Layout, Stages
+from monitor.exact.best.stages import FIRST_SLOT, Layout, Node, Stages
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
@@ -26,6 +26,8 @@ FRAMES: Final = 16
 """Frames kept: a stream needs those of one length of paths, and of the shorter ones as an episode begins."""
 FEW_NUMBERS: Final = 1 << 16
 """Most numbers of a frame that is kept."""
+MAX_PRODUCTS: Final = 2_000_000_000
+"""Most products of one pass for all offsets: one for each obligation, way to decide, and entry of the model's rows."""
 
 
 class Observed(NamedTuple):
@@ -92,7 +94,7 @@ class Lookback(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What backward passes over all paths of `pairs` pairs share.
+    """What backward passes over all paths of `pairs` pairs share, from the first of them on or from each.
 
     `plan`: without `along`. `closing`: the values after the last pair; None if they are not kept.
     """
@@ -128,12 +130,25 @@ class BestValues:
         self._options, self._transitions, self._nominal = options, transitions, nominal
         self._stages, self._prior, self._end = stages, prior, end
         self._alone = acting_of([nominal], *options.rewards.shape)[0]
-        self._frames: OrderedDict[tuple[int, tuple[Way, ...]], _Frame] = OrderedDict()
+        self._frames: OrderedDict[tuple[int, tuple[Way, ...], bool], _Frame] = OrderedDict()
 
     def value(self, path: Observed, way: Way) -> float:
         """Return the Gumbel-Max value from the first pair on, with decisions made in one way."""
         found, (lane,) = self._decided(path, (_possible(way, path),))
         return float(found.values[0, lane])
+
+    def profile(self, path: Observed, way: Way) -> Floats:
+        """Return the Gumbel-Max value [L] from each pair on, with decisions made in one way; one pass finds all."""
+        found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
+        return found.decisions.begun[:, lane]
+
+    def products(self, pairs: int, way: Way, *, each: bool) -> int:
+        """Return how many products a backward pass over so many pairs adds up, from the first pair on or from `each`.
+
+        Raises LimitError if that is too much.
+        """
+        lanes, _ = lanes_of((way._replace(changes=min(way.changes, pairs)),))
+        return self._check_size(pairs, lanes, whole=False, each=each)
 
     def interval(self, path: Observed, way: Way, kind: int) -> tuple[float, float]:
         """Return the best guaranteed and the best possible value over a class of causal models (ANY or STABLE).
@@ -218,7 +233,9 @@ class BestValues:
             LimitError: the pass would need too much memory.
         """
         self._check_size(len(path.states), lanes, whole=whole)
-        return self._backward(path, self._frame(len(path.states), lanes), kind, greatest=greatest, whole=whole)
+        return self._backward(
+            path, self._frame(len(path.states), lanes, each=False), kind, greatest=greatest, whole=whole
+        )
 
     def _decided(
         self,
@@ -228,29 +245,36 @@ class BestValues:
         *,
         greatest: bool = False,
         whole: bool = False,
+        each: bool = False,
     ) -> tuple[Pass, list[int]]:
-        """Return the backward pass with a lane for each way, and these lanes; errors and arguments as in `backward`."""
+        """Return the backward pass with a lane for each way, and these lanes; errors and arguments as in `backward`.
+
+        `each`: the intervention begins at each pair, instead of the first only.
+        """
         lanes, places = lanes_of(ways)
         pairs = len(path.states)
-        self._check_size(pairs, lanes, whole=whole)
-        frame = self._frames.get((pairs, ways))
+        self._check_size(pairs, lanes, whole=whole, each=each)
+        frame = self._frames.get((pairs, ways, each))
         if frame is None:
-            frame = self._frame(pairs, lanes)
+            frame = self._frame(pairs, lanes, each=each)
             if frame.plan.policy.size + self._width(frame.layout, lanes) <= FEW_NUMBERS:
                 if len(self._frames) >= FRAMES:
                     self._frames.popitem(last=False)
-                self._frames[pairs, ways] = frame = frame._replace(closing=self._closing(frame))
+                self._frames[pairs, ways, each] = frame = frame._replace(closing=self._closing(frame))
         else:
-            self._frames.move_to_end((pairs, ways))
+            self._frames.move_to_end((pairs, ways, each))
         return self._backward(path, frame, kind, greatest=greatest, whole=whole), places
 
     def _width(self, layout: Layout, lanes: Lanes) -> int:
         """Return the number of values of one level [S, slots, lanes], lanes padded."""
         return len(self._options.rewards) * int(layout.target.shape[1]) * -(-len(lanes.spends) // BLOCK) * BLOCK
 
-    def _check_size(self, pairs: int, lanes: Lanes, *, whole: bool) -> None:
-        """Raise LimitError if a backward pass over so many pairs would need too much memory."""
-        layout = self._stages.layout(pairs)
+    def _check_size(self, pairs: int, lanes: Lanes, *, whole: bool, each: bool = False) -> int:
+        """Return how many products a backward pass over so many pairs adds up at most.
+
+        Raises LimitError if that needs too much memory, or `each` pair more than `MAX_PRODUCTS`.
+        """
+        layout = self._laid_out(pairs, lanes, each=each)
         levels, widest, width = len(layout.used), layout.target.shape[1], len(lanes.spends)
         size, available = self._options.rewards.shape
         kept = levels * size * widest * width if whole else 0
@@ -260,6 +284,20 @@ class BestValues:
                 f"to decide and {size} states (limit MAX_NUMBERS); shorten the formula's intervals, "
                 "or examine fewer decisions or changes"
             )
+        obligations, entries = int(layout.used.sum()), len(self._options.probabilities)
+        products = obligations * width * entries
+        if each and products > MAX_PRODUCTS:
+            raise LimitError(
+                f"the best decisions from each of {pairs} pairs would need {products:,} multiplications, for "
+                f"{obligations:,} obligations, {width} ways to decide and {entries:,} entries of the model (limit "
+                f"MAX_PRODUCTS, {MAX_PRODUCTS:,}); look back fewer steps, or shorten the formula's intervals"
+            )
+        return products
+
+    def _laid_out(self, pairs: int, lanes: Lanes, *, each: bool) -> Layout:
+        """Return the obligations of paths of so many pairs, from the first pair on or from `each`."""
+        ends = lanes.until[lanes.until < NEVER]
+        return self._stages.layout(pairs, int(ends.max(initial=0)) if each else None)
 
     def _backward(self, path: Observed, frame: _Frame, kind: int, *, greatest: bool, whole: bool) -> Pass:
         layout, lanes = frame.layout, frame.lanes
@@ -279,11 +317,12 @@ class BestValues:
         if frame.closing is not None:
             buffers[0] = frame.closing
         elif levels == len(path.states):
-            self._close(buffers[0], layout.obligations[levels], lanes, levels)
+            self._close(buffers[0], layout.nodes[levels], lanes)
         decisions = Decisions(
             np.zeros((levels, width)),
             np.full((levels, available, width), np.nan),
             np.full((levels, size, widest, width) if whole else (0, 0, 0, 0), -1),
+            np.zeros((levels, width)),
         )
         reach(self._options, acting, plan, lanes, held, reached)
         posteriors = (
@@ -305,9 +344,9 @@ class BestValues:
         )
         return Pass(buffers[now, int(states[0]), :, :width], decisions)
 
-    def _frame(self, pairs: int, lanes: Lanes) -> _Frame:
+    def _frame(self, pairs: int, lanes: Lanes, *, each: bool) -> _Frame:
         """Return what the passes over paths of so many pairs share."""
-        layout = self._stages.layout(pairs)
+        layout = self._laid_out(pairs, lanes, each=each)
         return _Frame(lanes, layout, self._plan(layout, lanes, pairs), pairs)
 
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
@@ -319,12 +358,12 @@ class BestValues:
             for row, (level, slot) in enumerate(choices):
                 policy_of[level, slot] = row
         shape = layout.target, layout.rewarded, layout.used, self._stages.label_of
-        return Plan(*shape, np.stack(policy), policy_of, np.zeros(0, dtype=np.int64))
+        return Plan(*shape, np.stack(policy), policy_of, np.zeros(0, dtype=np.int64), layout.age, layout.start)
 
     def _along(self, layout: Layout, path: Observed) -> Ints:
-        """Return the slot of each level on the observed path, -1 once nothing remains."""
+        """Return the slot of each level on the observed path, -1 once nothing remains, or if a path begins at each."""
         slots = np.full(len(layout.used), -1)
-        slot = 0
+        slot = 0 if (layout.start[1:] < 0).all() else -1
         for level in range(len(slots)):
             if slot < 0:
                 break
@@ -337,7 +376,7 @@ class BestValues:
 
         It depends on the level only if the episode has ended: then the last pair is the first that knows the end.
         """
-        levels = list(enumerate(layout.obligations[:-1]))
+        levels = [(level, [node.obligation for node in nodes]) for level, nodes in enumerate(layout.nodes[:-1])]
         if self._end == NO_STATE:
             return {(k, slot): self._prior.choices(o) for k, row in levels for slot, o in enumerate(row)}
         chosen: dict[tuple[int, int], Ints] = {}
@@ -360,23 +399,23 @@ class BestValues:
             return None
         padded = -(-len(lanes.spends) // BLOCK) * BLOCK
         ahead = np.zeros((self._options.rewards.shape[0], layout.target.shape[1], padded))
-        self._close(ahead, layout.obligations[frame.pairs], lanes, frame.pairs)
+        self._close(ahead, layout.nodes[frame.pairs], lanes)
         return ahead
 
-    def _close(self, ahead: Floats, obligations: list[int], lanes: Lanes, level: int) -> None:
-        """Write the values after the last pair, at `level`, to `ahead` [S, slots, lanes]."""
-        for slot, obligation in enumerate(obligations):
+    def _close(self, ahead: Floats, nodes: list[Node], lanes: Lanes) -> None:
+        """Write the values after the last pair to `ahead` [S, slots, lanes]."""
+        for slot, node in enumerate(nodes):
             for lane in range(len(lanes.spends)):
-                ahead[:, slot, lane] = self._beyond(obligation, lanes, lane, level)
+                ahead[:, slot, lane] = self._beyond(node, lanes, lane)
 
-    def _beyond(self, obligation: int, lanes: Lanes, lane: int, level: int) -> Floats:
+    def _beyond(self, node: Node, lanes: Lanes, lane: int) -> Floats:
         if lanes.follows[lane]:
-            return self._prior.followed(obligation)
+            return self._prior.followed(node.obligation)
         if lanes.holds[lane]:
-            return self._prior.takeover(0, obligation)
+            return self._prior.takeover(0, node.obligation)
         if lanes.until[lane] == NEVER:
-            return self._prior.best(obligation)
-        return self._prior.takeover(int(lanes.until[lane]) - level, obligation)
+            return self._prior.best(node.obligation)
+        return self._prior.takeover(int(lanes.until[lane]) - node.age, node.obligation)
 
 
 @lru_cache(64)

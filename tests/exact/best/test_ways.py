@@ -217,11 +217,6 @@ def test_a_stream_that_neither_engine_can_follow_gives_the_reason_of_both(monkey
     assert "use engine: exact" not in str(refused.value)
 
 
-def test_the_referee_names_the_horizon_it_refuses() -> None:
-    with pytest.raises(LimitError, match="decisions over a horizon this long"):
-        judge('best@2.P>=0.5 [ G<=2000 "safe" ]', model=LEDGE, path=FELL, policies=POLICIES)
-
-
 def test_samples_refuse_decisions() -> None:
     with pytest.raises(LimitError, match="best decides by exact values, which samples do not have"):
         monitor.check(f"best@2.{REACH}", model=LEDGE, path=FELL, policies=POLICIES, engine="sampled")
