@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,11 +16,12 @@ from monitor.model.io import save_model
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.types import Instant
+from tests.exact.learned import learned_model
 from tests.sidecar.project import write_project
 
 __all__ = ["KINDS", "Alarm", "alarm"]
 
-RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
+RASH, CAREFUL, LOST, HOME, ELSEWHERE = 0, 1, 4, 5, 6
 
 
 @dataclass(frozen=True)
@@ -50,45 +51,80 @@ class Alarm:
 
 REGRET = 'regret(careful@2, P>=0.8 [ G<=3 !"lost" ])'
 CHANCE = 'careful@1.P>=0.9 [ F<=3 "home" ]'
+SURE = 'P>=0.9 [ G<=1 !"lost" ]'
 SAFE = 'P>=0.4 [ G<=1 !"lost" ]'
+NESTED = '@1.P>=0.99 [ F<=1 P>=0.9 [ G<=2 !"lost" ] ]'
+BEST = 'regret(best@1, P>=0.2 [ F<=3 "home" ])'
 EFFECT = 'model:icy@1.P>=0.9 [ G<=2 !"lost" ] & @-1.P>=0.9 [ G<=2 !"lost" ]'
 
-KINDS: dict[str, tuple[str, list[tuple[int, int]], dict[str, Any]]] = {
-    "regret with bounds": (f"'{REGRET}', causal_model: any", [(0, 0), (1, 1), (2, 2), (3, 3)], {"for": 4}),
-    "regret at the first step": (f"'{REGRET}', causal_model: stable", [(0, 0)], {"for": 1}),
-    "plain, joined in mid-episode": (f"'{CHANCE}'", [(5, 0), (6, 1), (7, 2)], {"for": 2}),
-    "plain, the start dropped, other dynamics": (f"'{EFFECT}'", [(s, min(s, 3)) for s in range(6)], {"for": 6}),
-    "sampled": (f"'{CHANCE}', engine: sampled", [(0, 0), (1, 1), (2, 2)], {"for": 2}),
-    "started over under the same episode": (f"'{SAFE}'", [(5, 0), (6, 1), (7, LOST), (5, LOST), (6, LOST)], {"for": 2}),
-    "ended": (f"'{CHANCE}', every: 100", [(0, 0), (1, 1), (2, LOST)], {"for": 1}),
+
+@dataclass(frozen=True)
+class Kind:
+    """The formula as configured, the agent's steps (seq, state), and the alarm's settings.
+
+    `visits`: how often each pair was recorded of a learned model; 0: the model is given. `acted`: the policy that acted
+    at each step, if that was not always the deployed one. `ended`: the last step ends the episode.
+    """
+
+    formula: str
+    steps: list[tuple[int, int]]
+    alarm: dict[str, Any]
+    visits: int = 0
+    acted: list[str] = field(default_factory=list)
+    ended: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "regret with bounds": Kind(f"'{REGRET}', causal_model: any", [(0, 0), (1, 1), (2, 2), (3, 3)], {"for": 4}),
+    "regret at the first step": Kind(f"'{REGRET}', causal_model: stable", [(0, 0)], {"for": 1}),
+    "plain, joined in mid-episode": Kind(f"'{CHANCE}'", [(5, 0), (6, 1), (7, 2)], {"for": 2}),
+    "plain, the start dropped, other dynamics": Kind(f"'{EFFECT}'", [(s, min(s, 3)) for s in range(6)], {"for": 6}),
+    "sampled": Kind(f"'{CHANCE}', engine: sampled", [(0, 0), (1, 1), (2, 2)], {"for": 2}),
+    "started over under the same episode": Kind(
+        f"'{SAFE}'", [(5, 0), (6, 1), (7, LOST), (5, LOST), (6, LOST)], {"for": 2}
+    ),
+    "ended": Kind(f"'{CHANCE}', every: 100", [(0, 0), (1, 1), (2, LOST)], {"for": 1}, ended=True),
+    "learned": Kind(f"'{REGRET}', causal_model: any", [(0, 0), (1, 1), (2, 2)], {"for": 3}, visits=30),
+    "learned from little": Kind(f"'{REGRET}', causal_model: any", [(0, 0), (1, 1)], {"for": 2}, visits=2),
+    "learned, decided in every draw": Kind(f"'{SAFE}', causal_model: any", [(0, LOST)], {"for": 1}, visits=30),
+    "learned, without a guarantee": Kind(f"'{NESTED}', causal_model: any", [(0, 0), (1, 1)], {"for": 2}, visits=30),
+    "learned, without a credible band": Kind(
+        f"'{SURE}', causal_model: any, bands: \"off\"", [(0, 0)], {"for": 1}, visits=30
+    ),
+    "decisions made for the goal": Kind(f"'{BEST}', causal_model: any", [(0, 0), (1, 1), (2, 2)], {"for": 2}),
+    "another policy acted": Kind(
+        f"'{REGRET}', causal_model: any", [(0, 0), (1, 0), (2, 0)], {"for": 3}, acted=["careful", "careful", "nominal"]
+    ),
 }
-"""Kind -> the formula as configured, the agent's steps (seq, state), and the alarm's settings."""
+"""Every kind of alarm: together their evidence has every field that evidence can have, in every way that matters."""
 
 
 @cache
 def alarm(kind: str) -> Alarm:
     """The alarm of this kind: the first, and only, that its steps raise."""
-    formula, steps, settings = KINDS[kind]
+    one = KINDS[kind]
     with TemporaryDirectory() as folder:
-        loaded = assemble(_project(Path(folder), formula, settings), {})
+        loaded = assemble(_project(Path(folder), one), {})
         pipeline = loaded.pipeline("test")
-        found = [file for event in _events(steps, ended=kind == "ended") for file in pipeline.step(event).evidence]
-        (file,) = found
+        events = _events(one, loaded.identity.policies)
+        (file,) = [file for event in events for file in pipeline.step(event).evidence]
         return Alarm(file.id, file.content, loaded.objects())
 
 
-def _project(folder: Path, formula: str, settings: Mapping[str, Any]) -> Path:
+def _project(folder: Path, kind: Kind) -> Path:
     save_model(_corridor(0.3), folder / "icy.npz")
+    formula, settings = kind.formula, kind.alarm
     return write_project(
         folder,
-        _corridor(0.5),
+        _learned(kind.visits) if kind.visits else _corridor(0.5),
         f"""\
 mqtt: {{url: "mqtt://127.0.0.1:1"}}
 model: model.npz
-models: {{icy: icy.npz}}
+{"" if kind.visits else "models: {icy: icy.npz}"}
 policies: {{nominal: rash.yaml, careful: careful.yaml}}
 path: {{window: 4}}
 sampling: {{seed: 5, limit: 5000}}
+bands: {{draws: 4, seed: 3, level: 0.5}}
 formulas: [{{name: watch, formula: {formula}, alarm: {json.dumps(settings)}}}]
 store: {{path: var/cfmon.sqlite}}
 """,
@@ -103,12 +139,28 @@ def _corridor(slip: float) -> MDP:
     return MDP.from_transitions(states=6, actions=2, transitions=rows, labels={"lost": [LOST], "home": [HOME]})
 
 
-def _events(steps: Iterable[tuple[int, int]], *, ended: bool) -> Iterable[Event]:
+def _learned(visits: int) -> MDP:
+    """The corridor, learned from so many visits of each pair."""
+    draws = [
+        (state, action, min(state + 1, 3) if n % 2 == 0 else LOST) if action == RASH else (state, action, HOME)
+        for state in range(4)
+        for action in (RASH, CAREFUL)
+        for n in range(visits)
+    ]
+    draws += [(state, action, state) for state in (LOST, HOME) for action in (RASH, CAREFUL) for _ in range(visits)]
+    labels = {"lost": frozenset({LOST, ELSEWHERE}), "home": frozenset({HOME})}
+    return learned_model(7, 2, draws, labels)[0]
+
+
+def _events(kind: Kind, policies: Mapping[str, str]) -> Iterable[Event]:
     yield Connected(Instant(1000.0, 0.0), up=True)
-    for seq, state in steps:
+    for place, (seq, state) in enumerate(kind.steps):
         now = Instant(1001.0 + seq, 1.0 + seq)
         step = {"v": 1, "episode": "one", "seq": seq, "state": state, "action": RASH, "time": now.wall}
-        if state == LOST and ended:
+        if kind.acted:
+            step["policy"] = policies[kind.acted[place]]
+            step["action"] = CAREFUL if kind.acted[place] == "careful" else RASH
+        if kind.ended and state == LOST:
             step["terminated"] = True
         yield Message(now, "agents/ada/steps", json.dumps(step).encode())
         yield Evaluate(now)
