@@ -28,6 +28,7 @@ def check(
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 
+    from monitor.runtime.query import query_notes  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.preflight import check_places, takeover_notes  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.reading import check_secrets, load_config  # noqa: PLC0415 - likewise
@@ -43,6 +44,7 @@ def check(
         with mistakes.collect():
             notes = check_places(read)
         mistakes.raise_all()
+    notes += query_notes(loaded.monitor.queries)
     notes += takeover_notes(loaded.monitor.queries, read.path.window)
     summary = {
         "config": str(config),

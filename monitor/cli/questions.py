@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
@@ -138,6 +139,8 @@ def check(
     from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
     from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
     from monitor.engine import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.logic import parse  # noqa: PLC0415 - likewise
+    from monitor.logic.direction import Watched, reversed_goals  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _formulas(formula, formulas, read_formulas)
@@ -190,6 +193,8 @@ def check(
         print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
     else:
         _show(verdicts, pairs, reports, needed, mdp)
+    for _, note in reversed_goals([Watched(text, parse(text), None) for text in texts]):
+        sys.stderr.write(f"cfmon: note: {note}\n")
     finish(exit_code(verdicts))
 
 

@@ -15,7 +15,9 @@ from monitor.alarm.figures import change_of, threshold_of
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import IncrementalCheck, validate
+from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.logic import Formula, parse
+from monitor.logic.direction import Watched, reversed_goals
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
@@ -26,7 +28,7 @@ from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream import Session
 from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, RecourseWhen, Step, Threshold, Verdict
 
-__all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "read_query"]
+__all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "query_notes", "read_query"]
 
 NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
 NO_GUARANTEE: Final = (
@@ -37,6 +39,8 @@ BACKWARDS: Final = (
     "by default an alarm fires when its formula is false, here while it is not too late to hand over; write when: "
     "holds, or the comparison with <"
 )
+MANY: Final = 10_000_000
+"""Multiplications at each step that are mentioned: some 10 ms."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
 """The names a formula may use: labels of the model, policies, other models."""
@@ -48,7 +52,8 @@ class Query:
 
     `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
     forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not, for the
-    reason `unjudged`. `shared`: its exact verdicts on one model, for all agents.
+    reason `unjudged`. `products`: what decisions made for its goal cost at each step. `shared`: its exact verdicts on
+    one model, for all agents.
     """
 
     spec: FormulaSpec
@@ -58,6 +63,7 @@ class Query:
     target: Target | None = field(default=None, compare=False)
     judged: TakeoverGoal | None = field(default=None, compare=False)
     unjudged: str = field(default="", compare=False)
+    products: int = field(default=0, compare=False)
     shared: SharedVerdicts = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -247,7 +253,23 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
         target=target,
         judged=None if isinstance(judged, str) else judged,
         unjudged=judged if isinstance(judged, str) else "",
+        products=0 if sampled else checker.products(query.formula, window),
     )
+
+
+def query_notes(queries: Sequence[Query]) -> list[str]:
+    """Return what its user should know of a formula: a comparison that looks turned around, what decisions cost."""
+    watched = []
+    for query in queries:
+        fires = query.spec.alarm.when or "fails"
+        watched.append(Watched(query.spec.name, query.formula, "holds" if fires == "holds" else "fails"))
+    notes = [f"{name}: {note}" for name, note in reversed_goals(watched)]
+    return notes + [
+        f"{query.spec.name}: decisions made for its goal cost up to {query.products:,} multiplications at each step "
+        f"(limit {MAX_PRODUCTS:,})"
+        for query in queries
+        if query.products > MANY
+    ]
 
 
 def _judged(query: Query, engines: Engines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from monitor.exact.best import values
+from monitor.runtime import query
+from monitor.sidecar.config.load import assemble
+from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.sinks.logbook import log_watched
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.web.http import make_app
 from monitor.sidecar.web.server import HttpServer
@@ -88,3 +93,31 @@ def test_trying_leaves_no_trace(project: Path, cfmon: Run) -> None:
     before = sorted(project.parent.iterdir())
     assert cfmon("config", "check", changed(project))[0] == 0
     assert sorted(project.parent.iterdir()) == before
+
+
+def test_a_comparison_that_looks_turned_around_is_noted_before_and_at_the_start(
+    project: Path, cfmon: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = changed(project, ("P>=0.8 [ G<=3", "P<=0.8 [ G<=3"))
+    code, out, _ = cfmon("config", "check", config)
+    note = 'watch: P<=0.8 [ G<=3 !"lost" ] is missed where "lost" is avoided with a probability above 0.8; if "lost" is'
+    assert code == 0
+    assert out.count(f"  note      {note} to be avoided, write P>=0.8") == 1
+    with caplog.at_level("WARNING"):
+        log_watched(assemble(load_config(project, {})))
+    assert [record.getMessage().startswith(f"formula {note}") for record in caplog.records] == [True]
+
+
+def test_what_decisions_cost_is_noted_if_it_is_much(project: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = changed(project, ("careful@2", "best@2"))
+    assert "multiplications" not in cfmon("config", "check", config)[1]
+    monkeypatch.setattr(query, "MANY", 100)
+    products = (1 + 2 + 3) * len(_corridor(0.5).probabilities)  # obligations of G<=3 on three pairs
+    note = (
+        f"watch: decisions made for its goal cost up to {products} multiplications at each step (limit 2,000,000,000)"
+    )
+    assert note in cfmon("config", "check", config)[1]
+    monkeypatch.setattr(values, "MAX_PRODUCTS", 100)
+    code, _, err = cfmon("config", "check", config)
+    assert code == 2
+    assert "limit MAX_PRODUCTS, 100" in err

@@ -16,6 +16,7 @@ import msgspec
 from monitor._version import __version__
 from monitor.alarm.phrases import BLIND_WORDS, departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
+from monitor.runtime.query import query_notes
 from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.effects import Effects
@@ -105,6 +106,8 @@ def log_watched(loaded: Loaded) -> None:
     for query in loaded.monitor.queries:
         if query.unjudged == UNREPORTED:
             ABOUT.warning("%s judges no takeovers: %s", query.spec.name, UNREPORTED)
+    for note in query_notes(loaded.monitor.queries):
+        ABOUT.warning("formula %s", note)
 
 
 def _say(message: str, **fields: object) -> None:
