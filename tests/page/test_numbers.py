@@ -19,6 +19,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.config.settings import HttpConfig
+from monitor.sidecar.web import page as page_module
 from monitor.sidecar.web.http import make_app
 from monitor.sidecar.web.server import HttpServer
 from tests.page.conftest import Scene
@@ -35,6 +36,10 @@ START = datetime(2026, 6, 1, tzinfo=UTC)
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 STATIC = {"500", "90", "95", "10", "4", "0", "25", "50", "75", "100"}
 """Numbers of the pages themselves: points of a curve, levels, the fewest forecasts, a perfect score, an axis."""
+
+
+STATIC_FILES = Path(page_module.__file__).with_name("static")
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90"><desc>drawn</desc></svg>'
 
 
 class Walk:
@@ -337,3 +342,41 @@ def test_every_number_of_a_learned_model_is_the_apis(still: Page, tmp_path: Path
             check_agent(still, answer(still))
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("page", ["light"], indirect=True)
+def test_why_shows_the_numbers_at_once_and_the_picture_when_it_comes(page: Page, scene: Scene) -> None:
+    for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):
+        scene.step("robot-danger", state)
+    drawing = True
+    page.route(
+        "**/picture/*",
+        lambda route: (
+            route.fulfill(status=202) if drawing else route.fulfill(content_type="image/svg+xml", body=PICTURE)
+        ),
+    )
+    page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
+    told = scene.board.found(scene.asked(agent="robot-danger", state="firing"))[0]
+    tables = page.locator("#why table")
+    rows = {row.locator("td").first.inner_text(): row.locator("td").all_inner_texts()[1:] for row in
+            tables.first.locator("tbody tr").all()}  # fmt: skip
+    fired = told["fired"]
+    assert rows["step"] == [str(fired["seq"]), str(told["seq"])]
+    assert rows["nominal"] == [number(fired["value"]), number(told["value"])]
+    assert rows["fallback"] == [number(each["alternative"]["value"]) for each in (fired, told)]
+    assert rows["required"] == [">= 0.8", ">= 0.8"]
+    shown = [row.locator("td").all_inner_texts() for row in tables.nth(1).locator("tbody tr").all()]
+    assert shown == profile(told)
+    assert page.locator("#why .details li").all_inner_texts() == told["details"]
+    assert page.locator("#why-wait").inner_text().startswith("The picture is being drawn")
+    assert not page.locator("#why-picture").is_visible()
+    drawing = False
+    expect(page.locator("#why-picture")).to_be_visible(timeout=SOON)
+    assert page.locator("#why-wait").inner_text() == ""
+
+
+def test_no_element_of_a_page_is_found_by_a_selector() -> None:
+    """Another one may fit it, such as the chart's legend, which is a table too. Parts hold on to what they made."""
+    for script in sorted(STATIC_FILES.glob("*.js")):
+        text = script.read_text("utf-8")
+        assert not re.findall(r"querySelector|getElementsBy|innerHTML", text), script.name
