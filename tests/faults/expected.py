@@ -38,8 +38,8 @@ ALERTS: Final = "cfmon/alerts/"
 LATER: Final = 60.0
 """Seconds after which all timers have expired: no earlier step or end of episode is awaited."""
 
-OF_THE_MOMENT: Final = frozenset({"sent", "sent_unix", "revision", "blind", "summary", "handover"})
-"""Keys that depend on the time of publication. Revision, summary and handover are checked separately."""
+OF_THE_MOMENT: Final = frozenset({"sent", "sent_unix", "revision", "blind", "summary", "details", "handover"})
+"""Keys that depend on the time of publication. Revision, summary, details and handover are checked separately."""
 
 LASTING: Final = ("id", "revision", "state", "blind", "severity", "agent", "formula", "fired", "since", "evidence")
 """Keys that are the same in every copy of a revision: the others follow the newest verdict."""
@@ -197,7 +197,7 @@ def _differences(
     for right, alert in zip(wanted, told, strict=True):
         wrong = [key for key in right if key not in moment and right[key] != alert.get(key)]
         if alert["blind"] == right["blind"]:
-            wrong += [key for key in ("summary", "handover") if alert[key] != right[key]]
+            wrong += [key for key in ("summary", "details", "handover") if alert[key] != right[key]]
         revisions = (
             message["revision"]
             - sum(other < message["revision"] for other in others[message["topic"], message["episode"]])
