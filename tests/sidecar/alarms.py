@@ -140,10 +140,11 @@ def _corridor(slip: float) -> MDP:
 
 
 def _learned(visits: int) -> MDP:
-    """The corridor, learned from so many visits of each pair."""
+    """The corridor, learned from so many visits of each pair; if they are few, of none in state 2."""
     draws = [
         (state, action, min(state + 1, 3) if n % 2 == 0 else LOST) if action == RASH else (state, action, HOME)
         for state in range(4)
+        if state != 2 or visits > 10
         for action in (RASH, CAREFUL)
         for n in range(visits)
     ]
