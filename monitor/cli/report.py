@@ -167,7 +167,9 @@ def _learned(verdict: Verdict) -> Iterator[str]:
     how = verdict.bands
     if how is None:
         return
-    if verdict.support is not None:
+    if verdict.support == 0:
+        yield "rests on rows that were never recorded (within 90 % of the weight)"
+    elif verdict.support is not None:
         yield f"rests on at least {verdict.support:,} visits of each row that matters (90 % of the weight)"
     if verdict.to_visit:
         pairs = ", ".join(f"action {action} in state {state}" for state, action in verdict.to_visit)

@@ -131,7 +131,9 @@ def _words(alarm: Explanation, model: MDP) -> list[str]:
     """Return what the answer rests on, what to visit, and why something is missing."""
     verdict, lines = alarm.evidence.verdict, []
     assert verdict.bands is not None
-    if verdict.support is not None:
+    if verdict.support == 0:
+        lines.append("The answer rests on rows that were never recorded (within 90 % of the weight).")
+    elif verdict.support is not None:
         visits = "visit" if verdict.support == 1 else "visits"
         lines.append(
             f"The answer rests on at least {verdict.support:,} {visits} of each row that matters (90 % of the weight)."

@@ -85,6 +85,11 @@ def test_what_is_missing_is_not_drawn_but_said() -> None:
     once = learned_model(4, 2, [(ROAD, WALK, ROAD), (ROAD, 1, HOME)], {"bad": frozenset({2, 3}), "home": frozenset()})
     _, single = picture('P>=0.9 [ X "home" ]', once[0])
     assert any("rests on at least 1 visit of each row" in text for text in words(single))
+    never = learned_model(
+        4, 2, [(ROAD, WALK, ROAD), (ROAD, WALK, HOME)], {"bad": frozenset({2, 3}), "home": frozenset()}
+    )
+    _, unknown = picture('P>=0.9 [ F<=3 "bad" ]', never[0])
+    assert any("rests on rows that were never recorded" in text for text in words(unknown))
 
 
 def test_nothing_changes_without_counts() -> None:

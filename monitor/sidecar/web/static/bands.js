@@ -81,6 +81,7 @@ function scaleOf(rows, threshold) {
 
 function rests({ support }) {
   if (support === null) return "";
+  if (support === 0) return "The answer rests on rows that were never recorded (within 90 % of the weight).";
   return `The answer rests on at least ${support} visit${support === 1 ? "" : "s"} of each row that matters (90 % of the weight).`;
 }
 
