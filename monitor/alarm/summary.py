@@ -224,7 +224,7 @@ class _Sentences:
             return f"You decide: {show} whether {doing} suffices ({given})"
         sufficed = handover.latest_useful and change.kind != "best"  # with hindsight it sufficed for nobody
         suffices = "no longer suffices" if sufficed else "does not suffice"
-        return f"{capital(doing)} {suffices} ({given}): stop the agent safely"
+        return f"Stop the agent safely: {doing} {suffices} ({given})"
 
     def _advice_on_effect(self, blind: BlindReason | None) -> str:
         """Return what to do now if the effect of handing over is large enough."""
@@ -341,8 +341,9 @@ class _Sentences:
             return "Exact"
         if self.brevity > 1:
             return "Models agree" if verdict.robust else "Models disagree"
-        agree = "no causal model disagrees" if verdict.robust else "causal models disagree"
-        return capital(agree) if self.brevity else f"Exact; {agree}"
+        if self.brevity:
+            return "No causal model disagrees" if verdict.robust else "Causal models disagree"
+        return "Exact; no causal model disagrees" if verdict.robust else "Exact; other causal models disagree"
 
     def _sure_of_data(self) -> str:
         """Return how sure an answer on a learned model is."""

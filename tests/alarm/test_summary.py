@@ -105,13 +105,13 @@ ANYWAY = "If it cannot be stopped, hand over: 0.70 instead of 0.60"
             "regret",
             (0.60, 0.70),
             2,
-            f"Handing over to 'clinicians' no longer suffices (0.70): stop the agent safely. {ANYWAY}",
+            f"Stop the agent safely: handing over to 'clinicians' no longer suffices (0.70). {ANYWAY}",
         ),
         (
             "unavoidable",
             (0.60, 0.70),
             None,
-            f"Handing over to 'clinicians' does not suffice (0.70): stop the agent safely. {ANYWAY}",
+            f"Stop the agent safely: handing over to 'clinicians' does not suffice (0.70). {ANYWAY}",
         ),
         ("regret", (0.81, 0.90), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
         ("regret", (0.81, 0.70), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
@@ -147,7 +147,7 @@ def test_for_an_agent_that_cannot_be_stopped_it_says_what_is_better(
     bound: str, now: tuple[float, float], told: str
 ) -> None:
     text = f'regret(c@5, P{bound} [ F<=20 "death" ])'
-    assert f"stop the agent safely. {told}. Had" in say(text, regretted("regret", profile={0: now}))
+    assert f"). {told}. Had" in say(text, regretted("regret", profile={0: now}))
 
 
 def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:
@@ -162,7 +162,8 @@ def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
     helps = regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0)
     late = regretted("regret", profile={0: (0.6, 0.7)}, latest_useful=1)
     assert "Take action brake for 2 steps now: 0.90 instead of 0.60." in say(f"regret(do(brake)[2]@5, {GOAL})", helps)
-    assert "Taking action brake no longer suffices (0.70): stop" in say(f"regret(do(brake)@5, {GOAL})", late)
+    told = say(f"regret(do(brake)@5, {GOAL})", late)
+    assert "Stop the agent safely: taking action brake no longer suffices (0.70)" in told
 
 
 def test_nobody_hands_over_to_a_model() -> None:
@@ -272,13 +273,13 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     assert told == f"MODEL CONTRADICTED: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL CONTRADICTED: {FOUND}. Handing over to 'c' does not suffice (0.70): stop the agent safely. "
+        f"MODEL CONTRADICTED: {FOUND}. Stop the agent safely: handing over to 'c' does not suffice (0.70). "
         f"{ANYWAY}. {HAD}. {doubted}"
     )
 
 
 LATE = f"handover(c, {GOAL}, 5) >= 0.5"
-STOP = "Handing over to 'c' does not suffice (0.70): stop the agent safely"
+STOP = "Stop the agent safely: handing over to 'c' does not suffice (0.70)"
 HOLDS = AlarmSpec(when="holds")
 
 
@@ -454,7 +455,7 @@ def test_what_to_do_is_said_within_the_first_200_characters(
 ) -> None:
     verdict = regretted("regret", 0.7999, 0.93, profile={0: now}, latest_useful=0 if now[1] > 0.8 else 3, offset=12)
     told = say(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
-    lead, detail, _ = told.partition(". If it cannot be stopped" if "stop the agent" in told else ". Had 'clinicians'")
+    lead, detail, _ = told.partition(". If it cannot be stopped" if "Stop the agent" in told else ". Had 'clinicians'")
     assert detail
     assert len("ward-7: " + lead) < 200
 
@@ -480,7 +481,7 @@ def test_a_combination_tells_its_quantities() -> None:
     assert say('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
     assert say(GOAL, verdict(holds=None)) == f"formula 'watch' is undecided: {GOAL}"
     assert say(text, verdict("x" * 60)).endswith(f"fails: {'x' * 60} = 0.25")
-    assert say("!" * 101 + '"death"', verdict()) == "formula 'watch' fails"
+    assert say("!" * 99 + '"death"', verdict()) == "formula 'watch' fails"
 
 
 @pytest.mark.parametrize(
@@ -544,7 +545,7 @@ def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change
     helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
-    assert f"Acting optimally {now} (0.70): stop the agent safely" in late
+    assert f"Stop the agent safely: acting optimally {now} (0.70)" in late
     assert f"{then} last sufficed 2 steps ago" in late
     assert "If it cannot be stopped, act optimally: 0.70 instead of 0.60" in late
 

@@ -67,7 +67,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "a recording as Parquet": ("recording", "convert", "steps.csv", "--to", "out.parquet", "--state", "x"),
     "a first configuration": (
         *("init", "out", "--recordings", "steps.csv", "--unsafe", "bad: done and reward < 0", "--steps", "50"),
-        *("--state", "x"),
+        *("--state", "x", "--accept-model"),
     ),
 }
 

@@ -339,7 +339,7 @@ def parquet(data: bytes) -> None:
 def table(data: bytes) -> None:
     """A table of steps; the first byte says of which kind: rows of batches, to a recording too, or `RecordingError`."""
     kind = TABLES[data[0] % len(TABLES) if data else 0]
-    file = folder() / f"fuzzed.{kind}"
+    file = folder() / f"table.{kind}"
     file.write_bytes(data[1:])
     with contextlib.suppress(RecordingError):
         rows = McapRows(file, "/a") if kind == "mcap" else open_rows(file)

@@ -71,10 +71,13 @@ def still(browser: Browser) -> Iterator[Page]:
 
 
 def opened(page: Page, url: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
     page.goto(url)
     page.wait_for_selector("body[data-live=yes]")
     page.clock.pause_at(datetime(2026, 6, 2, tzinfo=UTC))
-    answer(page)  # one may have been under way
+    # from here on nothing is asked by itself, but an answer may be under way
+    expect(page.locator("body")).to_have_attribute("data-answers", str(len(asked)), timeout=SOON)
 
 
 def answer(page: Page) -> Any:  # noqa: ANN401 - any document of the API
