@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import logging
+import random
 import re
 import socket
 import ssl
@@ -27,6 +28,7 @@ from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers
 from monitor.sidecar.webhooks import post as post_module
+from monitor.sidecar.webhooks import sender as sender_module
 from monitor.sidecar.webhooks.sender import Sender
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
@@ -483,12 +485,13 @@ def unless(wrong: Callable[[Post], bool], there: Receiver, how: int | None) -> C
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         post = there.posts[-1]
-        if not wrong(post):
-            there.accepted.append(post)
-        elif how is None:
+        status = how if wrong(post) else 204
+        if status is None:
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
-        handler.send_response(how if wrong(post) and how is not None else 204)
+        if status == 204:
+            there.accepted.append(post)
+        handler.send_response(status)
         handler.end_headers()
 
     return answer
@@ -520,7 +523,8 @@ def test_a_post_that_fails_each_time_keeps_back_no_other_agent_and_not_its_own_f
     of_bob = [post.revision for post in there.accepted if post.event["subject"] == "bob/watch"]
     assert of_bob == sorted(set(of_bob))
     assert rig.results["refused"] == 1
-    assert rig.results["failed"] == (2 if how is not None and how < 500 else 6)
+    assert rig.results["failed"] == (2 if how in {400, 413, 422} else 11)
+    assert sum(rig.pauses) < 1200.0
     assert sorted(rig.outbox.settled()) == list(range(len(there.accepted) + 1))  # none is tried after a restart
     assert rig.sender.status()["problem"] == ""
 
@@ -557,6 +561,61 @@ def test_a_receiver_that_refuses_everything_loses_nothing(status: int) -> None:
     for agent in ("ada", "bob"):
         assert [post.revision for post in there.accepted if post.event["data"]["agent"] == agent] == [1, 2, 3]
     assert set(rig.results) == {"failed", "delivered"}
+
+
+def test_the_time_in_which_nothing_was_accepted_says_nothing_against_a_post() -> None:
+    """After an outage of an hour, five failures while the backends come back one by one are no reason."""
+    queue, failure = sender_module._Queue(), sender_module._Failure("", alone=True)  # noqa: SLF001 - the rule alone
+    for n in range(60):
+        queue.count(1, failure, 0, 60.0 * n)
+    for n in range(1, 11):
+        queue.count(1, failure, n, 3600.0 + n)
+    assert queue.judge(3610.0) == "later"
+    queue.count(1, failure, 11, 4201.0)
+    assert queue.judge(4201.0) == "hopeless"
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, None])
+@pytest.mark.parametrize("share", [0.5, 0.8])
+def test_a_receiver_of_which_some_backends_fail_for_five_minutes_loses_nothing(
+    status: int | None, share: float
+) -> None:
+    draw = random.Random(7)
+    with receiver() as there:
+        rig = Rig(config(there.url, timeout="200s"))
+
+        def fails(_post: Post) -> bool:
+            return rig.wall < 1300.0 and draw.random() < share
+
+        there.usual = unless(fails, there, status)
+        newest = 0
+
+        def add() -> None:
+            nonlocal newest
+            newest += 1
+            rig.add(*(published(agent=f"a{n}", revision=newest) for n in range(20)))
+
+        for _ in range(5):
+            add()
+        rig.meanwhile = lambda: add() if rig.wall < 1300.0 and len(rig.outbox) < 100 else None
+        deliver(rig)
+    assert set(rig.results) == {"failed", "delivered"}
+    assert rig.wall >= 1300.0
+    for n in range(20):
+        of_agent = [post.revision for post in there.accepted if post.event["data"]["agent"] == f"a{n}"]
+        assert of_agent == list(range(1, newest + 1))
+
+
+def test_a_post_refused_for_no_fault_of_its_content_keeps_its_agents_later_ones_for_some_minutes() -> None:
+    """There is one agent only, so nothing else shows that the receiver takes others."""
+    with receiver() as there:
+        there.usual = unless(is_first_of_ada, there, 403)
+        rig = Rig(config(there.url))
+        rig.add(published(revision=1), published(revision=2), published(revision=3, state="resolved"))
+        deliver(rig)
+    assert revisions(there.accepted) == [2, 3]
+    assert 600.0 <= sum(rig.pauses) < 1200.0
+    assert rig.results["refused"] == 1
 
 
 @pytest.mark.parametrize("status", [None, 500, 503, 403, 429])

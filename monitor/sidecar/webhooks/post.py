@@ -31,6 +31,11 @@ _MEANINGS: Final = {
 _LATER: Final = frozenset({408, 425, 429})
 """Statuses from 400 to 499 that say nothing against a post: it came too slowly, too early, or after too many."""
 
+_CONTENT: Final = frozenset({400, 413, 415, 422})
+"""Statuses about a post's content. Others, such as 401, 403, 404, 405 and 410, come from a balancer, a deployment under
+way or a secret being replaced, too.
+"""
+
 
 class PostError(Exception):
     """The receiver was not reached, or did not answer; the text says why and does not contain the URL.
@@ -54,6 +59,11 @@ class Answer:
     def refused(self) -> bool:
         """True if the receiver understood the post and will not have it."""
         return 400 <= self.status < 500 and self.status not in _LATER
+
+    @property
+    def content(self) -> bool:
+        """True if the receiver says that it refuses the content."""
+        return self.status in _CONTENT
 
     @property
     def concerns_all(self) -> bool:

@@ -43,10 +43,13 @@ These are label values of `cfmon_webhook_posts_total`.
 """
 
 REFUSALS: Final = 2
-"""Refusals of a post in a row after which its agent's next one is tried: if that is accepted, it is only the first."""
+"""Refusals of a post's content in a row after which it is set aside if another post was accepted in between."""
 
 PROOFS: Final = 5
-"""Failures of a post, each with another one accepted since the failure before, after which it is set aside."""
+PROOF_SECONDS: Final = 600.0
+"""Any other failures of a post, each with another one accepted since the failure before, after which it is set aside;
+and seconds that must lie between. Where one backend of several fails, that looks the same, but for some minutes only.
+"""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -60,12 +63,14 @@ class _Envelope(msgspec.Struct, frozen=True):
 class _Failure:
     """Why a post was not accepted. `requested`: seconds that the receiver wants to wait.
 
-    `refused`: it will not have this post. `alone`: the fault may lie in this post, so others are worth an attempt.
+    `refused`: it will not have this post; `content`: because of its content. `alone`: the fault may lie in this post,
+    so others are worth an attempt.
     """
 
     problem: str
     requested: float = 0.0
     refused: bool = False
+    content: bool = False
     alone: bool = False
 
 
@@ -74,8 +79,9 @@ class _Queue:
     """Posts of one agent, by number, in order.
 
     `due`: ticks from which on the first may be tried. `failures`: attempts in a row that failed. `tried`: the post of
-    the last one; `refusals`: how often in a row it was refused; `proofs`: how often it failed after another post was
-    accepted; `seen`: posts that had been accepted, of all agents, when it last failed.
+    the last one; `refusals`: how often in a row it was refused, `content`: of these, for its content; `proofs`: how
+    often it failed after another post was accepted; `since`: ticks of the first time, or of its first failure if there
+    was none; `seen`: posts that had been accepted, of all agents, when it last failed.
     """
 
     numbers: deque[int] = field(default_factory=deque)
@@ -83,22 +89,34 @@ class _Queue:
     failures: int = 0
     tried: int = -1
     refusals: int = 0
+    content: int = 0
     proofs: int = 0
+    since: float = -math.inf
     seen: int = 0
 
-    def count(self, number: int, accepted: int, *, refused: bool) -> None:
-        """Count a failure of a post. `accepted`: posts that have been accepted so far."""
+    def count(self, number: int, failure: _Failure, accepted: int, ticks: float) -> None:
+        """Count a failure of a post at `ticks`. `accepted`: posts that have been accepted so far."""
         if number != self.tried:
-            self.tried, self.refusals, self.proofs = number, 0, 0
+            self.tried, self.refusals, self.content, self.proofs, self.since = number, 0, 0, 0, ticks
         elif accepted > self.seen:
+            self.since = self.since if self.proofs else ticks
             self.proofs += 1
-        self.refusals = (self.refusals + 1) * refused
+        self.refusals = (self.refusals + 1) * failure.refused
+        self.content = (self.content + 1) * failure.content
         self.seen = accepted
 
-    @property
-    def hopeless(self) -> bool:
-        """True if the fault lies in the post: the receiver refuses it and takes others, or fails over it each time."""
-        return self.proofs >= (1 if self.refusals else PROOFS)
+    def judge(self, ticks: float) -> Literal["later", "ask", "hopeless"]:
+        """Return whether the fault lies in the post at `ticks`: the receiver takes others, again and again or for long.
+
+        `ask`: that would be so if it takes this agent's next post.
+        """
+        if self.content >= REFUSALS:
+            return "hopeless" if self.proofs else "ask"
+        if ticks - self.since < PROOF_SECONDS:
+            return "later"
+        if self.proofs >= PROOFS:
+            return "hopeless"
+        return "ask" if self.refusals >= PROOFS else "later"
 
 
 class Sender:
@@ -205,14 +223,15 @@ class Sender:
             self._delivered(queue, number)
             return
         if failure.alone:
-            queue.count(number, self._accepted, refused=failure.refused)
+            queue.count(number, failure, self._accepted, self._clock().ticks)
         self._failed(agent, queue, failure)
         if number not in self._outbox:  # it was too old
             return
         following = next((each for each in others if each in self._outbox), None)
-        if queue.hopeless:
+        found = queue.judge(self._clock().ticks) if failure.alone else "later"
+        if found == "hopeless":
             self._set_aside(queue, number, failure.problem)
-        elif queue.refusals >= REFUSALS and following is not None:
+        elif found == "ask" and following is not None:
             if await self._attempt(following) is None:
                 self._set_aside(queue, number, failure.problem)
                 self._delivered(queue, following)
@@ -235,7 +254,8 @@ class Sender:
         if answer.accepted:
             return None
         requested = parse_retry_after(answer.retry_after, self._clock().wall)
-        return _Failure(answer.problem, requested, refused=answer.refused, alone=not answer.concerns_all)
+        alone = not answer.concerns_all
+        return _Failure(answer.problem, requested, refused=answer.refused, content=answer.content, alone=alone)
 
     async def _post(self, publication: Publication) -> Answer:
         """Post once; raise PostError or ConfigError without an answer."""
