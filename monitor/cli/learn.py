@@ -182,7 +182,7 @@ def _report(
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
         tally, labels = learner.tally, learner.labels
-        unseen = never_held(tally, [label for label in labels if label.unsafe], _on_cuts(learner))
+        unseen = never_held(tally, labels, _on_cuts(learner), unsafe=True)
         known = *unrecorded(tally, labels), *unseen, *unseparated(missed(tally, labels))
         found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats
 from monitor.errors import RecordingError
 
-__all__ = ["EXACT", "Batch", "as_flags", "as_moments", "as_numbers", "concatenated", "is_missing", "typed"]
+__all__ = ["EXACT", "Batch", "as_flags", "as_moments", "as_numbers", "beside", "concatenated", "is_missing", "typed"]
 
 EXACT: Final = 2**53
 """Largest whole number below which float64 has all of them."""
@@ -68,7 +68,17 @@ def concatenated(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray]) -> 
     """Return the rows of both, for the columns of `other`; whole numbers become floats if needed."""
     if not one:
         return dict(other)
-    return {name: np.concatenate([one[name], values]) for name, values in other.items()}
+    return {name: np.concatenate([beside(one[name], v), beside(v, one[name])]) for name, v in other.items()}
+
+
+def beside(values: AnyArray, other: AnyArray) -> AnyArray:
+    """Return values as they are; as empty texts if all are NaN, so that their kind is not known, and `other` is text.
+
+    >>> beside(np.array([np.nan]), np.array(["left"])).tolist()
+    ['']
+    """
+    untold = values.ndim > 0 and values.dtype.kind == "f" and bool(np.isnan(values).all())
+    return np.full(values.shape, "") if untold and other.dtype.kind == "U" else values
 
 
 def is_missing(values: AnyArray) -> Bools:

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.learning.abstraction import Numbering
-from monitor.learning.episodes import ENDS, MAX_LABELS, is_end, unknown_at
+from monitor.learning.episodes import ENDS, MAX_LABELS, is_end
 from monitor.learning.states import ELSEWHERE, States
 from monitor.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
 from monitor.model.annotations import Valuation
@@ -39,7 +39,8 @@ RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
 class LabelSpec:
     """A label. One that is `unsafe` also holds where that is unknown.
 
-    Unknown: in `elsewhere`, in states never visited, and where an episode ended in a state that was not recorded.
+    Unknown: in `elsewhere`, in states never visited, where an episode ended in a state that was not recorded, and in
+    states that were visited only where a value that its condition uses is missing.
     """
 
     name: str
@@ -168,16 +169,14 @@ def _rewards(tally: Tally, rows: _Entries, shape: tuple[int, int]) -> tuple[Floa
 def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
     table = tally.visited
     at = where.of(table.keys)
-    seen = np.zeros(where.count, np.int64)
-    np.add.at(seen, at, table["seen"])
-    unknown = _unknown(tally, where, labels)
+    known = _known(tally, where, labels)
     found = {}
     for i, label in enumerate(labels):
         if label.name in RESERVED:
             raise ModelError(f"label {label.name!r}: the name is taken; every learned model has this label")
         true = np.zeros(where.count, np.int64)
         np.add.at(true, at, table["true"][:, i])
-        found[label.name] = (2 * true > seen) | (unknown[i] & label.unsafe)
+        found[label.name] = (2 * true > known[i]) | ((known[i] == 0) & label.unsafe)
     lost, unseen = np.arange(where.count) == where.elsewhere, where.ended & (where.codes < ENDS)
     ends = {"terminal": where.ended, "unseen_end": unseen}
     return found | {"elsewhere": lost} | {name: states for name, states in ends.items() if states.any()}
@@ -185,15 +184,15 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[st
 
 def _unknown_labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
     """Return label -> the states in which it is unknown whether it holds, for the labels of which there are some."""
-    unknown = dict(zip((label.name for label in labels), _unknown(tally, where, labels), strict=True))
-    return {name: states for name, states in unknown.items() if states.any()}
+    unknown = _known(tally, where, labels) == 0
+    return {label.name: states for label, states in zip(labels, unknown, strict=True) if states.any()}
 
 
-def _unknown(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Bools:
-    """Return the states in which it is unknown whether each label holds, [L, S]."""
-    seen = np.zeros(where.count, np.int64)
-    np.add.at(seen, where.of(tally.visited.keys), tally.visited["seen"])
-    return np.asarray(unknown_at(where.codes, len(labels)).T | (seen == 0))
+def _known(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Ints:
+    """Return in how many visits of each state it is known whether each label holds, [L, S]."""
+    known = np.zeros((where.count, len(labels)), np.int64)
+    np.add.at(known, where.of(tally.visited.keys), tally.visited["known"])
+    return known.T
 
 
 def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:

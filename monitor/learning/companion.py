@@ -34,7 +34,7 @@ from monitor.model.unpack import check_archive
 
 __all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 TABLES: Final = ("transitions", "rows", "visited")
 
 

@@ -64,7 +64,7 @@ class Outcomes:
     seed: int
     unsafe: Bools
     fraction: float = 0.2
-    _parts: list[tuple[Bools, Bools, Ints]] = field(default_factory=list)
+    _parts: list[tuple[Bools, Bools, Bools, Ints]] = field(default_factory=list)
     _kept: int = 0
 
     def add(self, steps: Steps) -> None:
@@ -73,32 +73,41 @@ class Outcomes:
         if self._kept < HELD:
             code = steps.code[out]
             arrived = steps.arrived[out] | (unknown_at(code, len(self.unsafe)) & self.unsafe)
-            self._parts.append((arrived, is_end(code), steps.segment[out]))
+            self._parts.append((arrived, steps.unmeasured[out], is_end(code), steps.segment[out]))
             self._kept += int(out.sum())
 
     def events(self, horizon: int) -> tuple[Bools, Bools]:
         """Return which forecasts after each transition count, [n, L], and which of them came true, [n, L].
 
         A forecast counts if the label does not hold yet and the recording goes on for `horizon` steps, or ends with the
-        episode. Paths one after another, as `Holdout.held` has them.
+        episode. None counts where a value that the label needs is missing, now or before it holds. Paths one after
+        another, as `Holdout.held` has them.
         """
-        arrived, ended, path = self._joined()
+        arrived, unmeasured, ended, path = self._joined()
         number = np.arange(len(path))
         last = np.searchsorted(path, path, side="right") - 1
-        later = np.where(arrived, number[:, None], len(path))
-        following = np.minimum.accumulate(np.vstack([later[1:], np.full((1, later.shape[1]), len(path))])[::-1])[::-1]
-        within = following <= np.minimum(number + horizon, last)[:, None]
+        following, blind = _following(arrived), _following(unmeasured)
+        until = np.minimum(number + horizon, last)[:, None]
         whole = ended[last] | (number + horizon <= last)
-        return ~arrived & (whole & ~ended)[:, None], within
+        known = ~unmeasured & (blind > np.minimum(following, until))
+        return ~arrived & known & (whole & ~ended)[:, None], following <= until
 
     def paths(self) -> Ints:
         """Return the path of each transition."""
-        return self._joined()[2]
+        return self._joined()[3]
 
-    def _joined(self) -> tuple[Bools, Bools, Ints]:
-        arrived, ended, path = (np.concatenate([part[i] for part in self._parts]) for i in range(3))
+    def _joined(self) -> tuple[Bools, Bools, Bools, Ints]:
+        arrived, unmeasured, ended, path = (np.concatenate([part[i] for part in self._parts]) for i in range(4))
         order = np.argsort(path, kind="stable")
-        return arrived[order], ended[order], path[order]
+        return arrived[order], unmeasured[order], ended[order], path[order]
+
+
+def _following(marks: Bools) -> Ints:
+    """Return for each row the next one after it that is marked, [n, L]; n if there is none."""
+    count = len(marks)
+    later = np.vstack([np.where(marks, np.arange(count)[:, None], count)[1:], np.full((1, marks.shape[1]), count)])
+    following: Ints = np.minimum.accumulate(later[::-1])[::-1]
+    return following
 
 
 def scored(candidates: Sequence[Candidate], outcomes: Outcomes) -> list[Scored]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools
 from monitor.errors import ModelError
+from monitor.learning.batch import beside
 
 __all__ = ["Condition", "parsed"]
 
@@ -49,8 +50,9 @@ class Condition:
     def holds(self, columns: Mapping[str, AnyArray], rows: int, *, otherwise: bool = False) -> Bools:
         """Return where the condition holds, [rows] bool. ModelError if it compares what cannot be compared.
 
-        A comparison with a column that is not in `columns` is unknown. Then the condition surely holds where it does
-        with `otherwise` False, and may hold where it does with True (Kleene's three-valued logic).
+        A comparison with a column that is not in `columns` is unknown, and so is one with a missing value: NaN, or an
+        empty text that is not compared with ''. Then the condition surely holds where it does with `otherwise` False,
+        and may hold where it does with True (Kleene's three-valued logic).
         """
         try:
             with np.errstate(all="ignore"):
@@ -177,7 +179,8 @@ def _mask(tree: ast.expr, columns: _Columns, otherwise: bool) -> Bools:  # noqa:
         case _ if columns.lacks(tree):
             return np.full(columns.rows, otherwise)
         case _:
-            return _truth(columns.values[_column(tree, columns.name)], columns.name)
+            values = columns.values[_column(tree, columns.name)]
+            return np.asarray(np.where(_lost(values), otherwise, _truth(values, columns.name)))
 
 
 def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: _Columns, otherwise: bool) -> AnyArray:  # noqa: FBT001
@@ -185,11 +188,25 @@ def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: _Columns, 
     if columns.lacks(one, *([] if several else [other])):
         return np.full(columns.rows, otherwise)
     left = _value(one, columns.values, columns.name)
+    rights = _literal_list(other, columns.name) if several else [_value(other, columns.values, columns.name)]
+    for right in rights:
+        left = beside(left, np.asarray(right)) if isinstance(left, np.ndarray) else left
+    rights = [beside(right, np.asarray(left)) if isinstance(right, np.ndarray) else right for right in rights]
     if several:
-        listed = _literal_list(other, columns.name)
-        found = np.logical_or.reduce([_pair(operator.eq, left, each) for each in listed] or [np.zeros(1, np.bool_)])
-        return ~found if isinstance(op, ast.NotIn) else np.asarray(found)
-    return _pair(COMPARISONS[type(op)], left, _value(other, columns.values, columns.name))
+        found = np.logical_or.reduce([_pair(operator.eq, left, each) for each in rights] or [np.zeros(1, np.bool_)])
+        truth, unknown = ~found if isinstance(op, ast.NotIn) else found, _lost(left, rights)
+    else:
+        truth = _pair(COMPARISONS[type(op)], left, rights[0])
+        unknown = np.logical_or(_lost(left, rights), _lost(rights[0], [left]))
+    return np.where(unknown, otherwise, truth)
+
+
+def _lost(side: Any, others: Sequence[Any] = ()) -> Bools:  # noqa: ANN401 - array or literal
+    """Return which values are missing; an empty text is not where it is compared with the literal ''."""
+    values = np.asarray(side)
+    if values.dtype.kind == "U" and not isinstance(side, str) and not any(isinstance(o, str) and not o for o in others):
+        return np.asarray(values == "")
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
 
 
 def _pair(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> AnyArray:  # noqa: ANN401 - arrays or literals

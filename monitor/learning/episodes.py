@@ -109,7 +109,9 @@ class Steps:
         segment: number of the path of a transition; a path is an episode, or a part of one between gaps.
         earlier: [n, 2] state and action one step earlier on the same path; -1: not known.
         arrived: [n, L] the labels' conditions after the transition, whatever its state.
-        visited: codes of visited states. holds: [m, L] the labels. features: [m, D] a policy's input there.
+        unmeasured: [n, L] where those are unknown for lack of a value, in a state that was recorded.
+        visited: codes of visited states. holds: [m, L] the labels. known: [m, L] where they are known.
+        features: [m, D] a policy's input there.
         starts: codes of first states of episodes.
         late: likewise, of those that begin later than at step 1, so that their beginning may be missing.
         continued: how many of them go on in the count of the row before, which is of another episode.
@@ -125,8 +127,10 @@ class Steps:
     segment: Ints
     earlier: Ints
     arrived: Bools
+    unmeasured: Bools
     visited: Ints
     holds: Bools
+    known: Bools
     features: Floats
     starts: Ints
     late: Ints
@@ -360,8 +364,8 @@ def _nothing(roles: Roles, conditions: Sequence[Condition]) -> Steps:
     marks, features = np.zeros((0, len(conditions)), np.bool_), np.zeros((0, len(roles.observation)))
     return Steps(
         state=none, action=none, code=none, reward=np.zeros(0), segment=none, earlier=np.zeros((0, 2), np.int64),
-        arrived=marks, visited=none, holds=marks, features=features, starts=none, late=none, continued=0, alone=0,
-        gaps=0, mismatches=0,
+        arrived=marks, unmeasured=marks, visited=none, holds=marks, known=marks, features=features, starts=none,
+        late=none, continued=0, alone=0, gaps=0, mismatches=0,
     )  # fmt: skip
 
 
@@ -375,12 +379,13 @@ def _of_arrivals(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
     """Rows whose reward and end markers belong to the arrival in their state."""
     codes = code_of(rows.state, rows.terminated)
     fresh = np.flatnonzero(rows.fresh)
-    holds = _holds(rows, conditions, fresh, {})
+    holds, unknown = _holds(rows, conditions, fresh, {})
     at = fresh[rows.before[fresh] >= 0]
     at = at[rows.action[rows.before[at]] >= 0]
     taken = rows.before[at]
     draws = taken, codes[at], rows.reward[at], 2 * at
-    return _made(rows, draws, holds[at - rows.carried], (codes[fresh], holds, fresh))
+    arrived = holds[at - rows.carried], unknown[at - rows.carried]
+    return _made(rows, draws, arrived, (codes[fresh], holds, ~unknown, fresh))
 
 
 def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
@@ -393,16 +398,17 @@ def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
     before = rows.before[fresh]
     after_end = (before >= 0) & rows.final_state[fresh]
     marked = {name: after_end & (rows.columns[name][fresh] | rows.columns[name][before]) for name in MARKERS}
-    holds = _holds(rows, conditions, fresh, {"@reward": np.where(before >= 0, rows.reward[before], 0.0)} | marked)
+    arrival = {"@reward": np.where(before >= 0, rows.reward[before], 0.0)} | marked
+    holds, unknown = _holds(rows, conditions, fresh, arrival)
     codes = code_of(rows.state[fresh], marked["@terminated"])
     acted = rows.action >= 0
     own = np.flatnonzero(rows.fresh & acted & rows.recorded)
     unseen = np.flatnonzero(rows.fresh & acted & rows.terminated & ~rows.recorded & ~rows.has_final_state)
-    at_unseen, maybe = (_holds(rows, conditions, unseen, None, otherwise=otherwise) for otherwise in (False, True))
+    at_unseen, open_there = _holds(rows, conditions, unseen, None)
     bits = 1 << np.arange(len(conditions), dtype=np.int64)
-    unseen_codes = at_unseen @ bits + ((maybe & ~at_unseen) @ bits << MAX_LABELS)
+    unseen_codes = at_unseen @ bits + (open_there @ bits << MAX_LABELS)
     own_codes = code_of(rows.next[own], rows.terminated[own])
-    at_own = _holds(rows, conditions, own, _next_columns(rows, own))
+    at_own, open_own = _holds(rows, conditions, own, _next_columns(rows, own))
     at = np.flatnonzero((before >= 0) & acted[before] & ~rows.recorded[before])
     draws = (
         np.concatenate([before[at], own, unseen]),
@@ -410,23 +416,30 @@ def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
         rows.reward[np.concatenate([before[at], own, unseen])],
         np.concatenate([2 * fresh[at], 2 * own + 1, 2 * unseen + 1]),
     )
-    arrived = np.concatenate([holds[at], at_own, at_unseen])
+    arrived = (
+        np.concatenate([holds[at], at_own, at_unseen]),
+        np.concatenate([unknown[at], open_own, np.zeros_like(open_there)]),
+    )
     last = rows.last[own] & ~rows.has_final_state[own]  # the successor of any other step is visited in its own row
     visits = (
         np.concatenate([codes, own_codes[last], unseen_codes]),
         np.concatenate([holds, at_own[last], at_unseen]),
+        ~np.concatenate([unknown, open_own[last], open_there]),
         np.concatenate([fresh, own[last], unseen]),
     )
     return _made(rows, draws, arrived, visits)
 
 
 def _made(
-    rows: _Rows, draws: tuple[Ints, Ints, Floats, Ints], arrived: Bools, visits: tuple[Ints, Bools, Ints]
+    rows: _Rows,
+    draws: tuple[Ints, Ints, Floats, Ints],
+    arrived: tuple[Bools, Bools],
+    visits: tuple[Ints, Bools, Bools, Ints],
 ) -> Steps:
     """Return the steps.
 
-    `draws`: row of the action, code of the successor, reward, time. `arrived`: labels after each. `visits`: codes,
-    labels, rows.
+    `draws`: row of the action, code of the successor, reward, time. `arrived`: labels after each, and where a value for
+    them is missing. `visits`: codes, labels, where those are known, rows.
     """
     taken, codes, rewards, times = draws
     order = np.argsort(times, kind="stable")
@@ -448,10 +461,12 @@ def _made(
         reward=rewards,
         segment=rows.segment[taken],
         earlier=_earlier(rows, taken),
-        arrived=arrived[order],
+        arrived=arrived[0][order],
+        unmeasured=arrived[1][order],
         visited=np.asarray(visits[0], np.int64),
         holds=visits[1],
-        features=_features(rows, visits[2]),
+        known=visits[2],
+        features=_features(rows, visits[3]),
         starts=begins[rows.start & ~rows.late],
         late=begins[rows.late],
         continued=rows.continued,
@@ -499,21 +514,16 @@ def _next_columns(rows: _Rows, at: Ints) -> dict[str, AnyArray]:
 
 
 def _holds(
-    rows: _Rows,
-    conditions: Sequence[Condition],
-    at: Ints,
-    instead: Mapping[str, AnyArray] | None,
-    *,
-    otherwise: bool = False,
-) -> Bools:
-    """Return where the labels hold in the rows `at`, [n, L].
+    rows: _Rows, conditions: Sequence[Condition], at: Ints, instead: Mapping[str, AnyArray] | None
+) -> tuple[Bools, Bools]:
+    """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they do.
 
     `instead`: columns in place of the recorded ones; None: at the ends of the steps that begin there, whose states are
     unknown. Of these are known the reward and the markers and, to a condition that uses one of them, columns of the row
-    that are not of the state. `otherwise`: what an unknown comparison counts as.
+    that are not of the state.
     """
     if not conditions:
-        return np.zeros((len(at), 0), np.bool_)
+        return np.zeros((len(at), 0), np.bool_), np.zeros((len(at), 0), np.bool_)
     roles = rows.roles
     columns = {name: values[at] for name, values in rows.columns.items()} | dict(instead or {})
     columns["@reward"] = np.nan_to_num(columns["@reward"], nan=0.0)
@@ -530,5 +540,6 @@ def _holds(
         if instead is None:
             hidden = {*shown} - {*of_step} if of_step.keys().isdisjoint(condition.columns) else roles.of_state
             given = {name: values for name, values in shown.items() if name not in hidden}
-        found.append(condition.holds(given, len(at), otherwise=otherwise))
-    return np.column_stack(found)
+        found.append([condition.holds(given, len(at), otherwise=otherwise) for otherwise in (False, True)])
+    surely, maybe = (np.column_stack(each) for each in zip(*found, strict=True))
+    return surely, maybe & ~surely

@@ -1,13 +1,15 @@
 """Labels that states do not separate, or that were not recorded.
 
 Not separated: the condition holds in visits of states that do not have the label. Not recorded: it is about the state
-in which an episode ended, and the recordings do not hold that state.
+in which an episode ended, and the recordings do not hold that state; or about a value that is missing in some rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from monitor.arrays import Ints
 from monitor.learning.build import LabelSpec
@@ -26,7 +28,7 @@ def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]
     None if the condition holds nowhere.
     """
     table = tally.visited
-    return {label.name: _part(table["true"][:, i], table["seen"]) for i, label in enumerate(labels)}
+    return {label.name: _part(table["true"][:, i], table["known"][:, i]) for i, label in enumerate(labels)}
 
 
 def unseparated(parts: Mapping[str, float | None]) -> list[str]:
@@ -39,26 +41,38 @@ def unseparated(parts: Mapping[str, float | None]) -> list[str]:
     ]
 
 
-def never_held(tally: Tally, labels: Sequence[LabelSpec], cut: Collection[str] = ()) -> list[str]:
-    """Return a sentence for each label whose condition holds in no row; `cut`: labels on ends that cut episodes off."""
+def never_held(
+    tally: Tally, labels: Sequence[LabelSpec], cut: Collection[str] = (), *, unsafe: bool = False
+) -> list[str]:
+    """Return a sentence for each label whose condition holds in no row.
+
+    `labels`: all of the tally. `cut`: labels on ends that cut episodes off. `unsafe`: only for labels that are.
+    """
+    parts, visits = missed(tally, labels), int(tally.visited["seen"].sum())
+    known = tally.visited["known"].sum(axis=0).tolist()
     return [
-        f"{name}: its condition holds in no row"
+        f"{label.name}: its condition holds in no row"
+        + (" in which it is known" if count < visits else "")
         + (
             "; an episode that is cut off goes on unrecorded, so its end is no state: name a column of what ends an "
             "episode with --terminated"
-            if name in cut
+            if label.name in cut
             else ""
         )
-        for name, part in missed(tally, labels).items()
-        if part is None
+        for label, count in zip(labels, known, strict=True)
+        if parts[label.name] is None and (label.unsafe or not unsafe)
     ]
 
 
 def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
-    """Return a sentence for each label that may hold at ends of episodes whose state was not recorded."""
+    """Return a sentence for each label that may hold where its condition is about what was not recorded.
+
+    That is at ends of episodes whose state was not recorded, and in visits whose row lacks a value.
+    """
     table = tally.visited
     ends = int(table["seen"][is_end(table.keys)].sum())
-    counts = table["seen"] @ unknown_at(table.keys, len(labels))
+    unseen = unknown_at(table.keys, len(labels))
+    counts = table["seen"] @ unseen
     return [
         f"{label.name}: UNKNOWN at {count:,} of {ends:,} ends of episodes: its condition is about the last state, "
         f"which is not recorded; it counts as {'' if label.unsafe else 'not '}holding there. Record that state (a "
@@ -66,9 +80,31 @@ def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
         f"last step: '{label.name}: done', or on the reward"
         for label, count in zip(labels, counts.tolist(), strict=True)
         if count
+    ] + [
+        sentence
+        for label, known, elsewhere in zip(labels, table["known"].T, unseen.T, strict=True)
+        if (sentence := _unmeasured(label, np.where(elsewhere, 0, table["seen"] - known), table["seen"], known))
     ]
 
 
-def _part(true: Ints, seen: Ints) -> float | None:
+def _unmeasured(label: LabelSpec, lacking: Ints, seen: Ints, known: Ints) -> str:
+    """Return a sentence on the visits in which a value for a label is missing, or "" if there are none."""
+    if not lacking.any():
+        return ""
+    never = lacking[known == 0]
+    there = (
+        f"it counts as {'' if label.unsafe else 'not '}holding in states in which it is never known "
+        f"({int(never.sum()):,} of these visits), and elsewhere the other visits decide"
+        if never.any()
+        else "the other visits of these states decide"
+    )
+    return (
+        f"{label.name}: UNKNOWN in {int(lacking.sum()):,} of {int(seen.sum()):,} visits of states, because a value "
+        f"that its condition uses is empty there; {there}. Fill these values in; or, where an empty text means "
+        "something, say so in the condition: cause != '' and cause == 'leak'"
+    )
+
+
+def _part(true: Ints, known: Ints) -> float | None:
     total = int(true.sum())
-    return float(true[2 * true <= seen].sum()) / total if total else None
+    return float(true[2 * true <= known].sum()) / total if total else None

@@ -83,7 +83,8 @@ class Tally:
         transitions: by transition: `visits`; `first`, the draw of its row (from 1) in which it was first seen; `sum`,
             `least` and `most` of its rewards.
         rows: by row, state and action: `draws`, and `rank` in the order of first visits.
-        visited: by code: `seen`, how often; `true` [L], how often each label held; `starts`, how often an episode
+        visited: by code: `seen`, how often; `true` [L] and `known` [L], how often each label held, and how often it is
+            known whether it did; `starts`, how often an episode
             began there, and `late`, where its beginning may be missing; of a policy's inputs their `sum` [D], and a
             `sample` [D] near the mean, and `kept` [K D], a uniform sample of them: those with the K least `priority`
             [K], ascending.
@@ -108,6 +109,7 @@ class Tally:
                 {
                     "seen": 0,
                     "true": (0, labels),
+                    "known": (0, labels),
                     "starts": 0,
                     "late": 0,
                     "sum": (0.0, features),
@@ -175,6 +177,7 @@ class Tally:
         numbers = table["seen"][at][places] + ranks_within(places)
         table["seen"][at] += np.bincount(places, minlength=len(codes))
         np.add.at(table["true"], at[places], steps.holds)
+        np.add.at(table["known"], at[places], steps.known)
         if steps.features.shape[1]:
             np.add.at(table["sum"], at[places], steps.features)
             self._sample(steps.features, at[places])

@@ -73,3 +73,38 @@ def test_what_is_no_condition_is_refused(text: str, problem: str) -> None:
 def test_what_cannot_be_compared_is_refused(condition: str) -> None:
     with pytest.raises(ModelError, match="cannot be evaluated"):
         parsed(f"name: {condition}").holds(COLUMNS, 3)
+
+
+GAPS: dict[str, AnyArray] = {
+    "x": np.array([np.nan, 1.0, np.inf]),
+    "n": np.array([np.nan, np.nan, np.nan]),
+    "kind": np.array(["", "b", "c"]),
+    "done": np.array([False, True, True]),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "surely", "maybe"),
+    [
+        ("x < 2", [0, 1, 0], [1, 1, 0]),
+        ("not x < 2", [0, 0, 1], [1, 0, 1]),
+        ("x != 1", [0, 0, 1], [1, 0, 1]),
+        ("0 < x + 1 < 9", [0, 1, 0], [1, 1, 0]),
+        ("abs(x) - x == 0", [0, 1, 0], [1, 1, 1]),  # infinity less infinity is no number
+        ("done and x < 2", [0, 1, 0], [0, 1, 0]),
+        ("not done or x < 2", [1, 1, 0], [1, 1, 0]),
+        ("x not in (1, 5)", [0, 0, 1], [1, 0, 1]),
+        ("n", [0, 0, 0], [1, 1, 1]),
+        ("not n", [0, 0, 0], [1, 1, 1]),
+        ("kind == 'b'", [0, 1, 0], [1, 1, 0]),
+        ("kind not in ('b', 'd')", [0, 0, 1], [1, 0, 1]),
+        ("kind == ''", [1, 0, 0], [1, 0, 0]),
+        ("kind in ('', 'c')", [1, 0, 1], [1, 0, 1]),
+        ("kind != '' and kind == 'b'", [0, 1, 0], [0, 1, 0]),
+        ("n == 'b'", [0, 0, 0], [1, 1, 1]),  # a column that is empty so far may be one of text
+        ("n in ('', 'b')", [1, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_where_a_value_is_missing_a_condition_is_unknown(condition: str, surely: list[int], maybe: list[int]) -> None:
+    found = [parsed(f"name: {condition}").holds(GAPS, 3, otherwise=otherwise).tolist() for otherwise in (False, True)]
+    assert found == [[bool(each) for each in surely], [bool(each) for each in maybe]]

@@ -91,7 +91,7 @@ def test_a_companion_that_cannot_be_written_or_is_of_another_format(
     with monkeypatch.context() as patch:
         patch.setattr("monitor.learning.companion.FORMAT", 9)
         save_learner(learner, tmp_path / "empty.learn.npz")
-    with pytest.raises(ModelError, match="its format is 9; this version reads 4: learn"):
+    with pytest.raises(ModelError, match="its format is 9; this version reads 5: learn"):
         load_learner(tmp_path / "empty.learn.npz")
 
 
