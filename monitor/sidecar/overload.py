@@ -4,7 +4,8 @@ Two rates are compared, averaged over some seconds: of live steps arriving, a se
 is a queue, a second of *work*, the processor's time for this thread. How long steps wait says nothing: a process that
 gets a twentieth of a processor on a busy machine is late, but steps are not too many, and it catches up. Neither is a
 backlog overload: steps that accumulated while the broker, the agents or this process were away are all evaluated, and
-their alarms raised.
+their alarms raised, if they have a time. Without one, a backlog is known by its number only (`Worker`), so one that
+comes slowly or for more than a minute may count as live.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -36,10 +37,12 @@ __all__ = ["Worker"]
 
 LOG: Final = logging.getLogger("monitor.service")
 BACKLOG_MESSAGES: Final = 32
-"""Old messages in one batch from which on more are expected to follow."""
+"""Old messages in one batch from which on more are expected to follow; so many steps without a time, of one agent, are
+its own backlog, which it sends at once."""
 
 BACKLOG_SECONDS: Final = 60.0
-"""Seconds after connecting, or after this process stood still, in which steps may have waited at the broker."""
+"""Seconds after connecting, or after this process stood still, in which steps may have waited at the broker; and how
+long an agent may send its own backlog of steps without a time."""
 
 STOOD_STILL: Final = 2.0
 """Seconds without work between two batches, at least, after which this process must have been suspended."""
@@ -51,7 +54,8 @@ steps come after another's backlog, here agents take turns.
 
 RECONNECT_GRACE: Final = 3.0
 """Seconds after connecting in which no time passes for missing steps: agents that lost the broker too are reconnecting,
-and what they could not deliver comes after what the broker had."""
+and what they could not deliver comes after what the broker had. So long few messages do not show that all have come.
+"""
 
 MAX_TOTAL_GRACE: Final = 30.0
 """Total seconds of grace for connections that are lost before it ends. After that, time passes whenever the broker is
@@ -108,6 +112,8 @@ class Worker:
         self._reached = 0.0
         self._turned = read_clock().ticks, read_work()  # after the last batch
         self._live = self._timed = self._late = 0  # steps of this batch: as they happened, with a time, with an old one
+        self._untimed: Counter[str] = Counter()  # live ones without a time, of each agent
+        self._burst_began = self._burst_seen = -math.inf  # ticks
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
         self._failures = self._damages = 0
         self._shard = ShardFilter(config.mqtt)
@@ -130,6 +136,7 @@ class Worker:
         self._look_for_pause()
         receipts: list[Receipt] = []
         taken = others = self._live = self._timed = self._late = 0
+        self._untimed.clear()
         most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
             if (entry := self._inbox.take()) is None:
@@ -140,7 +147,9 @@ class Worker:
                 receipts += _receipts(entry)  # acknowledged in order, as MQTT requires
                 continue
             receipts += self._accept(entry)
-        if self._up and self._live_since == math.inf and self._has_fetched(taken):
+        burst = self._burst()
+        if burst or (self._up and self._live_since == math.inf and self._has_fetched(taken)):
+            self._live -= burst
             self._live_since = self._clock().ticks + self._config.path.reorder.wait  # so long some may be held back
         if others:
             self._sinks.metrics.others_seen(others)
@@ -261,7 +270,7 @@ class Worker:
     def _count(self, effects: Effects, ticks: float) -> None:
         """Count a step that arrived when it happened; a backlog comes all at once and says nothing about the agent.
 
-        The steps of an agent that sends no time count as live once nothing waits at the broker.
+        The steps of an agent that sends no time count as live once nothing waits at the broker, unless they are many.
         """
         for notice in effects.notices:
             if isinstance(notice, Received):
@@ -270,13 +279,32 @@ class Worker:
                     live = ticks > self._live_since if lag is None else lag <= self._config.stream.max_lag
                     self._live += live
                     self._timed += lag is not None
+                    self._untimed[notice.agent] += live and lag is None
                     self._late += lag is not None and not live
                 return
 
     def _has_fetched(self, taken: int) -> bool:
-        """Return whether what waited at the broker has come: few messages do, or none of theirs is old."""
+        """Return whether what waited at the broker has come: few messages do, or none of theirs is old.
+
+        Right after connecting few come because the broker has not begun yet.
+        """
         waited = read_clock().ticks - self._reached
-        return taken < BACKLOG_MESSAGES or (self._timed > 0 and not self._late) or waited > BACKLOG_SECONDS
+        few = taken < BACKLOG_MESSAGES and waited > RECONNECT_GRACE
+        return few or (self._timed > 0 and not self._late) or waited > BACKLOG_SECONDS
+
+    def _burst(self) -> int:
+        """Return how many steps of this batch are the backlog of agents that send no time; 0: none.
+
+        An agent that goes on like that for `BACKLOG_SECONDS` is just fast.
+        """
+        steps = sum(count for count in self._untimed.values() if count >= BACKLOG_MESSAGES)
+        if not steps:
+            return 0
+        now = read_clock().ticks
+        if now - self._burst_seen > self._config.path.reorder.wait + RECONNECT_GRACE:  # none is noticed for that wait
+            self._burst_began = now
+        self._burst_seen = now
+        return steps if now - self._burst_began <= BACKLOG_SECONDS else 0
 
     def _look_for_pause(self) -> None:
         """If this process was suspended, what comes next has waited meanwhile."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from monitor.model import MDP
+from monitor.sidecar import worker as worker_module
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.overload import OverloadDetector, Rate
@@ -87,6 +88,7 @@ class Played:
         self.there.worker.turn()
         if self.now == before:
             self.time.now += 0.001
+        self.time.advance(0.0)  # what is due later happens
 
     def live(self, seconds: float, rate: float, agents: int, *, timed: bool = True) -> None:
         """So many steps a second of so many agents, as they happen; then until nothing waits."""
@@ -128,6 +130,38 @@ def test_a_backlog_is_answered_step_for_step_and_live_agents_do_not_wait_behind_
     waited = [delay for agent, delays in played.delays.items() if agent.startswith("live") for delay in delays]
     assert sorted(waited)[int(0.99 * len(waited))] < 0.5
     assert max(waited) < 1.0
+
+
+def test_what_comes_some_time_after_connecting_is_a_backlog_although_nothing_came_before(played: Played) -> None:
+    played.there.worker.connected(True)  # noqa: FBT003 - as the link calls it
+    played.taken = TAKEN
+    played.turn()
+    played.time.advance(1.5)
+    for n in range(16_000):
+        played.publish(f"late-{n % 4}", at=played.now - 120.0 + n / 50, timed=False)
+    played.live(4.0, 100.0, 5, timed=False)
+    assert played.skipped == {}
+    assert {agent: len(delays) for agent, delays in played.delays.items()} == dict(played.seqs)
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_the_own_backlog_of_agents_without_times_is_answered_step_for_step(played: Played, agents: int) -> None:
+    """They were away, not the broker, so nothing but their number shows it."""
+    played.live(5.0, 100.0, 5, timed=False)
+    for n in range(6_000):
+        played.publish(f"late-{n % agents}", at=played.now - 120.0 + n / 50, timed=False)
+    played.live(4.0, 100.0, 5, timed=False)
+    assert played.skipped == {}
+    assert {agent: len(delays) for agent, delays in played.delays.items()} == dict(played.seqs)
+
+
+def test_an_agent_without_times_that_stays_too_fast_is_an_overload(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "BACKLOG_SECONDS", 3.0)
+    played.live(1.0, 10.0, 1, timed=False)
+    played.live(12.0, 1_000.0, 1, timed=False)
+    assert set(played.skipped) == {"live-0"}
 
 
 @scaled
