@@ -177,6 +177,7 @@ def _show(
     say(f"{files[1]}: its manifest")
     say(f"  equal to the original in {agreement.states} states")
     if agreement.left_out:
-        say(f"  {agreement.left_out} states were left out: the original takes an unavailable action there")
+        states = "1 state was" if agreement.left_out == 1 else f"{agreement.left_out} states were"
+        say(f"  {states} left out: the original takes an unavailable action there")
     for sentence in assumed:
         say(f"  assumed: {sentence}")

@@ -245,7 +245,7 @@ def notes_on_rows(learner: Learner) -> list[str]:
     if late and (on_time or not learner.runs_on):
         begin = f"{many(late, 'episode')} of {late + on_time:,} began later than at step 1"
         if learner.runs_on:
-            notes.append(f"{begin}: {order} runs on over episodes, so they count as starts")
+            notes.append(f"{begin}, so {order} is taken to run on over episodes, and they count as starts")
         else:
             notes.append(
                 f"{begin}: the beginning is missing, so they do not count as starts; if nothing is missing: --order ''"

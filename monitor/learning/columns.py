@@ -115,6 +115,8 @@ def guessed(
     if roles["action"] is None and not any(name in left_out for name in ACTION):
         raise RecordingError(f"{source}: no column looks like the action; add --action NAME, one of {_list(names)}")
     _refuse_unreadable(roles, single, given, source, left_out)
+    if roles["episode"] is None and given.get("episode") is None:
+        _refuse_several(names, source)
     taken = {str(value) for value in roles.values() if value is not None}
     state = _several(names, given.get("state"), source, left_out) or _state(names, taken)
     if not state:
@@ -144,14 +146,19 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
 
 
 def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
-    """Return the first column of a known name, or the entry of its list of one."""
+    """Return the first column of a known name, or the one entry of its list or structure."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
         if name in lower:
             return lower[name]
-        if f"{name}[0]" in lower and f"{name}[1]" not in lower:
-            return lower[f"{name}[0]"]
+        if len(entries := _entries(names, name)) == 1:
+            return entries[0]
     return None
+
+
+def _entries(names: Sequence[str], name: str) -> list[str]:
+    """Return the columns that were one column, a list or a structure."""
+    return [each for each in names if each.lower().startswith((f"{name}[", f"{name}."))]
 
 
 def _refuse_unreadable(
@@ -172,6 +179,16 @@ def _refuse_unreadable(
                 raise RecordingError(
                     f"{source}: column {name!r} cannot be read: it holds {left_out[name]}; give another one by {option}"
                 )
+
+
+def _refuse_several(names: Sequence[str], source: str) -> None:
+    """Refuse a list or structure of several entries that is named as an episode is: without it runs would be joined."""
+    for name in EPISODE:
+        if entries := _entries(names, name):
+            raise RecordingError(
+                f"{source}: an episode has several columns ({_list(entries)}); name the one that differs between "
+                "episodes by --episode NAME, or '' for none"
+            )
 
 
 def _several(names: Sequence[str], given: object, source: str, left_out: Mapping[str, str]) -> tuple[str, ...]:

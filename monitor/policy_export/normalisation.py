@@ -45,6 +45,8 @@ def read_normalisation(file: str, width: int) -> Normalisation:
     """Return the statistics in a file, for observations of `width` numbers. Raises PolicyError."""
     try:
         found = _of_npz(Path(file)) if file.endswith(".npz") else _of_pickle(Path(file))
+    except PolicyError as error:
+        raise PolicyError(f"--normalise {file}: {error}") from error
     except Exception as error:  # a pickle raises anything
         raise PolicyError(f"--normalise {file}: cannot be read ({explained(error)})") from error
     if found.mean.shape != (width,) or found.scale.shape != (width,):
@@ -75,9 +77,9 @@ def _of_pickle(file: Path) -> Normalisation:
         held: Anything = pickle.load(opened)  # noqa: S301 - the user's own file, as the command says
     found = getattr(held, "__dict__", {})  # a VecNormalize without environment looks for missing attributes for ever
     if "obs_rms" not in found and "norm_obs" not in found:
-        raise TypeError(f"it holds {type(held).__name__}, not a VecNormalize")
+        raise PolicyError(f"it holds {type(held).__name__}, not a VecNormalize")
     if not found.get("norm_obs", True):
-        raise TypeError(
+        raise PolicyError(
             f"this VecNormalize does not normalise observations (norm_obs is False): give --normalise {AS_THEY_ARE}"
         )
     statistics, epsilon, clip = held.obs_rms, float(held.epsilon), float(held.clip_obs)

@@ -215,7 +215,7 @@ def test_what_is_unusual_is_noted(cfmon: Run, tmp_path: Path, monkeypatch: pytes
     more = ("--state", "x", "--label", "odd: y == 1", "--unsafe", "void: x > 9")
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "p.npz"), *more)[1]
     assert "odd: 50% of the visits where its condition holds are in states that do not have the label" in out
-    assert "void: its condition holds in no row" in out
+    assert "void: its condition holds in no row, so on this model it never happens" in out
     cut = tmp_path / "cut.csv"
     rows = "".join(f"{n},{t},{t % 2},0,{int(t == 9)}\n" for n in range(9) for t in range(10))
     cut.write_text("ep,t,x,a,truncated\n" + rows)
@@ -290,7 +290,7 @@ def test_late_episodes_are_reported(cfmon: Run, tmp_path: Path) -> None:
     rows = [(episode, t) for episode in range(4) for t in range(2 if episode else 5, 9)]
     path.write_text("run,step,x,action\n" + "\n".join(f"{e},{t},{t % 3},0" for e, t in [(9, 0), (9, 1), *rows]))
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "m.npz"))[1]
-    assert "4 episodes of 5 began later than at step 1: step runs on over episodes, so they count as starts" in out
+    assert "4 episodes of 5 began later than at step 1, so step is taken to run on over episodes, and they" in out
     more = [(episode, t) for episode in range(20, 30) for t in range(3)]
     path.write_text("run,step,x,action\n" + "\n".join(f"{e},{t},{t % 3},0" for e, t in [*rows, *more]))
     out = cfmon("model", "learn", str(path), "-o", str(tmp_path / "n.npz"))[1]

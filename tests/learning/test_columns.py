@@ -61,3 +61,17 @@ def test_what_is_given_is_taken() -> None:
 def test_what_does_not_fit_is_refused(names: str, given: dict[str, Any], problem: str) -> None:
     with pytest.raises(RecordingError, match=problem):
         guessed(names.split(","), given, "f")
+
+
+@pytest.mark.parametrize("episode", ["run.id", "Run.id", "run[0]", "run"])
+def test_the_one_entry_of_a_structure_or_a_list_takes_the_role(episode: str) -> None:
+    assert guessed((episode, "floor", "action"), {}, "log").episode == episode
+
+
+@pytest.mark.parametrize("episodes", [("run.id", "run.day"), ("run[0]", "run[1]")])
+def test_runs_are_not_joined_because_their_column_has_several_entries(episodes: tuple[str, ...]) -> None:
+    names = (*episodes, "floor", "action")
+    with pytest.raises(RecordingError, match=r"an episode has several columns .* by --episode NAME, or '' for none"):
+        guessed(names, {}, "log")
+    assert guessed(names, {"episode": ""}, "log").episode is None
+    assert guessed(names, {"episode": episodes[1]}, "log").episode == episodes[1]

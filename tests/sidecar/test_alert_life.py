@@ -80,7 +80,7 @@ def test_a_heartbeat_says_what_the_newest_verdict_says(make: Callable[..., Pipel
     assert "Hand over to 'careful' now" in beaten[0]["summary"]
     for alert in beaten[2:]:
         assert "Hand over" not in alert["summary"]
-        assert "stop the agent safely" in alert["summary"]
+        assert "Stop the agent safely" in alert["summary"]
     assert {json.dumps(alert["fired"]) for alert in beaten} == {json.dumps(told[0]["fired"])}
     assert (told[0]["fired"]["value"], told[0]["fired"]["outcome"]) == (told[0]["value"], "regret")
     assert [alert["revision"] for alert in told] == sorted({alert["revision"] for alert in told})
