@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "NO_EXTREMES",
     "UNKNOWN_POLICY",
     "AlarmMoved",
     "AlarmSpec",
@@ -315,6 +316,8 @@ class Observation(msgspec.Struct, frozen=True):
     policy: str | None = None
 
 
+NO_EXTREMES: Final = "no extremes"
+"""How `Bands.reason` begins for a quantity of unknown value that has no least and greatest one."""
 UNKNOWN_POLICY: Final = ""
 """In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
 

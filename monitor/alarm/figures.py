@@ -16,6 +16,7 @@ from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
 from monitor.types import (
+    NO_EXTREMES,
     AlarmState,
     Alternative,
     BlindReason,
@@ -138,7 +139,7 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
 
 def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
     """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
-    if 0 not in verdict.profile:
+    if 0 not in verdict.profile or (verdict.bands is not None and NO_EXTREMES in verdict.bands.reason):
         return None
     if verdict.latest_useful == 0:
         return True
@@ -146,7 +147,7 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
     if not verdict.profile_extremes or goal is None or goal.test is None:
         return False
     now = verdict.profile_extremes[0]
-    needless = isinstance(formula, Regret) and all(goal.test.holds(value) for value in now[:2])
+    needless = all(goal.test.holds(value) for value in now[:2])
     suffices = {goal.test.holds(value) for value in now[2:]}
     return None if len(suffices) > 1 and not needless else False
 

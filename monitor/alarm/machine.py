@@ -170,10 +170,10 @@ def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
 
 def _unknown(verdict: Verdict) -> Judgement:
     """Judge a plain formula without a truth value: `=?`, or undecided."""
-    if verdict.method == "sampled":
+    if verdict.method == "sampled" or verdict.value is not None or not verdict.reason:
         return "neutral"
-    open_ = [quantity for quantity in verdict.quantities if quantity.threshold is not None and quantity.holds is None]
-    return "bad" if any(not quantity.text.startswith(EFFECT) for quantity in open_) else "neutral"
+    open_ = [quantity for quantity in verdict.quantities if quantity.holds is None]
+    return "neutral" if open_ and all(quantity.text.startswith(EFFECT) for quantity in open_) else "bad"
 
 
 def advance(

@@ -217,7 +217,7 @@ class _Sentences:
             return f"{DO[change.kind].format(short)} now: {_instead(own, given)}"
         if needless:
             return f"No need to act: without {doing} it is {own} from now on"
-        if self._not_shown(test):
+        if handover.helps_now is None:
             show = "not recorded" if self.brevity > 1 else "the recordings do not show"
             if self._better_at_worst(test):
                 return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"

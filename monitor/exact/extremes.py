@@ -15,12 +15,15 @@ from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import Measure, Path, PathValues
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import And, Change, Goal, Not, Or, Probability, Regret, WorldRef
+from monitor.logic.syntax import And, Change, Const, Goal, Not, Or, Probability, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
+from monitor.types import NO_EXTREMES
 
 __all__ = ["Extremes", "extremes_of"]
 
 Band = tuple[float, float]
+NOTHING = Const(value=True)
+"""In place of a goal that has no extremes."""
 
 
 class _Both(NamedTuple):
@@ -31,13 +34,14 @@ class _Both(NamedTuple):
 
 
 class Extremes:
-    """Least and greatest values of all goals of a formula along one path of at most `window` pairs.
+    """Least and greatest values of the goals of a formula along one path of at most `window` pairs.
 
-    Raises LimitError for a nested quantity that has no worst and best case (`split_labels`).
+    A goal with a nested quantity that has no worst and best case (`split_labels`) has none: `reason` says why.
     """
 
     def __init__(self, sides: tuple[Evaluators, Evaluators], formula: Formula, window: int) -> None:
-        self._measures: dict[int, Measure] = {}
+        self.reason = ""
+        self._measures: dict[int, Measure | None] = {}
         self._given: int | None = None
         self._both = [self._values(sides, formula, window)]
         goal = handover_goal(formula)
@@ -58,21 +62,27 @@ class Extremes:
             for values in both:
                 values.warm_up(path, "gumbel")
 
-    def value(self, change: Change, measure: Measure, position: int) -> Band:
-        """Return the least and the greatest value under a change at `path[position]`."""
+    def value(self, change: Change, measure: Measure, position: int) -> Band | None:
+        """Return the least and the greatest value under a change at `path[position]`; None if the goal has none."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
+        if split is None:
+            return None
         low, high = (values.value(change, split, position) for values in both)
         return low, high
 
     def guaranteed(self, change: Change, measure: Measure, position: int) -> Band | None:
         """Return the guaranteed band, at its low end with what is unknown at its worst, at the high end at its best."""
         split, both = self._measures[id(measure)], self._both[0]
+        if split is None:
+            return None
         low, high = (values.guaranteed(change, split, position) for values in both)
         return None if low is None or high is None else (low[0], high[1])
 
     def profile(self, change: Change, measure: Measure) -> list[Band]:
-        """Return the least and the greatest values at offsets 0, 1, ..., as far back as the formula looks."""
+        """Return the least and the greatest values at offsets 0, 1, ..., as far back as the formula looks, if any."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
+        if split is None:
+            return []
         low, high = (values.profile(change, split) for values in both)
         return list(zip(low, high, strict=True))
 
@@ -85,9 +95,11 @@ class Extremes:
         """Return a formula with its measures split; its changes are the same objects, by which values are kept."""
         match formula:
             case Goal(_, measure):
-                return replace(formula, measure=self._measure(measure))
+                split = self._measure(measure)
+                return NOTHING if split is None else replace(formula, measure=split)
             case Regret(_, goal):
-                return replace(formula, goal=replace(goal, measure=self._measure(goal.measure)))
+                split = self._measure(goal.measure)
+                return NOTHING if split is None else replace(formula, goal=replace(goal, measure=split))
             case Not(arg):
                 return Not(self._split(arg))
             case And(left, right) | Or(left, right):
@@ -95,18 +107,21 @@ class Extremes:
             case _:
                 return formula
 
-    def _measure(self, measure: Measure) -> Measure:
+    def _measure(self, measure: Measure) -> Measure | None:
         if id(measure) not in self._measures:
-            split = Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
-            self._measures[id(measure)] = split
+            try:
+                self._measures[id(measure)] = (
+                    Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
+                )
+            except LimitError as error:
+                self._measures[id(measure)] = None
+                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")
         return self._measures[id(measure)]
 
 
 def extremes_of(evaluators: Evaluators, formula: Formula, window: int) -> tuple[Extremes | None, str]:
-    """Return the extremes of a formula; None if nothing unknown can matter, or for the reason beside it."""
+    """Return the extremes of a formula; None if nothing unknown can matter. Beside them why some are missing."""
     if evaluators.sides is None:
         return None, ""
-    try:
-        return Extremes(evaluators.sides, formula, window), ""
-    except LimitError as error:
-        return None, f"no extremes: {error}"
+    found = Extremes(evaluators.sides, formula, window)
+    return found, found.reason

@@ -251,7 +251,11 @@ class IncrementalCheck:
             case Const(value):
                 return _Truth.certain(value)
             case Label(name):
-                return _Truth.certain(bool(self.evaluators.model.labels[name][self.path[-1][0]]))
+                state, models = self.path[-1][0], [self.evaluators.model]
+                models += [side.model for side in self.evaluators.sides or ()]
+                truths = [bool(model.labels[name][state]) for model in models]
+                surely, possibly = all(truths), any(truths)
+                return _Truth(surely, possibly, surely, possibly)
             case Not(arg):
                 truth = self._truth(arg)
                 return _Truth(not truth.possibly, not truth.surely, not truth.greatest, not truth.least)

@@ -57,6 +57,8 @@ def never_held(
             "; an episode that is cut off goes on unrecorded, so its end is no state: name a column of what ends an "
             "episode with --terminated"
             if label.name in cut
+            else ""
+            if count < visits
             else ", so on this model it never happens, whoever acts: check it, or record episodes in which it does"
         )
         for label, count in zip(labels, known, strict=True)

@@ -95,9 +95,9 @@ def judge(
     unroll = Unroll(setting, actions, causal_model)
     due = causal_model == "any" and any(each.counts is not None for each in setting.models.values())
     guaranteed = Guaranteed(setting, actions, delta) if due and delta is not None else None
-    labels = {name: bool(states[last]) for name, states in model.labels.items()}
     frame = _observed(pairs, acted or ["nominal"] * len(pairs), terminated=terminated)
     extremes = Extremes(setting, actions, causal_model, delta)
+    labels = {name: extremes.truths(name, last) for name in model.labels}
     examiner = Examiner(unroll, model, causal_model, learned=due, extremes=extremes) if recourse else None
     judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner)
     try:

@@ -25,7 +25,7 @@ from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import MAIN, Frame, Setting
-from monitor.types import CausalModel
+from monitor.types import NO_EXTREMES, CausalModel
 
 __all__ = ["Extremes"]
 
@@ -49,6 +49,7 @@ class Extremes:
     ) -> None:
         places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
         mains = [_with_unknown(setting.main, places, best=best) for best in (False, True)]
+        self._mains = [setting.main, *mains]
         settings = [replace(setting, models={**setting.models, MAIN: main}) for main in mains]
         self._sides = [Unroll(each, actions, causal_model) for each in settings]
         beside = {
@@ -61,6 +62,12 @@ class Extremes:
         self._bands = (
             [] if delta is None or beside <= places else [Guaranteed(each, actions, delta) for each in settings]
         )
+
+    def truths(self, name: str, state: int) -> frozenset[bool]:
+        """Return the possible truth values of a label in a state."""
+        model, *ends = self._mains
+        known = {bool(model.labels[name][state])}
+        return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in ends if self.due})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
         """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.
@@ -82,7 +89,7 @@ class Extremes:
         try:
             _marked(goal.measure.path, helps=True)
         except LimitError as error:
-            return f"no extremes: {error}"
+            return f"{NO_EXTREMES}: {error}"
         return ""
 
     def guaranteed(self, goal: Goal, frame: Frame) -> Band | None:

@@ -46,7 +46,7 @@ class Judge:
     Attributes:
         unroll: computes values.
         frame: the observed path.
-        labels: truth of each label in the path's last state.
+        labels: possible truth values of each label in the path's last state.
         causal_model: the class to bound over; `gumbel`: no bounds.
         guaranteed: computes guaranteed bands; None where none is due.
         extremes: computes values with what was never recorded at its worst and at its best.
@@ -56,7 +56,7 @@ class Judge:
 
     unroll: Unroll
     frame: Frame
-    labels: Mapping[str, bool]
+    labels: Mapping[str, Truths]
     causal_model: CausalModel
     start_observed: bool
     guaranteed: Guaranteed | None
@@ -202,7 +202,7 @@ class Judge:
             case Const(value):
                 return frozenset({value})
             case Label(name):
-                return frozenset({self.labels[name]})
+                return self.labels[name]
             case Goal():
                 return truths[formula]
             case Not(arg):

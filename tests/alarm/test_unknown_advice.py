@@ -98,3 +98,14 @@ def test_evidence_has_the_extremes_and_both_programs_derive_them(deriver: Derive
     claimed = replace(evidence.verdict, quantities=(nominal, replace(other, extremes=(0.7, 1.0))))
     (problem,) = derive_again(replace(evidence, verdict=claimed), model, tables, derivers=(deriver,)).problems
     assert problem == "verdict.quantities[1].extremes[0]: 0.7 is recorded, 0.0 follows"
+
+
+def test_nobody_is_told_to_stop_where_the_extremes_are_not_computed() -> None:
+    """An upper bound of a nested reward has no worst and best case, so that nothing is known of handing over."""
+    alert = alert_on("regret(careful@0, P<=0.1 [ F<=1 (R<=0.1 [ C<=2 ]) ])")
+    assert alert.verdict is not None
+    assert [quantity.extremes for quantity in alert.verdict.quantities] == [None, None]
+    assert "You decide: the recordings do not show whether handing over to 'careful' suffices" in alert.summary
+    handover = published(alert)["handover"]
+    assert isinstance(handover, dict)
+    assert handover["helps_now"] is None

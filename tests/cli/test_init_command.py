@@ -272,7 +272,9 @@ def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
             if falls:
                 break
     (tmp_path / "steps.csv").write_text("\n".join(lines))
-    code, out, err = cfmon("init", "t", "--recordings", "steps.csv", "--unsafe", "fall: done and reward < 0")
+    code, out, err = cfmon(
+        "init", "t", "--recordings", "steps.csv", "--unsafe", "fall: done and reward < 0", "--accept-model"
+    )
     assert (code, err) == (0, "")
     assert "figures are optimistic" in out
     assert "state_encoder: name" in Path("t/config.yaml").read_text()

@@ -16,7 +16,7 @@ from monitor.exact.checker import Checker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import as_table
-from monitor.types import AlarmSpec, CausalModel, Verdict
+from monitor.types import NO_EXTREMES, AlarmSpec, CausalModel, Verdict
 from tests.exact.learned import Learned, learned_model, learned_world
 from tests.exact.small import LAW, chances
 
@@ -202,3 +202,26 @@ def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
     verdict = checker.check(parse(text), path, causal_model=kind, terminated=terminated, recourse=True)
     about = {"model": learned.model, "policies": learned.policies, "causal_model": kind, "terminated": terminated}
     assert differences(verdict, referee.judge(text, path=path, **about)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("causal_model", ["gumbel", "any"])
+def test_a_goal_without_extremes_takes_none_from_the_others(causal_model: CausalModel) -> None:
+    """An upper bound of a nested reward has no worst and best case; what stands beside it has."""
+    nested = "P>=0.5 [ G<=1 (R<=0.1 [ C<=2 ]) ]"
+    verdict = ask(f'careful@0.P>=0.6 [ G<=3 !"unsafe" ] & {nested}', causal_model=causal_model)
+    assert [quantity.extremes for quantity in verdict.quantities] == [(0.0, 1.0), None]
+    assert verdict.quantities[0].holds is None
+    assert verdict.bands is not None
+    assert NO_EXTREMES in verdict.bands.reason
+
+
+def test_a_label_that_is_unknown_in_the_last_state_is_unknown_in_a_combination() -> None:
+    model = road()
+    for text in ('"unsafe" | P>=0.9 [ F<=1 "unsafe" ]', '!"unsafe" & P>=0 [ F<=1 "unsafe" ]', '"unsafe"', '!"unsafe"'):
+        about = {"model": model, "path": [(ELSEWHERE, WALK)], "policies": {"nominal": [WALK] * 5}}
+        verdict = Checker(model, {"nominal": as_table([WALK] * 5, model)}).check(parse(text), [(ELSEWHERE, WALK)])
+        again = referee.judge(text, **about)
+        assert (verdict.holds, again.holds) == (None, None)
+        assert judge(verdict, AlarmSpec()) == "bad"
+    assert ask('"unsafe" | "home"').holds is False
+    assert ask('!"unsafe"').holds is True
