@@ -218,9 +218,8 @@ def test_a_goal_without_extremes_takes_none_from_the_others(causal_model: Causal
 def test_a_label_that_is_unknown_in_the_last_state_is_unknown_in_a_combination() -> None:
     model = road()
     for text in ('"unsafe" | P>=0.9 [ F<=1 "unsafe" ]', '!"unsafe" & P>=0 [ F<=1 "unsafe" ]', '"unsafe"', '!"unsafe"'):
-        about = {"model": model, "path": [(ELSEWHERE, WALK)], "policies": {"nominal": [WALK] * 5}}
         verdict = Checker(model, {"nominal": as_table([WALK] * 5, model)}).check(parse(text), [(ELSEWHERE, WALK)])
-        again = referee.judge(text, **about)
+        again = referee.judge(text, model=model, path=[(ELSEWHERE, WALK)], policies={"nominal": [WALK] * 5})
         assert (verdict.holds, again.holds) == (None, None)
         assert judge(verdict, AlarmSpec()) == "bad"
     assert ask('"unsafe" | "home"').holds is False
