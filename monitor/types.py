@@ -16,6 +16,7 @@ from msgspec import Meta
 __all__ = [
     "NO_EXTREMES",
     "UNKNOWN_POLICY",
+    "UNRECORDED",
     "AlarmMoved",
     "AlarmSpec",
     "AlarmState",
@@ -318,6 +319,8 @@ class Observation(msgspec.Struct, frozen=True):
 
 NO_EXTREMES: Final = "no extremes"
 """How `Bands.reason` begins for a quantity of unknown value that has no least and greatest one."""
+UNRECORDED: Final = "what was never recorded decides it"
+"""Reason of an undecided verdict of the exact engine that more recordings could decide."""
 UNKNOWN_POLICY: Final = ""
 """In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
 

@@ -28,7 +28,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from monitor.types import AlarmSpec, AlarmState, BlindReason, Verdict
+from monitor.types import UNRECORDED, AlarmSpec, AlarmState, BlindReason, Verdict
 
 __all__ = [
     "TABLE",
@@ -170,7 +170,7 @@ def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
 
 def _unknown(verdict: Verdict) -> Judgement:
     """Judge a plain formula without a truth value: `=?`, or undecided."""
-    if verdict.method == "sampled" or verdict.value is not None or not verdict.reason:
+    if verdict.reason != UNRECORDED:
         return "neutral"
     open_ = [quantity for quantity in verdict.quantities if quantity.holds is None]
     return "neutral" if open_ and all(quantity.text.startswith(EFFECT) for quantity in open_) else "bad"
