@@ -63,8 +63,7 @@ def model_convert(
         Path | None, typer.Option(metavar="PYTHON", help="interpreter that has stormpy, for PRISM and JANI files")
     ] = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="time for Storm, for PRISM and JANI files; default 600"),
+        float | None, typer.Option(metavar="SECONDS", help="time for Storm, for PRISM and JANI files; default 600")
     ] = None,
     memory: Annotated[
         float | None, typer.Option(metavar="GIB", help="memory for Storm, and then for its model; default 4")

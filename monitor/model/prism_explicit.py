@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Final
@@ -47,9 +47,9 @@ from monitor.model.choices import (
     require_memory,
 )
 from monitor.model.mdp import MDP
-from monitor.model.rewards import chosen_structure
+from monitor.model.prism_parts import Part, check_headings, chosen, divided
 from monitor.model.rows import ROW_SUM_TOLERANCE
-from monitor.model.textfile import Line, lines, shown
+from monitor.model.textfile import Line, shown
 
 __all__ = ["read_combined", "read_files", "read_prism"]
 
@@ -58,19 +58,6 @@ Values = list[float | str | bool]
 
 _DECLARED: Final = re.compile(r'\s*([0-9]{1,9})="([^"]*)"')
 _STATE: Final = re.compile(r"([0-9]{1,18}):\s*\((.*)\)\Z")
-_TYPE: Final = re.compile(r"# Transitions \((.{1,40})\)\Z")
-_STRUCTURE: Final = re.compile(r'# Reward structure(?: "([^"]*)")?\Z')
-_HEADINGS: Final = {
-    "# Transitions": ".tra",
-    "# States": ".sta",
-    "# Observations": ".obs",
-    "# Labels": ".lab",
-    "# State rewards": ".srew",
-    "# Transition rewards": ".trew",
-}
-"""First words of a file or, in a `.pexp` file, of a part -> the suffix of what it holds."""
-_LONGEST_HEADING: Final = 200
-_MOST_STRUCTURES: Final = 1000
 _MOST_KEYS: Final = 1 << 62
 
 
@@ -98,38 +85,6 @@ class _Transitions:
         return max(self.taken, default=0) + 1
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A file or, in a `.pexp` file, a part of it: `first` is the number of its first line."""
-
-    file: str
-    content: bytes
-    first: int = 1
-
-    def lines(self, comment: str = "#") -> Iterator[Line]:
-        return lines(self.content, self.file, comment, self.first)
-
-    def headings(self) -> Iterator[Line]:
-        """Yield the comments at the beginning."""
-        at, number = 0, self.first
-        while self.content[at : at + 1] == b"#":
-            end = self.content.find(b"\n", at, at + _LONGEST_HEADING)
-            end = len(self.content) if end < 0 else end
-            text = self.content[at : min(end, at + _LONGEST_HEADING)].decode("utf-8", "replace").strip()
-            yield Line(PurePath(self.file).name, number, text)
-            at, number = end + 1, number + 1
-
-
-@dataclass(frozen=True)
-class _Structure:
-    """A reward structure. `name`: that in its files, its number, or empty."""
-
-    name: str
-    number: str
-    of_states: _Part | None = None
-    of_transitions: _Part | None = None
-
-
 def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
     """Read a model: the reader of `monitor.model.formats`. `rewards`: the reward structure, if there are several."""
     return read_prism(files, source, rewards)
@@ -142,7 +97,7 @@ def read_combined(
     content = files[".pexp"]
     try:
         require_memory(2 * len(content), limit, f"{len(content):,} bytes of text")
-        return _model(_divided(_Part(source, content)), source, rewards, limit)
+        return _model(divided(Part(source, content)), source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
@@ -165,22 +120,22 @@ def read_prism(
     path = PurePath(source) if PurePath(source).name else PurePath("model")
     stem = str(path.with_suffix(""))
     try:
-        return _model({key: _Part(stem + key, files[key]) for key in files}, source, rewards, limit)
+        return _model({key: Part(stem + key, files[key]) for key in files}, source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _model(parts: Mapping[str, _Part], source: str, wanted: str | None, limit: int) -> MDP:
+def _model(parts: Mapping[str, Part], source: str, wanted: str | None, limit: int) -> MDP:
     for key, part in parts.items():
-        _check_headings(part, PurePath(f"m{key}").suffix)
+        check_headings(part, PurePath(f"m{key}").suffix)
     if ".obs" in parts:
         raise ModelError(f"{PurePath(parts['.obs'].file).name}: models with observations are not supported")
     if ".tra" not in parts:
         raise ModelError("there are no transitions")
-    nothing = _Part("", b"")
+    nothing = Part("", b"")
     size = len(parts[".tra"].content)
     require_memory(ENTRY_BYTES // 10 * size, limit, f"{size:,} bytes of transitions")
-    structure = _chosen(parts, wanted)
+    structure = chosen(parts, wanted)
     given = _transitions(parts[".tra"].lines())
     order = _checked_order(given)
     choices = _choices(given, order)
@@ -193,94 +148,6 @@ def _model(parts: Mapping[str, _Part], source: str, wanted: str | None, limit: i
         rewards += _transition_rewards(structure.of_transitions, given, order)
     whole: dict[str, Any] = {"labels": labels, "initial": initial, "variables": variables, "valuations": valuations}
     return as_mdp(Choices(**choices, **whole, rewards=rewards if rewards.any() else None), source, limit)
-
-
-# ---- which files, and what they hold ----
-
-
-def _check_headings(part: _Part, suffix: str) -> None:
-    """Raise ModelError if the comments at the beginning say that a file is another one, or of another kind of model."""
-    for row in part.headings():
-        if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP"):
-            raise row.error(f"{found[1][:40]} models are not supported; DTMC and MDP are")
-        for heading, other in _HEADINGS.items():
-            if (row.text == heading or row.text.startswith(f"{heading} (")) and other != suffix:
-                raise row.error(f"{shown(row.text)} belongs into a {other} file, and this is a {suffix} file")
-
-
-def _divided(whole: _Part) -> dict[str, _Part]:
-    """Return the parts of a `.pexp` file as if they were files."""
-    found: dict[str, _Part] = {}
-    start, number, kind, count = 0, 1, ".tra", {".srew": 0, ".trew": 0}
-    at = 0
-
-    def end_part(end: int) -> None:
-        content = whole.content[start:end]
-        key = kind
-        if kind in count:
-            count[kind] += 1
-            key = f"{count[kind]}{kind}"
-        if key in found or count[".srew"] + count[".trew"] > 2 * _MOST_STRUCTURES:
-            raise Line(PurePath(whole.file).name, number, "").error(f"a second part of the kind {kind}, or too many")
-        if content.strip() or kind != ".tra":
-            found[key] = _Part(whole.file, content, number)
-
-    line = 1
-    while at < len(whole.content):
-        end = whole.content.find(b"\n", at) + 1 or len(whole.content)
-        heading = whole.content[at : min(end, at + _LONGEST_HEADING)]
-        if heading[:1] == b"#" and (new := _kind_of(heading, whole.content[end : end + _LONGEST_HEADING])):
-            end_part(at)
-            start, number, kind = at, line, new
-        at, line = end, line + 1
-    end_part(len(whole.content))
-    return found
-
-
-def _kind_of(heading: bytes, after: bytes) -> str | None:
-    """Return the suffix of the part that a line of a `.pexp` file begins; `after`: what follows the line."""
-    first, second = (text.decode("utf-8", "replace").partition("\n")[0].strip() for text in (heading, after))
-    if _STRUCTURE.match(first):
-        return _HEADINGS.get(second) if second.endswith(" rewards") else None
-    if first.endswith(" rewards"):
-        return None  # the second line of a part's heading
-    return next((suffix for name, suffix in _HEADINGS.items() if first == name or first.startswith(f"{name} (")), None)
-
-
-def _chosen(parts: Mapping[str, _Part], wanted: str | None) -> _Structure:
-    """Return the reward structure to read; one without rewards for none."""
-    structures = _structures(parts)
-    names = [each.name for each in structures]
-    for each in structures:
-        if names.count(each.name) > 1:
-            raise ModelError(f"two reward structures have the name {each.name!r}: rename one in its files")
-    numbers = {each.number: each.name for each in structures if each.name != each.number and each.number not in names}
-    place = chosen_structure(names, numbers.get(wanted or "", wanted))
-    return _Structure("", "") if place is None else structures[place]
-
-
-def _structures(parts: Mapping[str, _Part]) -> list[_Structure]:
-    found: dict[str, _Structure] = {}
-    for key, part in parts.items():
-        number, suffix = key.removesuffix(PurePath(f"m{key}").suffix), PurePath(f"m{key}").suffix
-        if suffix not in (".srew", ".trew"):
-            continue
-        name = next((match[1] for row in part.headings() if (match := _STRUCTURE.match(row.text))), None) or number
-        known = found.get(number, _Structure(name, number))
-        if known.name not in (name, number) and name != number:
-            raise ModelError(
-                f"{PurePath(part.file).name} holds the rewards {name!r}, and the other file of the same number "
-                f"{known.name!r}: export them again"
-            )
-        if name != number:
-            known = replace(known, name=name)
-        found[number] = replace(known, of_states=part) if suffix == ".srew" else replace(known, of_transitions=part)
-    if "" in found and len(found) > 1:
-        raise ModelError(
-            "there are files of rewards with a number and without one, such as m.srew and m1.srew: remove those that "
-            "are not of this model"
-        )
-    return [found[number] for number in sorted(found, key=lambda text: (len(text), text))]
 
 
 # ---- transitions ----
@@ -459,7 +326,7 @@ def _state_rewards(rows: Iterator[Line], given: _Transitions) -> Floats:
     return rewards
 
 
-def _transition_rewards(part: _Part, given: _Transitions, order: Ints) -> Floats:
+def _transition_rewards(part: Part, given: _Transitions, order: Ints) -> Floats:
     """Return the rewards of the sorted lines of `.tra`, [N]."""
     keys = _keys(given, (_column(given.at), _column(given.taken), _column(given.after)))[order]
     found, values = array("q"), array("d")

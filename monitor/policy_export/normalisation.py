@@ -26,6 +26,11 @@ __all__ = ["AS_THEY_ARE", "Normalisation", "read_normalisation"]
 AS_THEY_ARE: Final = "none"
 """Instead of a file: the user says that observations are not normalised."""
 
+LARGEST: Final = 64 << 20
+"""Most bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
+
+_DEFAULTS: Final = (("epsilon", 1e-8), ("clip", np.inf))
+
 
 @dataclass(frozen=True)
 class Normalisation:
@@ -64,12 +69,6 @@ def _of_npz(file: Path) -> Normalisation:
     with np.load(io.BytesIO(content), allow_pickle=False) as held:
         epsilon, clip = (float(held[name]) if name in held else default for name, default in _DEFAULTS)
         return _normalisation(held["mean"], held["var"], epsilon, clip)
-
-
-LARGEST = 64 << 20
-"""Most bytes of a `.npz` file with statistics, packed and unpacked: 4 million numbers."""
-
-_DEFAULTS = (("epsilon", 1e-8), ("clip", np.inf))
 
 
 def _of_pickle(file: Path) -> Normalisation:
