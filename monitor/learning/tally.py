@@ -84,10 +84,9 @@ class Tally:
             `least` and `most` of its rewards.
         rows: by row, state and action: `draws`, and `rank` in the order of first visits.
         visited: by code: `seen`, how often; `true` [L] and `known` [L], how often each label held, and how often it is
-            known whether it did; `starts`, how often an episode
-            began there, and `late`, where its beginning may be missing; of a policy's inputs their `sum` [D], and a
-            `sample` [D] near the mean, and `kept` [K D], a uniform sample of them: those with the K least `priority`
-            [K], ascending.
+            known whether it did; `starts`, how often an episode began there, and `late`, where its beginning may be
+            missing; of a policy's inputs their `sum` [D], a `sample` [D] near the mean, and `kept` [K D], a uniform
+            sample of them: those with the K least `priority` [K], ascending.
         gaps, mismatches, alone, continued: see `Steps`.
     """
 
@@ -203,12 +202,14 @@ class Tally:
             table["priority"], table["kept"] = table["priority"][:, :most], table["kept"][:, : most * width]
             self.visited.fills |= {"priority": (LAST, most), "kept": (np.nan, most * width)}
         new = np.flatnonzero(priority < table["priority"][at, -1])
-        for place in np.unique(at[new]).tolist():
-            here = new[at[new] == place]
-            every = np.concatenate([table["priority"][place], priority[here]])
-            inputs = np.concatenate([table["kept"][place].reshape(-1, width), features[here]])
-            least = np.argsort(every, kind="stable")[:most]
-            table["priority"][place], table["kept"][place] = every[least], inputs[least].reshape(-1)
+        places, group = np.unique(at[new], return_inverse=True)
+        groups = np.concatenate([np.repeat(np.arange(len(places)), most), group])
+        every = np.concatenate([table["priority"][places].reshape(-1), priority[new]])
+        inputs = np.concatenate([table["kept"][places].reshape(-1, width), features[new]])
+        order = np.lexsort((every, groups))
+        least = order[ranks_within(groups[order]) < most]
+        table["priority"][places] = every[least].reshape(-1, most)
+        table["kept"][places] = inputs[least].reshape(-1, most * width)
 
 
 def mixed(*parts: Ints) -> Ints:
