@@ -7,7 +7,6 @@ import pickle
 import re
 import struct
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -16,27 +15,9 @@ import pytest
 
 from monitor.errors import ModelError
 from monitor.model.npz import read_model
+from tests.bombs import archive, array, at_most, header
 
 MEGABYTE = 1 << 20
-
-
-def archive(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, content in members.items():
-            made.writestr(f"{name}.npy", content)
-    return buffer.getvalue()
-
-
-def array(value: object) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.asarray(value))
-    return buffer.getvalue()
-
-
-def header(descr: str, shape: str) -> bytes:
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 def lying() -> bytes:
@@ -88,14 +69,8 @@ BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_an_archive_bomb_is_refused_with_little_memory_taken(bomb: str) -> None:
     make, says = BOMBS[bomb]
     content = make()
-    tracemalloc.start()
-    try:
-        with pytest.raises(ModelError, match=says):
-            read_model(content, "bomb.npz", limit=30 * MEGABYTE)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 20 * MEGABYTE
+    with at_most(20 * MEGABYTE), pytest.raises(ModelError, match=says):
+        read_model(content, "bomb.npz", limit=30 * MEGABYTE)
 
 
 # ---- what fits the limit takes no more than it ----
@@ -188,11 +163,5 @@ def test_no_array_is_unpacked_that_is_larger_than_the_others_allow(key: str) -> 
     """Each is small when packed, and unpacks to less than the limit."""
     content = archive({name: array(value) for name, value in {**FEW, key.partition(" ")[0]: EACH[key]}.items()})
     assert len(content) < MEGABYTE
-    tracemalloc.start()
-    try:
-        with pytest.raises(ModelError):
-            read_model(content, "bomb.npz", limit=20 * MEGABYTE)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 5 * MEGABYTE
+    with at_most(5 * MEGABYTE), pytest.raises(ModelError):
+        read_model(content, "bomb.npz", limit=20 * MEGABYTE)
