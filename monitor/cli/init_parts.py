@@ -217,10 +217,12 @@ def _learned(request: Request, staging: Path) -> _Base:
 def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
     from monitor.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.learning.separation import never_held  # noqa: PLC0415 - likewise
 
     assert kept.outcomes is not None
     with progress("judging the model"):
         found, known = judged(Candidate(str(request.folder / "model.npz"), learner, kept), kept.outcomes, label)
+    problems = [*never_held(learner, unsafe=True), *found.problems]
     if known and found.score >= 1.0:
         problem = (
             f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "
@@ -232,9 +234,9 @@ def _judgement(request: Request, learner: Learner, kept: Collected, label: str) 
                 "--bins; more columns with --state) or more recordings; `cfmon model learn ... --report model.html` "
                 "shows what is wrong. To go on with this model: --accept-model"
             )
-        return [f"the model is NOT good enough: {problem}", *found.problems]
-    if found.problems:
-        return [f"the model is NOT good enough: {found.problems[0]}", *found.problems[1:]]
+        return [f"the model is NOT good enough: {problem}", *problems]
+    if problems:
+        return [f"the model is NOT good enough: {problems[0]}", *problems[1:]]
     said = f"squared error of its forecasts {found.score:.2f} times that of the frequency" if known else ""
     lacks = f"{label!r} always or never happens on held-out recordings, so forecasts of it are not judged"
     return [f"the model is good enough by the checks of `cfmon model learn --report`: {said or lacks}"]

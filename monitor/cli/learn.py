@@ -182,7 +182,7 @@ def _report(
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
         tally, labels = learner.tally, learner.labels
-        unseen = never_held(tally, labels, _on_cuts(learner), unsafe=True)
+        unseen = never_held(learner, unsafe=True)
         known = *unrecorded(tally, labels), *unseen, *unseparated(missed(tally, labels))
         found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":
@@ -240,16 +240,10 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "labels": {label.name: int(model.labels[label.name].sum()) for label in learner.labels},
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
-        "labels that never hold": never_held(tally, learner.labels, _on_cuts(learner)),
+        "labels that never hold": never_held(learner),
         "labels unknown": unrecorded(tally, learner.labels),
         "kinds of ends not recorded": int((table.keys < ENDS).sum()),
     }
-
-
-def _on_cuts(learner: Learner) -> list[str]:
-    """Return the labels whose condition is about episodes that are cut off."""
-    names = {"truncated", learner.roles.truncated}
-    return [condition.name for condition in learner.conditions if names & set(condition.columns)]
 
 
 def _finish(facts: dict[str, Any], *, as_json: bool) -> None:

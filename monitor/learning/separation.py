@@ -6,7 +6,7 @@ in which an episode ended, and the recordings do not hold that state; or about a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.learning.build import LabelSpec
 from monitor.learning.episodes import is_end, unknown_at
+from monitor.learning.learner import Learner
 from monitor.learning.tally import Tally
 
 __all__ = ["missed", "never_held", "unrecorded", "unseparated"]
@@ -41,15 +42,13 @@ def unseparated(parts: Mapping[str, float | None]) -> list[str]:
     ]
 
 
-def never_held(
-    tally: Tally, labels: Sequence[LabelSpec], cut: Collection[str] = (), *, unsafe: bool = False
-) -> list[str]:
-    """Return a sentence for each label whose condition holds in no row.
-
-    `labels`: all of the tally. `cut`: labels on ends that cut episodes off. `unsafe`: only for labels that are.
-    """
-    parts, visits = missed(tally, labels), int(tally.visited["seen"].sum())
-    known = tally.visited["known"].sum(axis=0).tolist()
+def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
+    """Return a sentence for each label whose condition holds in no row. `unsafe`: only for labels that are."""
+    table, labels = learner.tally.visited, learner.labels
+    parts, visits = missed(learner.tally, labels), int(table["seen"].sum())
+    known = table["known"].sum(axis=0).tolist()
+    ends = {"truncated", learner.roles.truncated}
+    cut = {condition.name for condition in learner.conditions if ends & set(condition.columns)}
     return [
         f"{label.name}: its condition holds in no row"
         + (" in which it is known" if count < visits else "")

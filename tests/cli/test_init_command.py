@@ -135,6 +135,7 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
         "init", "t", "--recordings", str(steps), "--unsafe", "burst: level > 11", *BINS, "--steps", "300"
     )
     assert code == 0
+    assert "the model is NOT good enough: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
     assert cfmon("config", "check", "t/config.yaml")[0] == 0

@@ -58,7 +58,7 @@ def test_a_state_in_which_it_is_never_known_is_unknown(condition: str, *, unsafe
     assert bool(model.labels["crash"][model.state_names.index("2, ended")]) is unsafe
     [said] = unrecorded(learner.tally, learner.labels)
     assert f"it counts as {'' if unsafe else 'not '}holding in states in which it is never known (4 of these" in said
-    assert never_held(learner.tally, learner.labels) == ["crash: its condition holds in no row in which it is known"]
+    assert never_held(learner) == ["crash: its condition holds in no row in which it is known"]
 
 
 def test_forecasts_are_judged_only_where_it_is_known_what_happened() -> None:
@@ -73,5 +73,5 @@ def test_labels_that_never_hold_are_told_apart_from_the_others() -> None:
     given = labels_of(["high: alt > 4"], ["crash: alt < 1"], roles, ("x", "a", "alt"))
     learner = Learner.new(roles, None, given, 1.0)
     learner.read(Batch({"x": np.array([0, 1]), "a": np.array([0, 0]), "alt": np.array([5.0, 6.0])}, 1, "rows"))
-    (told,) = never_held(learner.tally, learner.labels, unsafe=True)
+    (told,) = never_held(learner, unsafe=True)
     assert told.startswith("crash: its condition holds in no row, so")
