@@ -77,8 +77,8 @@ def beside(values: AnyArray, other: AnyArray) -> AnyArray:
     >>> beside(np.array([np.nan]), np.array(["left"])).tolist()
     ['']
     """
-    untold = values.ndim > 0 and values.dtype.kind == "f" and bool(np.isnan(values).all())
-    return np.full(values.shape, "") if untold and other.dtype.kind == "U" else values
+    unknown = values.ndim > 0 and values.dtype.kind == "f" and bool(np.isnan(values).all())
+    return np.full(values.shape, "") if unknown and other.dtype.kind == "U" else values
 
 
 def is_missing(values: AnyArray) -> Bools:
@@ -113,7 +113,7 @@ def as_moments(batch: Batch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
         return values if values.dtype.kind == "i" else values.astype(np.float64)
     try:
         return values.astype(np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         return _times(batch, name, values, way)
 
 

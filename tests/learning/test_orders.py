@@ -178,6 +178,7 @@ def test_what_is_no_time_is_none(text: str) -> None:
         (["2026-05-04T07:00:00Z", "2026-05-04T07:00:01", "2026-05-04T07:00:02Z"], "row 2: .*some times have a zone"),
         (["2026-05-04T07:00:01Z", "2026-05-04T09:00:00+02:00", "2026-05-04T07:00:02Z"], "row 2: t is .* after "),
         ([1.0, float("nan"), 2.0], "row 2: column 't' is empty"),
+        (["9" * 30, "1", "2"], "row 1: column 't' is '9+', no number"),
     ],
 )  # fmt: skip
 def test_what_is_no_order_is_refused(values: list[Any], problem: str) -> None:
