@@ -33,6 +33,7 @@ from monitor.learning.files import (
     plain,
     refuse_names,
     refuse_rows,
+    rows_as_wide,
     rows_at_once,
 )
 
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["ArrowRows"]
 
 SAMPLE: Final = 256
-"""Rows that tell how long the lists of a column are, and whether bytes are text."""
+"""Rows that show how long the lists of a column are, and whether bytes are text."""
 
 LONG_BYTES: Final = 64
-"""Longer ones of a fixed length are no names, such as UUIDs and digests."""
+"""Most bytes of a fixed length that are read, as a UUID or a digest is; longer ones are left out."""
 
 SECONDS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -155,7 +156,7 @@ class ArrowRows:
 
     def _narrow(self, batch: pa.RecordBatch, bases: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in parts whose text is no larger than `files.TEXT` as arrays."""
-        most = max(1, files.TEXT // (4 * max(1, *(self._text_width(batch.column(base)) for base in bases))))
+        most = rows_as_wide(self._text_width(batch.column(base)) for base in bases)
         for at in range(0, batch.num_rows, most):
             yield batch.slice(at, most)
 

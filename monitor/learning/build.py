@@ -83,6 +83,8 @@ def built(
     order = np.zeros(shape[0] * shape[1], np.int64)
     order[_row_numbers(tally.rows.keys, where, shape[1])] = tally.rows["rank"]
     valuations = _valuations(states, where)
+    known = _known(tally, where, labels)
+    unknown = {label.name: times == 0 for label, times in zip(labels, known, strict=True) if not times.all()}
     samples, sample_states = _samples(tally, where)
     rewards, extra, spread = _rewards(tally, rows, shape)
     return MDP.from_rows(
@@ -94,7 +96,7 @@ def built(
         rewards=rewards,
         transition_rewards=extra,
         reward_spread=spread,
-        labels=_labels(tally, where, labels),
+        labels=_labels(tally, where, labels, known),
         initial=_initial(tally, where, late=late),
         observations=_observations(tally, where, states),
         samples=samples,
@@ -108,7 +110,7 @@ def built(
         valuations=valuations,
         ended_as=_ended_as(where),
         source=source,
-        counts=Counts(visits, since, order, where.elsewhere, prior, _unknown_labels(tally, where, labels)),
+        counts=Counts(visits, since, order, where.elsewhere, prior, unknown),
     )
 
 
@@ -166,10 +168,9 @@ def _rewards(tally: Tally, rows: _Entries, shape: tuple[int, int]) -> tuple[Floa
     return constant.reshape(shape), extra if extra.any() else None, width if width.any() else None
 
 
-def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
+def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec], known: Ints) -> dict[str, Bools]:
     table = tally.visited
     at = where.of(table.keys)
-    known = _known(tally, where, labels)
     found = {}
     for i, label in enumerate(labels):
         if label.name in RESERVED:
@@ -180,12 +181,6 @@ def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[st
     lost, unseen = np.arange(where.count) == where.elsewhere, where.ended & (where.codes < ENDS)
     ends = {"terminal": where.ended, "unseen_end": unseen}
     return found | {"elsewhere": lost} | {name: states for name, states in ends.items() if states.any()}
-
-
-def _unknown_labels(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> dict[str, Bools]:
-    """Return label -> the states in which it is unknown whether it holds, for the labels of which there are some."""
-    unknown = _known(tally, where, labels) == 0
-    return {label.name: states for label, states in zip(labels, unknown, strict=True) if states.any()}
 
 
 def _known(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Ints:

@@ -208,8 +208,9 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         table: Table = getattr(tally, name)
         table.keys = members[f"{name}.keys"]
         table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
-        for column in ("kept", "priority") if name == "visited" else ():
-            table.fills[column] = table.fills[column][0], table.columns[column].shape[1]  # type: ignore[index] # a pair
+        for column, fill in table.fills.items():
+            if isinstance(fill, tuple):
+                table.fills[column] = fill[0], table.columns[column].shape[1]
     for name in ("gaps", "mismatches", "alone", "continued"):
         setattr(tally, name, about[name])
     edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))

@@ -46,6 +46,7 @@ __all__ = [
     "plain",
     "refuse_names",
     "refuse_rows",
+    "rows_as_wide",
     "rows_at_once",
     "size_of",
 ]
@@ -172,6 +173,11 @@ def rows_at_once(columns: int) -> int:
     return max(1, min(ROWS, CELLS // max(columns, 1)))
 
 
+def rows_as_wide(widths: Iterable[int]) -> int:
+    """Return how many rows take `TEXT` bytes as an array of text; `widths`: the most characters in each column."""
+    return max(1, TEXT // (4 * max([1, *widths])))
+
+
 def no_column(source: RowFile, name: str, names: Iterable[str]) -> RecordingError:
     """Return the error of a column that is asked for and is not among `names`."""
     held = source.left_out.get(name.partition("[")[0], source.left_out.get(name))
@@ -294,7 +300,7 @@ def _batches(
 def _narrow(fields: dict[str, tuple[object, ...]], rows: int) -> Iterator[dict[str, tuple[object, ...]]]:
     """Yield the rows in parts whose text is no larger than `TEXT` as arrays."""
     widths = [max((len(value) for value in values if isinstance(value, str)), default=0) for values in fields.values()]
-    most = max(1, TEXT // (4 * max(*widths, 1, 1)))
+    most = rows_as_wide(widths)
     for at in range(0, rows, most):
         yield {name: values[at : at + most] for name, values in fields.items()}
 
