@@ -217,12 +217,12 @@ def _learned(request: Request, staging: Path) -> _Base:
 def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
     from monitor.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.separation import never_held  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import lacking  # noqa: PLC0415 - likewise
 
     assert kept.outcomes is not None
     with progress("judging the model"):
         found, known = judged(Candidate(str(request.folder / "model.npz"), learner, kept), kept.outcomes, label)
-    problems = [*never_held(learner, unsafe=True), *found.problems]
+    problems = [*lacking(learner), *found.problems]
     if known and found.score >= 1.0:
         problem = (
             f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "

@@ -173,7 +173,7 @@ def _report(
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.learning.report import reported  # noqa: PLC0415 - likewise
-    from monitor.learning.separation import missed, never_held, unrecorded, unseparated  # noqa: PLC0415 - likewise
+    from monitor.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -181,9 +181,7 @@ def _report(
     unsafe = [label.name for label in learner.labels if label.unsafe]
     with progress("computing the report"):
         found = reported(model, learner.where(), holdout, [label.name for label in learner.labels], unsafe)
-        tally, labels = learner.tally, learner.labels
-        unseen = never_held(learner, unsafe=True)
-        known = *unrecorded(tally, labels), *unseen, *unseparated(missed(tally, labels))
+        known = *lacking(learner), *unseparated(missed(learner.tally, learner.labels))
         found = replace(found, earlier=earlier, problems=(*known, *found.problems))
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())

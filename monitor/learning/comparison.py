@@ -19,7 +19,7 @@ from monitor.learning.episodes import Steps, is_end, unknown_at
 from monitor.learning.holdout import HELD, Holdout, held_out
 from monitor.learning.learner import Learner
 from monitor.learning.report import HORIZONS, Chain, reported
-from monitor.learning.separation import missed, unrecorded, unseparated
+from monitor.learning.separation import missed, unseparated
 
 __all__ = ["Candidate", "Outcomes", "Scored", "chosen", "judged", "scored"]
 
@@ -40,7 +40,8 @@ class Scored:
     Attributes:
         name: of the abstraction. states: their number, without ends and `elsewhere`.
         score: mean squared error of its forecasts, over that of always forecasting the frequency; 0 is perfect.
-        markov: largest gain of a history in nats a step. problems: why it is not good enough.
+        markov: largest gain of a history in nats a step. problems: why it is not good enough, apart from
+            what the recordings lack for all of them (`separation.lacking`).
         excess: score minus that of the best, among those that are good enough if there are any. error: standard error
             of that difference, by paths.
     """
@@ -192,10 +193,6 @@ def _judged(
         states=learner.states.size,
         score=float(errors.sum()),
         markov=max((gain.difference for gain in report.histories), default=0.0),
-        problems=(
-            *unrecorded(learner.tally, learner.labels),
-            *unseparated(missed(learner.tally, learner.labels)),
-            *report.problems,
-        ),
+        problems=(*unseparated(missed(learner.tally, learner.labels)), *report.problems),
     )
     return scored, errors

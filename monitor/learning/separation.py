@@ -17,7 +17,7 @@ from monitor.learning.episodes import is_end, unknown_at
 from monitor.learning.learner import Learner
 from monitor.learning.tally import Tally
 
-__all__ = ["missed", "never_held", "unrecorded", "unseparated"]
+__all__ = ["lacking", "missed", "never_held", "unrecorded", "unseparated"]
 
 MISSED: Final = 0.02
 """Fraction of a label's visits in states without the label from which it is reported."""
@@ -63,6 +63,11 @@ def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
         for label, count in zip(labels, known, strict=True)
         if parts[label.name] is None and (label.unsafe or not unsafe)
     ]
+
+
+def lacking(learner: Learner) -> list[str]:
+    """Return why no abstraction of these recordings is good enough, in sentences: what they do not hold of labels."""
+    return [*unrecorded(learner.tally, learner.labels), *never_held(learner, unsafe=True)]
 
 
 def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:

@@ -47,7 +47,7 @@ def field_of(found: dict[str, Numbering], rows: list[Row], columns: Roles, *, si
     labels = (
         labels_of(LABELS, UNSAFE, columns, names)
         if "r" in names
-        else labels_of([], ["high: x > 1 and not done", "fell: done"], columns, names)
+        else labels_of([], ["high: x > 1", "fell: done"], columns, names)
     )
     field = Field(found, columns, labels, 1.0, seed)
     for batch in batches(rows, size):
