@@ -25,6 +25,7 @@ __all__ = [
     "PathError",
     "PolicyError",
     "RecordingError",
+    "brief",
     "to_install",
 ]
 
@@ -32,6 +33,11 @@ __all__ = [
 def to_install(extra: str) -> str:
     """Return the command that installs an extra; the package is on no index, so it runs in a clone."""
     return f"pip install '.[{extra}]' in a clone"
+
+
+def brief(error: BaseException) -> str:
+    """Return the first line of another library's error, at most 200 characters; its type if it has no message."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 class MonitorError(Exception):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.errors import RecordingError, to_install
+from monitor.errors import RecordingError, brief, to_install
 from monitor.learning import files
 from monitor.learning.batch import Batch
 from monitor.learning.files import (
@@ -290,8 +290,7 @@ class ArrowRows:
         except MemoryError:
             raise
         except (self._arrow.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise RecordingError(f"{self.path}: cannot be read: {reason}") from error
+            raise RecordingError(f"{self.path}: cannot be read: {brief(error)}") from error
 
 
 def _compute() -> Any:  # noqa: ANN401 - pyarrow is optional

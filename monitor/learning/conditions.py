@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools
-from monitor.errors import ModelError
+from monitor.errors import ModelError, brief
 from monitor.learning.batch import beside
 
 __all__ = ["Condition", "parsed"]
@@ -77,8 +77,7 @@ def parsed(text: str) -> Condition:
         found: list[str] = []
         _check(tree, found, name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0][:120]
-        raise ModelError(f"label {name!r}: {condition[:80]!r} is not a condition ({reason})") from error
+        raise ModelError(f"label {name!r}: {condition[:80]!r} is not a condition ({brief(error)})") from error
     return Condition(name, condition, tuple(dict.fromkeys(found)))
 
 

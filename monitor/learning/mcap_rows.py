@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from monitor.errors import RecordingError, to_install
+from monitor.errors import RecordingError, brief, to_install
 from monitor.learning.files import LINE, RecordRows, flat, refuse_rows, size_of
 
 __all__ = ["McapRows"]
@@ -40,8 +40,7 @@ class McapRows(RecordRows):
         except (RecordingError, MemoryError):
             raise
         except Exception as error:  # of the file, of its chunks, of their compression
-            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise RecordingError(f"{self.path}: cannot be read: {reason}") from error
+            raise RecordingError(f"{self.path}: cannot be read: {brief(error)}") from error
 
     def _record(self, data: bytes, where: str) -> Mapping[str, Any]:
         if len(data) > LINE:

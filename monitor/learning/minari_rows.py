@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.errors import RecordingError, to_install
+from monitor.errors import RecordingError, brief, to_install
 from monitor.learning import files
 from monitor.learning.batch import Batch
 from monitor.learning.files import START, Place, bounded, joined, no_column, plain, refuse_rows
@@ -129,8 +129,7 @@ class MinariRows:
         try:
             yield
         except (OSError, LookupError, ValueError, TypeError, AttributeError, AssertionError, ImportError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise RecordingError(f"{self.path}: cannot be read: {reason}") from error
+            raise RecordingError(f"{self.path}: cannot be read: {brief(error)}") from error
         except RecursionError as error:
             raise RecordingError(f"{self.path}: cannot be read: its metadata are nested too deeply") from error
 

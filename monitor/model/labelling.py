@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import Bools
-from monitor.errors import ModelError
+from monitor.errors import ModelError, brief
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
 
@@ -81,7 +81,7 @@ def _holds(table: _Table, condition: str, where: str) -> Bools:
         tree = ast.parse(condition.strip(), mode="eval").body
         return _mask(table, tree, where)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({_brief(error)})") from error
+        raise ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({brief(error)})") from error
     except TypeError as error:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
 
@@ -137,7 +137,3 @@ def _values(table: _Table, tree: ast.expr, where: str) -> Sequence[Any]:
 
 def _lacks(where: str, what: str) -> Sequence[Any]:
     raise ModelError(f"{where}: the model has {what}")
-
-
-def _brief(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:120]
