@@ -42,7 +42,7 @@ def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
 
 
 def count_files(
-    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout | None, part: Part | None
+    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout, part: Part | None
 ) -> tuple[int, int]:
     """Count the files that were not counted yet; return how many, and how many not.
 

@@ -187,7 +187,7 @@ def read_into(
     source: RowFile,
     bar: Bar,
     before: int,
-    holdout: Holdout | None,
+    holdout: Holdout,
     *,
     begin: Place | None = None,
     keep: Callable[[Place], None] | None = None,
@@ -214,8 +214,7 @@ def read_into(
     done = kept = 0 if begin is None else begin.rows
     for batch in source.batches(learner.roles.used, begin or START):
         steps = learner.read(batch)
-        if holdout is not None:
-            holdout.add(steps)
+        holdout.add(steps)
         done += len(batch)
         if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
             keep(Place(done, source.kinds))
@@ -224,7 +223,7 @@ def read_into(
     if not done:
         raise RecordingError(f"{source.path}: has no rows")
     rest = learner.end_file()
-    if holdout is not None and rest is not None:
+    if rest is not None:
         holdout.add(rest)
 
 
