@@ -160,7 +160,6 @@ class ParquetRecording:
     def blocks(self, first: int) -> Iterator[pa.Table]:
         """Yield the blocks of events of the part with this first event, each in order. RecordingError: unreadable."""
         files = [part.path for part in self.parts if part.first == first]
-        self._arrow.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
         with contextlib.ExitStack() as opened:
             opened.enter_context(_readable(self.path, self._arrow))
             yield from self._in_order(opened, files)
@@ -200,7 +199,6 @@ def read_part(path: Path, columns: Sequence[str]) -> pa.Table:
     arrow = import_arrow(path)
     from pyarrow import parquet  # noqa: PLC0415 - an optional extra
 
-    arrow.allocate_buffer(1)
     with (
         _readable(path, arrow),
         bounded(path, MEMORY),
@@ -219,6 +217,7 @@ def _check_rows(path: Path, file: Any) -> None:  # noqa: ANN401 - pyarrow is opt
 @contextlib.contextmanager
 def _readable(path: Path, arrow: Any) -> Iterator[None]:  # noqa: ANN401 - pyarrow is optional
     """Turn errors of pyarrow, of many classes if a file is damaged, into RecordingError."""
+    arrow.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
     try:
         yield
     except (arrow.ArrowException, OSError, KeyError, ValueError, TypeError, IndexError) as error:

@@ -111,7 +111,7 @@ class Worker:
         self._live_since = math.inf  # ticks at which what waited at the broker had come, as far as can be seen
         self._reached = 0.0
         self._turned = read_clock().ticks, read_work()  # after the last batch
-        self._live = self._timed = self._late = 0  # steps of this batch: as they happened, with a time, with an old one
+        self._live = self._late = 0  # steps of this batch: that came as they happened; that have an old time
         self._untimed: Counter[str] = Counter()  # live ones without a time, of each agent
         self._burst_began = self._burst_seen = -math.inf  # ticks
         self._pressure = OverloadDetector(config.stream.max_lag / 2)
@@ -135,7 +135,7 @@ class Worker:
         """Process one batch."""
         self._look_for_pause()
         receipts: list[Receipt] = []
-        taken = others = self._live = self._timed = self._late = 0
+        taken = others = self._live = self._late = 0
         self._untimed.clear()
         most = min(BATCH, self._config.limits.queue - self._waiting.steps)
         while taken < most:
@@ -275,22 +275,24 @@ class Worker:
         for notice in effects.notices:
             if isinstance(notice, Received):
                 if notice.result == "accepted":
-                    lag = notice.lag
-                    live = ticks > self._live_since if lag is None else lag <= self._config.stream.max_lag
+                    if notice.lag is None:
+                        live = ticks > self._live_since
+                        self._untimed[notice.agent] += live
+                    else:
+                        live = notice.lag <= self._config.stream.max_lag
+                        self._late += not live
                     self._live += live
-                    self._timed += lag is not None
-                    self._untimed[notice.agent] += live and lag is None
-                    self._late += lag is not None and not live
                 return
 
     def _has_fetched(self, taken: int) -> bool:
-        """Return whether what waited at the broker has come: few messages do, or none of theirs is old.
+        """Return whether what waited at the broker has come: few messages do, or some steps have a time and none is old.
 
-        Right after connecting few come because the broker has not begun yet.
+        Right after connecting few come because the broker has not begun yet. Until all has come, only a step with a
+        time is live.
         """
         waited = read_clock().ticks - self._reached
         few = taken < BACKLOG_MESSAGES and waited > RECONNECT_GRACE
-        return few or (self._timed > 0 and not self._late) or waited > BACKLOG_SECONDS
+        return few or (self._live > 0 and not self._late) or waited > BACKLOG_SECONDS
 
     def _burst(self) -> int:
         """Return how many steps of this batch are the backlog of agents that send no time; 0: none.

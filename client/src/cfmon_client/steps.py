@@ -124,9 +124,9 @@ class Steps:
         return self._publisher.status
 
     def reset(self, episode: str | int | None = None) -> None:
-        """Begin a new episode, whose name `episode` is from now on. Without this call, it begins with a step.
+        """Begin a new episode; the attribute `episode` is its name from now on. Otherwise one begins with its first step.
 
-        `episode`: its name; by default one is made, which no other episode has. An open episode is broken off: call
+        `episode`: the name; by default one is made, which no other episode has. An open episode is broken off: call
         `end` with its last state, if that is known, so that the monitor evaluates it once more.
         """
         self._begin()

@@ -59,7 +59,7 @@ class TakeoverStatus:
     """What the guard has done so far.
 
     Attributes:
-        silent: True if the monitor's last sign of life, or before the first the guard, is older than `silent_after`.
+        silent: True if nothing was heard of the monitor for `silent_after`, which begins with the guard.
         takeovers: Cause -> number of takeovers.
         steps: Policy -> number of steps in which it acted.
         failures: Number of steps in which a policy should have acted and raised an error, so that the agent's own did.

@@ -68,14 +68,14 @@ class Known:
         """
         if document.get("state") != "online" or is_elsewhere(document, agent):
             return self
+        known = replace(self, sha256={**self.sha256, **_sha256s(document)})
         sent = document.get("sent_unix")
-        told = replace(self, sha256={**self.sha256, **_sha256s(document)})
         if not isinstance(sent, int | float) or isinstance(sent, bool) or sent == self.sent.get(topic):
-            return told
-        told = replace(told, sent={**self.sent, topic: sent})
+            return known
+        known = replace(known, sent={**self.sent, topic: sent})
         if retained:
-            return told
-        return replace(told, heard=now, signs=self.signs + 1, blind=_blind_formulas(document, agent))
+            return known
+        return replace(known, heard=now, signs=self.signs + 1, blind=_blind_formulas(document, agent))
 
 
 @dataclass(frozen=True)

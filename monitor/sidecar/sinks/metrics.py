@@ -371,19 +371,14 @@ def _severities(watched: Watched) -> dict[str, str]:
 
 
 def _figures(verdict: Verdict) -> tuple[float, ...]:
-    """Return value and bounds of the agent and of the alternative, and the effect; what is not known is NaN."""
-    mine = own_quantity(verdict)
-    quantities = (*(() if mine is None else verdict.quantities), None, None)[:2]
-    ends = [None if quantity is None else quantity.extremes for quantity in quantities]
-    both = zip((own(verdict), other(verdict)), ends, strict=True)
-    first, second = (_unknown(end) if is_open(end) else _shown(*given) for given, end in both)
+    """Return value and bounds of the agent and of the alternative, and the effect; what is not known is NaN.
+
+    The bounds of a value that what was never recorded leaves open are its extremes.
+    """
+    ends = [quantity.extremes for quantity in verdict.quantities] if own_quantity(verdict) is not None else []
+    pairs = zip((own(verdict), other(verdict)), (*ends, None, None), strict=False)
+    first, second = (_shown(value, end if is_open(end) else bounds) for (value, bounds), end in pairs)
     return *first, *second, _number(effect_of(verdict))
-
-
-def _unknown(extremes: tuple[float, float] | None) -> tuple[float, float, float]:
-    """Return a value that what was never recorded leaves open, between its extremes."""
-    low, high = extremes or (math.nan, math.nan)
-    return math.nan, low, high
 
 
 def _shown(value: float | None, bounds: tuple[float, float] | None) -> tuple[float, float, float]:
