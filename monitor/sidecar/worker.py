@@ -285,7 +285,7 @@ class Worker:
                 return
 
     def _has_fetched(self, taken: int) -> bool:
-        """Return whether what waited at the broker has come: few messages do, or some steps have a time and none is old.
+        """Return whether what waited at the broker has come: few messages do, or steps with a time, and none is old.
 
         Right after connecting few come because the broker has not begun yet. Until all has come, only a step with a
         time is live.

@@ -480,6 +480,24 @@ def test_a_post_given_up_while_it_is_repeated_is_not_posted_again(monkeypatch: p
     assert revisions(there.posts) == [1, 2]
 
 
+def test_a_refused_post_may_be_given_up_while_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood begins just then."""
+    monkeypatch.setattr("monitor.sidecar.webhooks.webhooks.LIMIT", 2)
+    with receiver() as there:
+        rig = Rig(config(there.url))
+        attempts = iter([400, 400])
+
+        async def attempt(*_: Any, **__: Any) -> post_module.Answer:  # noqa: ANN401 - not looked at
+            if (status := next(attempts, 204)) == 204 and len(rig.outbox) == 2:
+                rig.add(published(revision=3), published(revision=4))
+            return post_module.Answer(status)
+
+        monkeypatch.setattr("monitor.sidecar.webhooks.sender.post", attempt)
+        rig.add(published(revision=1), published(revision=2))
+        deliver(rig)
+    assert rig.results == {"failed": 2, "dropped": 3, "delivered": 2}
+
+
 def unless(wrong: Callable[[Post], bool], there: Receiver, how: int | None) -> Callable[[BaseHTTPRequestHandler], None]:
     """Accept a post unless it is wrong; then answer with a status, or close the connection (None)."""
 

@@ -124,7 +124,7 @@ class Steps:
         return self._publisher.status
 
     def reset(self, episode: str | int | None = None) -> None:
-        """Begin a new episode; the attribute `episode` is its name from now on. Otherwise one begins with its first step.
+        """Begin a new episode; the attribute `episode` is its name from now on. Else one begins with its first step.
 
         `episode`: the name; by default one is made, which no other episode has. An open episode is broken off: call
         `end` with its last state, if that is known, so that the monitor evaluates it once more.

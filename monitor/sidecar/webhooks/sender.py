@@ -225,10 +225,10 @@ class Sender:
         if failure.alone:
             queue.count(number, failure, self._accepted, self._clock().ticks)
         self._failed(agent, queue, failure)
-        if number not in self._outbox:  # it was too old
+        if not failure.alone or number not in self._outbox:  # it was too old
             return
         following = next((each for each in others if each in self._outbox), None)
-        found = queue.judge(self._clock().ticks) if failure.alone else "later"
+        found = queue.judge(self._clock().ticks)
         if found == "hopeless":
             self._set_aside(queue, number, failure.problem)
         elif found == "ask" and following is not None:
@@ -314,8 +314,8 @@ class Sender:
 
     def _set_aside(self, queue: _Queue, number: int, problem: str) -> None:
         """Give up a post that the receiver does not take, although it takes others."""
-        publication = self._outbox.get(number)
-        assert publication is not None
+        if (publication := self._outbox.get(number)) is None:  # given up meanwhile, because too many wait
+            return
         alert = msgspec.json.decode(publication.payload, type=_Envelope).data
         words = "webhook %s: set aside: %s of %s, revision %d: %s, again and again, while it accepts other posts"
         LOG.error(words, self.name, alert.state, alert.subject, alert.revision, problem)
