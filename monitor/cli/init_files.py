@@ -75,7 +75,7 @@ def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None) -> str:
         f"#   {row.hold or 'no guard':>8}  {100 * row.unsafe:5.1f} %  {100 * row.taken:5.1f} %\n" for row in rows
     )
     if hold is None:
-        return TAKEOVER.format(reason=f"{head}{lines}# In this model a guard spares none.", rule="# hold: 1")
+        return TAKEOVER.format(reason=f"{head}{lines}# In this model a guard spares no episode.", rule="# hold: 1")
     why = f"# Proposed: the longest whose further steps each spare at least {WORTH:.0%} of those without a guard."
     return TAKEOVER.format(reason=head + lines + why, rule=f"hold: {hold}")
 
