@@ -29,8 +29,8 @@ from monitor.alarm.phrases import (
 )
 from monitor.alarm.recourse import Numbered, recourse_sentences
 from monitor.alarm.subject import LONGEST_NAME, NOW, Subject
-from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
-from monitor.logic.traversal import handover_goal
+from monitor.logic.syntax import Change, Formula, Goal, Probability, Regret, Test, WorldRef
+from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict
 
 __all__ = ["LONGEST", "Told", "tell"]
@@ -42,7 +42,7 @@ LONGEST_AGENT: Final = 40
 MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
 SAYS_NOTHING: Final = 0.9
-"""Width from which a guaranteed band of a probability counts as no guarantee at all."""
+"""Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
 Spoken = AlarmState | Literal["fired"]
 Open = tuple[float, float] | None
 """Least and greatest value as what was never recorded turns out; None: it does not matter."""
@@ -267,7 +267,7 @@ class _Sentences:
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
                 known = " with hindsight" if change.kind == "best" else ""
-                surely = any(each[2] != each[3] for each in self._verdict.profile_extremes[:latest])
+                surely = any(is_open(each[2:]) for each in self._verdict.profile_extremes[:latest])
                 last = "surely" if surely else "last"  # of the steps since then it is not known
                 return f"{capital(ACTING[change.kind])}{known} {last} sufficed {self._subject.ago(latest)}"
             case _:
@@ -361,9 +361,16 @@ class _Sentences:
         return "Estimated" if self.brevity else "Estimated from recordings"
 
     def _vacuous(self) -> bool:
-        """Return whether a guaranteed band says nothing: of some quantity it holds nearly all values there are."""
-        bands = [quantity.guaranteed for quantity in self._verdict.quantities]
-        return any(band is not None and band[1] - band[0] >= SAYS_NOTHING for band in bands)
+        """Return whether the guaranteed bands say nothing: that of some probability, or effect on one, is too wide."""
+        if self._verdict.robust:
+            return False
+        return any(
+            quantity.guaranteed is not None
+            and isinstance(goal.measure, Probability)
+            and quantity.guaranteed[1] - quantity.guaranteed[0]
+            >= SAYS_NOTHING * (1 + (goal.world.baseline is not None))
+            for goal, quantity in zip(quantity_goals(self._parsed), self._verdict.quantities, strict=False)
+        )
 
     def all_quantities(self) -> list[str]:
         """Return the quantities of a formula of several, where the summary leaves some out."""

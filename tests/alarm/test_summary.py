@@ -15,6 +15,7 @@ from monitor.types import (
     AlarmSpec,
     AlarmState,
     Alert,
+    Bands,
     BlindReason,
     Departing,
     Drawn,
@@ -33,18 +34,9 @@ NEED = "at least 0.80 required"
 FOUND = f"{COUNTED} = 0.61; {NEED}"
 
 
-def say(
-    text: str,
-    verdict: Verdict,
-    *,
-    state: AlarmState | Literal["fired"] = "firing",
-    blind: BlindReason | None = None,
-    pairs: int = 9,
-    alarm: AlarmSpec | None = None,
-    labels: tuple[tuple[str, str], ...] = (),
-) -> str:
+def say(text: str, verdict: Verdict, **more: Any) -> str:  # noqa: ANN401 - of tell_all
     """Return all sentences, in their full length, without the agent and without how sure they are."""
-    told = tell_all(text, verdict, state=state, blind=blind, pairs=pairs, alarm=alarm, labels=labels)
+    told = tell_all(text, verdict, **more)
     assert told.summary.startswith("ward-7: ")
     assert len(told.summary) <= LONGEST
     assert told.text.endswith(".")
@@ -574,3 +566,33 @@ def test_the_value_of_the_best_decisions_says_whose_it_is() -> None:
     )
     assert "with the best decisions in hindsight starting" in say(f"best@5.{GOAL}", plain(0.61, offset=5))
     assert "with at most 2 decisions changed in hindsight" in say(f"best[<=2]@5.{GOAL}", plain(0.61, offset=5))
+
+
+@pytest.mark.parametrize(
+    ("text", "band", "robust", "sure", "detail"),
+    [
+        ('P>=0.8 [ F<=2 "x" ]', (0.06, 1.0), False, "The data guarantee nothing yet", "The data guarantee nothing yet"),
+        ('P>=0.05 [ F<=2 "x" ]', (0.06, 1.0), True, "guaranteed at 95 %", "Guaranteed 0.06 to 1.00; robust."),
+        ("R>=13 [ C<=7 ]", (11.0, 13.5), False, "is not guaranteed", "Guaranteed 11.00 to 13.50; not robust."),
+        (
+            'delta(careful,nominal)@0.P>=0.3 [ F<=2 "x" ]',
+            (-0.2, 0.8),
+            False,
+            "is not guaranteed",
+            "Guaranteed -0.20 to 0.80; not robust.",
+        ),
+    ],
+    ids=["all but a little", "robust", "reward", "effect"],
+)
+def test_a_band_says_nothing_only_if_it_has_nearly_all_possible_values_and_decides_nothing(
+    text: str,
+    band: tuple[float, float],
+    robust: bool,  # noqa: FBT001 - a parameter of pytest
+    sure: str,
+    detail: str,
+) -> None:
+    quantity = Quantity("quantity", 0.5, 0, clipped=False, guaranteed=band)
+    verdict = Verdict("watch", "exact", "any", (quantity,), holds=False, robust=robust, bands=Bands(delta=0.05))
+    told = tell_all(text, verdict)
+    assert f"{sure}." in told.summary
+    assert told.details[-1].startswith(detail)
