@@ -9,6 +9,7 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.exact.avoidable import prepare_recourse, with_recourse
 from monitor.exact.evaluators import DELTA, Evaluators
+from monitor.exact.extremes import Extremes
 from monitor.exact.path_values import PathValues, Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
 from monitor.logic import Formula, print_formula
@@ -81,6 +82,8 @@ class Checker:
         self.products(formula, window or largest_offset(formula) + 1)
         window = max(largest_offset(formula) + 1, len(WARM_UP))
         PathValues(self._evaluators, formula, window).warm_up(self.some_path(), causal_model)
+        if self._evaluators.sides is not None:
+            Extremes(self._evaluators.sides, formula, window).warm_up(self.some_path())
 
     def products(self, formula: Formula, window: int) -> int:
         """Return how many products the decisions that a formula makes for its goal cost at each pair; 0: it makes none.

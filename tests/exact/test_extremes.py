@@ -67,6 +67,18 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
+def test_prepare_builds_the_tables_of_both_extremes() -> None:
+    model, formula = road(), parse(f"regret(careful@0, {GOAL})")
+    checker = Checker(model, {"nominal": as_table([WALK] * 5, model), "careful": as_table([CRAWL] * 5, model)})
+    checker.prepare(formula)
+    sides = checker.evaluators.sides
+    assert sides is not None
+    held = [side.table_bytes for side in sides]
+    assert min(held) > 0
+    checker.check(formula, [(START, WALK), (LEDGE, WALK)])
+    assert [side.table_bytes for side in sides] == held
+
+
 def test_what_was_never_recorded_is_unknown_and_not_bad() -> None:
     verdict = ask(f"regret(careful@0, {GOAL})")
     nominal, careful = verdict.quantities
