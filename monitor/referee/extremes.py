@@ -48,10 +48,6 @@ class Extremes:
         self, setting: Setting, actions: Mapping[str, int], causal_model: CausalModel, delta: float | None
     ) -> None:
         places = {model.counts.elsewhere for model in setting.models.values() if model.counts is not None}
-        mains = [_with_unknown(setting.main, places, best=best) for best in (False, True)]
-        self._mains = [setting.main, *mains]
-        settings = [replace(setting, models={**setting.models, MAIN: main}) for main in mains]
-        self._sides = [Unroll(each, actions, causal_model) for each in settings]
         beside = {
             state
             for name, states in _counted(setting.main).items()
@@ -59,15 +55,18 @@ class Extremes:
             for state in np.flatnonzero(states).tolist()
         }
         self.due = any(_leads(model, places | beside) for model in setting.models.values())
+        self._main = setting.main
+        self._mains = [_with_unknown(setting.main, places, best=best) for best in (False, True) if self.due]
+        settings = [replace(setting, models={**setting.models, MAIN: main}) for main in self._mains]
+        self._sides = [Unroll(each, actions, causal_model) for each in settings]
         self._bands = (
             [] if delta is None or beside <= places else [Guaranteed(each, actions, delta) for each in settings]
         )
 
     def truths(self, name: str, state: int) -> frozenset[bool]:
         """Return the possible truth values of a label in a state."""
-        model, *ends = self._mains
-        known = {bool(model.labels[name][state])}
-        return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in ends if self.due})
+        known = {bool(self._main.labels[name][state])}
+        return frozenset(known | {bool(end.labels[f"+{name}"][state]) for end in self._mains})
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> Band | None:
         """Return the least and the greatest value of a goal; None if nothing unknown can matter, or it has none.
@@ -97,7 +96,7 @@ class Extremes:
 
         None where only `elsewhere` has some, or none is defined.
         """
-        if not self._bands or not self.due or self.refused(goal):
+        if not self._bands or self.refused(goal):
             return None
         changes = [goal.world.change, *([] if goal.world.baseline is None else [goal.world.baseline])]
         ends = []
@@ -129,8 +128,8 @@ def _marked_goal(goal: Goal, change: Change) -> Goal:
 
 def _leads(model: MDP, places: set[int]) -> bool:
     """Return whether some pair leads to another state of which something is unknown."""
-    pairs = ((s, a) for s in range(model.states) for a in range(model.actions))
-    return any((places - {pair[0]}) & set(model.row(*pair)[0].tolist()) for pair in pairs)
+    pairs = ((s, a) for s in range(model.states) for a in range(model.actions) if places)
+    return any(k != s and k in places for s, a in pairs for k in model.row(s, a)[0].tolist())
 
 
 def _counted(model: MDP) -> Mapping[str, Bools]:
