@@ -63,7 +63,8 @@ class Subject:
 
     def quote(self, text: str, otherwise: str) -> str:
         """Return a formula, or other words for one that is too long."""
-        return quote(text, otherwise, LONGEST_QUOTE[self._brevity])
+        shown = " ".join(text.split())
+        return shown if len(shown) <= LONGEST_QUOTE[self._brevity] else otherwise
 
     @property
     def back(self) -> int | None:
@@ -165,9 +166,3 @@ def _inside(text: str) -> str:
         start -= 1
         depth += {"]": 1, "[": -1}.get(text[start], 0)
     return text[start + 1 : end]
-
-
-def quote(text: str, otherwise: str, longest: int) -> str:
-    """Return a formula, or other words for one that is too long."""
-    shown = " ".join(text.split())
-    return shown if len(shown) <= longest else otherwise

@@ -17,13 +17,13 @@ from monitor.exact.best.lanes import Way
 from monitor.exact.best.values import BestValues, Change, Observed, Outlook
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
-from monitor.exact.verdict import UNRECORDED, Path, resolve
+from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Probability, Regret, Reward, Test
 from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
-from monitor.types import Avoidable, CausalModel, Changes, Recourse, Verdict
+from monitor.types import UNRECORDED, Avoidable, CausalModel, Changes, Recourse, Verdict
 
 __all__ = [
     "MOST_CHANGES",
@@ -136,7 +136,9 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
         return Recourse(reason=UNRECORDED)
     avoidable = possible.pop()
     robust = all(_is_robust(each, missed, avoidable, causal_model) for each in values) if asked else None
-    best, optimal = ends[-(avoidable == "no")][0], ends[-(avoidable != "foresight")][1]  # what is claimed holds at both
+    worst, greatest = ends[0], ends[-1]  # the numbers bear out what is claimed at both
+    best, _ = greatest if avoidable == "no" else worst
+    _, optimal = worst if avoidable == "foresight" else greatest
     return Recourse(avoidable, robust, best, optimal, _changes(missed, outlooks[0], evaluators.model), reason)
 
 

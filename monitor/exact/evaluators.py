@@ -264,7 +264,7 @@ class Evaluators:
         )
         return low, high
 
-    @property
+    @cached_property
     def knows_labels(self) -> bool:
         """True if labels are unknown in `elsewhere` only, whose unknown labels guaranteed bounds allow for."""
         models = self.model, *self.models.values()

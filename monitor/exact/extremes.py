@@ -19,7 +19,7 @@ from monitor.logic.syntax import And, Change, Const, Goal, Not, Or, Probability,
 from monitor.logic.traversal import handover_goal
 from monitor.types import NO_EXTREMES
 
-__all__ = ["Extremes", "extremes_of"]
+__all__ = ["Extremes"]
 
 Band = tuple[float, float]
 NOTHING = Const(value=True)
@@ -115,13 +115,5 @@ class Extremes:
                 )
             except LimitError as error:
                 self._measures[id(measure)] = None
-                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")
+                self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # of several the referee's too
         return self._measures[id(measure)]
-
-
-def extremes_of(evaluators: Evaluators, formula: Formula, window: int) -> tuple[Extremes | None, str]:
-    """Return the extremes of a formula; None if nothing unknown can matter. Beside them why some are missing."""
-    if evaluators.sides is None:
-        return None, ""
-    found = Extremes(evaluators.sides, formula, window)
-    return found, found.reason

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.extremes import extremes_of
+from monitor.exact.extremes import Extremes
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import (
@@ -28,7 +28,7 @@ from monitor.logic.syntax import (
     Test,
 )
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
-from monitor.types import Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
+from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
 
 __all__ = ["IncrementalCheck", "Path", "resolve"]
 
@@ -38,10 +38,6 @@ NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
     "episode has ended in a state that is not absorbing in the model"
 )
-
-
-UNRECORDED = "what was never recorded decides it"
-"""Reason of an undecided verdict."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -55,7 +51,7 @@ class _Answer(msgspec.Struct, frozen=True):
     clipped: bool
 
 
-class _Truth(msgspec.Struct, frozen=True):
+class _Truth(NamedTuple):
     """A truth value: the least and greatest at the extremes, and over the widest band too."""
 
     surely: bool
@@ -90,7 +86,8 @@ class IncrementalCheck:
     ) -> None:
         self.evaluators, self.formula, self.causal_model, self.text = evaluators, formula, causal_model, text
         self.path_values = PathValues(evaluators, formula, window)
-        self._extremes, self._no_extremes = extremes_of(evaluators, formula, window)
+        sides = evaluators.sides
+        self._extremes = None if sides is None else Extremes(sides, formula, window)
         self.path: Path = ()
         self.quantities: list[Quantity] = []
         self._guarantees = causal_model == "any" and evaluators.learned
@@ -261,8 +258,7 @@ class IncrementalCheck:
                 return _Truth(not truth.possibly, not truth.surely, not truth.greatest, not truth.least)
             case And(left, right) | Or(left, right):
                 join = all if isinstance(formula, And) else any
-                pairs = zip(_parts(self._truth(left)), _parts(self._truth(right)), strict=True)
-                return _Truth(*map(join, pairs))
+                return _Truth(*map(join, zip(self._truth(left), self._truth(right), strict=True)))
             case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
@@ -326,9 +322,8 @@ class IncrementalCheck:
         if not self.evaluators.learned_under(change):
             return bounds
         try:
-            known = self.evaluators.knows_labels or self._extremes is None
-            values = self.path_values if known or self._extremes is None else self._extremes
-            band = values.guaranteed(change, measure, position)
+            unknown = None if self.evaluators.knows_labels else self._extremes
+            band = (unknown or self.path_values).guaranteed(change, measure, position)
         except LimitError as error:
             self._refused = f"no guaranteed band: {error}"
             return None
@@ -338,7 +333,8 @@ class IncrementalCheck:
 
     def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
         """Return how the bands of the quantities were obtained; None if none was due and all extremes are known."""
-        reason = "; ".join(part for part in (self._refused, self._no_extremes) if part)
+        no_extremes = "" if self._extremes is None else self._extremes.reason
+        reason = "; ".join(part for part in (self._refused, no_extremes) if part)
         if not self._due:
             return Bands(reason=reason) if reason else None
         some = any(quantity.guaranteed is not None for quantity in quantities)
@@ -361,10 +357,6 @@ def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
     """Return the least and the greatest truth of a comparison, for a value and both ends of a band."""
     truths = [test.holds(each) for each in (value, *(band or ()))]
     return all(truths), any(truths)
-
-
-def _parts(truth: _Truth) -> tuple[bool, ...]:
-    return truth.surely, truth.possibly, truth.least, truth.greatest
 
 
 def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths

@@ -24,7 +24,7 @@ from monitor.referee.extremes import Extremes
 from monitor.referee.transition import Aim
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
-from monitor.types import UNKNOWN_POLICY, Avoidable, CausalModel, Changes, Recourse
+from monitor.types import UNKNOWN_POLICY, UNRECORDED, Avoidable, CausalModel, Changes, Recourse
 
 __all__ = ["TOO_LARGE", "Examiner"]
 
@@ -37,7 +37,6 @@ UNKNOWN: Final = (
     "a policy that is not configured acted at {} of the steps from the intervention state on, and the answer depends "
     "on what it would have done; configure it under policies"
 )
-UNRECORDED: Final = "what was never recorded decides it"
 TOO_LARGE: Final = "too large for the referee"
 Word = Literal["best", "optimal"]
 

@@ -24,7 +24,7 @@ from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.recourse import Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
-from monitor.types import Bands, CausalModel, Outcome, Quantity, Verdict
+from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, Verdict
 
 __all__ = ["Judge"]
 
@@ -33,7 +33,6 @@ NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "
     "episode has ended in a state that is not absorbing in the model"
 )
-UNRECORDED = "what was never recorded decides it"
 Truths = frozenset[bool]
 """Possible truth values: over the class of causal models, or at both extremes."""
 EITHER: Truths = frozenset({True, False})
@@ -134,12 +133,12 @@ class Judge:
             if meets == [False, True]:
                 useful.append(offset)
         outcome = _outcome(nominal.holds, other.holds)
-        missed = self.examiner is not None and outcome in ("regret", "unavoidable")
+        examiner = self.examiner if outcome in ("regret", "unavoidable") else None
         return {
             "quantities": (nominal, other),
             "outcome": outcome,
             "reason": UNRECORDED if outcome == "undecided" else "",
-            "recourse": self.examiner.recourse(formula, self.frame) if missed and self.examiner is not None else None,
+            "recourse": None if examiner is None else examiner.recourse(formula, self.frame),
             "bounds": other.bounds,
             "guaranteed": other.guaranteed,
             "robust": self._if_bounded(

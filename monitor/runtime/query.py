@@ -259,10 +259,10 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
     """Return what its user should know of a formula: a comparison that looks turned around, what decisions cost."""
-    watched = []
-    for query in queries:
-        fires = query.spec.alarm.when or "fails"
-        watched.append(Watched(query.spec.name, query.formula, "holds" if fires == "holds" else "fails"))
+    watched = (
+        Watched(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
+        for query in queries
+    )
     notes = [f"{name}: {note}" for name, note in reversed_goals(watched)]
     return notes + [
         f"{query.spec.name}: decisions made for its goal cost up to {query.products:,} multiplications at each step "

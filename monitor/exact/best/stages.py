@@ -9,6 +9,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import LimitError
+from monitor.exact.best.lanes import NEVER
 from monitor.logic import FALSE, TRUE, Automaton
 
 __all__ = ["FIRST_SLOT", "MAX_SLOTS", "Layout", "Stages"]
@@ -20,8 +21,6 @@ MAX_SLOTS: Final = 500_000
 """Slots of one layout, all levels together: a second to lay out."""
 MAX_LAYOUTS: Final = 16
 """Layouts kept: a stream needs that of one length of paths, and those of the shorter ones as an episode begins."""
-NEVER: Final = 1 << 62
-"""An age that no node has."""
 
 
 class Node(NamedTuple):
