@@ -629,7 +629,7 @@ class Alternative(msgspec.Struct, frozen=True, omit_defaults=True):
     bounds: tuple[float, float] | None
     """Smallest and largest value over the class of causal models; of a sampled verdict a confidence interval."""
     extremes: tuple[float, float] | None = None
-    """Least and greatest value as what was never recorded turns out; left out unless pairs were never recorded."""
+    """Least and greatest value, whatever pairs that were never recorded lead to; left out if there are none."""
 
 
 class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -647,8 +647,8 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     `handover(...)` and `delta(...)`, 0 or `null`.
     """
     extremes: tuple[float, float] | None = None
-    """Least and greatest value of handing over now, as what was never recorded turns out; left out unless pairs were
-    never recorded.
+    """Least and greatest value of handing over now, whatever pairs that were never recorded lead to; left out if there
+    are none.
     """
 
 

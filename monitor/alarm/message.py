@@ -169,7 +169,7 @@ class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
     alternative: float | None
     """The value under the alternative."""
     nominal_extremes: tuple[float, float] | None = None
-    """Least and greatest own value as what was never recorded turns out; left out unless pairs were never recorded."""
+    """Least and greatest own value, whatever pairs that were never recorded lead to; left out if there are none."""
     alternative_extremes: tuple[float, float] | None = None
     """The same under the alternative."""
 
@@ -314,8 +314,8 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     runbook: str | None
     """As configured."""
     extremes: tuple[float, float] | None = None
-    """Least and greatest `value` as what was never recorded turns out; left out unless pairs (state, action) of a
-    learned model were never recorded.
+    """Least and greatest `value`, whatever pairs (state, action) that were never recorded lead to; left out if there
+    are none, and of models that are not learned.
     """
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""

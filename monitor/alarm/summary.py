@@ -45,7 +45,7 @@ SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
 Spoken = AlarmState | Literal["fired"]
 Open = tuple[float, float] | None
-"""Least and greatest value as what was never recorded turns out; None: it does not matter."""
+"""Least and greatest value, whatever pairs that were never recorded lead to; None: it does not matter."""
 _kept: Final[Kept[_Parts]] = Kept()
 
 

@@ -214,7 +214,7 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
     table = Table.grid(padding=(0, 2))
     obtained = f"{_range(quantity.value, quantity.extremes)}  {verdict.method}"
     if is_open(quantity.extremes):
-        obtained += " at both ends, as what was never recorded turns out"
+        obtained += " at both extremes of what was never recorded"
     if quantity.samples:
         obtained += f", {quantity.samples:,} samples"
     if quantity.bounds is not None and not is_open(quantity.extremes):

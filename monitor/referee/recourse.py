@@ -91,7 +91,7 @@ class Examiner:
         )
 
     def _ends(self, goal: Goal, frame: Frame, aim: Aim = "value") -> tuple[float, float]:
-        """Return the worst and the best value for a goal as what was never recorded turns out."""
+        """Return the worst and the best value for a goal over all that unrecorded pairs may lead to."""
         both = self.extremes.quantity(goal, frame, aim)
         if both is None:
             return (self.unroll.quantity(goal, frame, aim),) * 2
