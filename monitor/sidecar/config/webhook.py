@@ -17,10 +17,9 @@ __all__ = ["WebhookConfig"]
 class WebhookConfig(Section):
     """A receiver of alerts over HTTP: each change of an alarm is posted to it as a CloudEvent.
 
-    Posts about an agent are sent in order. Each is repeated until the receiver answers with a status from 200 to 299; if
-    the receiver refuses it and accepts others, it is set aside. The URL may be a secret, so only scheme and host are ever
-    printed.
-    Files are read again at each attempt.
+    Posts about an agent are sent in order. Each is repeated until the receiver answers with a status from 200 to 299;
+    if the receiver refuses it and accepts others, it is set aside. The URL may be a secret, so only scheme and host are
+    printed. Files are read again at each attempt.
     """
 
     url: SecretStr | None = None
