@@ -112,16 +112,16 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         head=24 + ROW * bool(banded),
     )
     draw_axes(canvas, frame, heading, "step", percent=not alarm.reward)
+    alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     if banded:
         low = [frame.at(m.seq, m.bounds[0]) for m in banded if m.bounds]
         high = [frame.at(m.seq, m.bounds[1]) for m in banded if m.bounds]
         canvas.area([*high, *reversed(low)], "band")
         models = BAND.get(alarm.evidence.causal_model, "its bounds")
-        said = f"hatched: {_banded(alarm)} over {models}"
+        said = f"hatched: {alternative.name} over {models}"
         canvas.text((frame.x, frame.y + 14 + ROW), said, size=12, ink=FAINT, room=frame.width)
         canvas.polyline(high, ink=ALTERNATIVE, width=0.8, dash="2 3")
         canvas.polyline(low, ink=ALTERNATIVE, width=0.8, dash="2 3")
-    alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     if any(m.nominal is not None for m in moments):
         points = [frame.at(m.seq, m.nominal) for m in moments if m.nominal is not None]
         canvas.polyline(points, ink=NOMINAL, width=2.2)
@@ -210,9 +210,3 @@ def _moments(canvas: Canvas, alarm: Explanation, frame: Frame, *, say: bool = Tr
         canvas.line((x, above if say else frame.y + frame.head), (x, bottom), ink=FAINT, dash="2 4")
         if say:
             canvas.text((x + 4, above - 2), what, size=12, ink=FAINT, halo=True)
-
-
-def _banded(alarm: Explanation) -> str:
-    """Return in whose world the value has the bounds."""
-    alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
-    return alternative.name

@@ -12,6 +12,7 @@ from typing import assert_never
 import msgspec
 
 from monitor.alarm.document import Evidence
+from monitor.alarm.message import known_profile
 from monitor.alarm.summary import Told, tell
 from monitor.causal import World
 from monitor.errors import FormulaError, LimitError, PathError
@@ -24,7 +25,7 @@ from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
 from monitor.picture.distribution import Distribution, Route, distribution_of, likeliest
 from monitor.policy import PolicyTable
-from monitor.types import AlarmSpec, FormulaSpec, Quantity
+from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
 
 __all__ = ["Branch", "Explanation", "Moment", "explain"]
 
@@ -68,7 +69,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
     `now`: position of the path's last pair; steps are counted from the path's first pair, whose seq is `first`.
     `threshold`: of the quantity, None for `=?`; `comparison`: with it. `horizon`: steps the formula looks ahead.
-    `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative).
+    `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative),
+    without the offsets at which what was never recorded leaves a value open.
     `others`: quantities of a compound formula that are not shown. `recourse`: what other decisions would have given,
     None if that is not defined for the formula.
     """
@@ -124,7 +126,7 @@ def explain(
         reward=isinstance(goal.measure, Reward),
         branches=branches,
         history=_history(checker, evidence, formula),
-        profile=verdict.profile if isinstance(formula, Regret) else {},
+        profile=_known_profile(verdict) if isinstance(formula, Regret) else {},
         latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
         recourse=_recourse(checker, evidence, formula if isinstance(formula, Regret) else goal),
@@ -233,6 +235,11 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
         nominal = verdict.quantities[0].value if both else None
         moments.append(Moment(evidence.seq - len(path) + n, quantity.value, quantity.bounds, nominal))
     return tuple(moments)
+
+
+def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
+    profile = ((offset, nominal, other) for offset, (nominal, other), _ in known_profile(verdict))
+    return {offset: (nominal, other) for offset, nominal, other in profile if nominal is not None and other is not None}
 
 
 def _told(evidence: Evidence, formula: Formula) -> Told:

@@ -41,7 +41,7 @@ class Clock:
 
 
 def read_work() -> float:
-    """Return the seconds that a processor has worked for this thread: what it could do, however little it is given."""
+    """Return the processor time of this thread, in seconds: it stands still while others have the processor."""
     return time.thread_time()
 
 

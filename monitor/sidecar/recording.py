@@ -1,7 +1,7 @@
 """Recordings of all events of a sidecar: a header, then a msgpack array for each event.
 
-An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps, live_since if that is a
-number), `h`, `c` (up) or `l` (topic, count, optionally why). A replay feeds them to the same pipeline, with
+An array is `[kind, wall, ticks, ...]` with kind `m` (topic, payload), `e` (latest_only, steps, live_since if that is
+finite), `h`, `c` (up) or `l` (topic, count, optionally why). A replay feeds them to the same pipeline, with
 byte-identical output.
 """
 

@@ -37,7 +37,7 @@ _LETTERS: Final = {word: letter for letter, word in KINDS.items()}
 class Row(NamedTuple):
     """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost.
 
-    `live_since`: of an evaluation, None if it is no number.
+    `live_since`: of an evaluation, None if it is minus infinity.
     """
 
     number: int

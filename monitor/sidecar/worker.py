@@ -54,7 +54,7 @@ steps come after another's backlog, here agents take turns.
 
 RECONNECT_GRACE: Final = 3.0
 """Seconds after connecting in which no time passes for missing steps: agents that lost the broker too are reconnecting,
-and what they could not deliver comes after what the broker had. So long few messages do not show that all have come.
+and what they could not deliver comes after what the broker had. Until then, few messages do not show that all came.
 """
 
 MAX_TOTAL_GRACE: Final = 30.0

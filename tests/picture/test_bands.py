@@ -98,3 +98,14 @@ def test_nothing_changes_without_counts() -> None:
     found = words(ET.fromstring(draw(explain(bare, road(), tables(POLICIES, road())), road())))
     assert HEADING not in found
     assert not any("credible" in text for text in found)
+
+
+def test_a_takeover_whose_outcome_depends_on_what_was_never_recorded_has_no_point() -> None:
+    labels = {"bad": frozenset({2, 3}), "home": frozenset({HOME})}
+    model, _ = learned_model(4, 2, [(ROAD, WALK, ROAD), (ROAD, WALK, HOME)], labels)
+    evidence, root = picture(TEXT, model)
+    least, most = evidence.verdict.profile_extremes[0][2:]
+    assert 0 in evidence.verdict.profile
+    assert least < most
+    assert explain(evidence, model, tables(POLICIES, model)).profile == {}
+    assert "Had it taken over" not in " ".join(words(root))

@@ -97,7 +97,7 @@ class Outbox:
         self._update_emptied()
 
     def get(self, number: int) -> Publication | None:
-        """Return a message that still has to be sent; None if it has not."""
+        """Return the message with this number; None if it need not be sent any more."""
         return self._waiting.get(number)
 
     def poll(self) -> tuple[int, Publication] | None:
