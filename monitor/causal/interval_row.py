@@ -11,8 +11,7 @@ with l_k <= q_k <= u_k and p* the least possible probability of the outcome. Com
 from __future__ import annotations
 
 from monitor.arrays import Floats
-from monitor.causal.row import ascending, greedy
-from monitor.jit import compiled
+from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 __all__ = ["extreme_given", "least_probability"]
 
@@ -20,14 +19,17 @@ TINY = 1e-200
 """Least p* used: from there on x no longer depends on it."""
 
 
-@compiled
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:
     """Return the least probability of entry `at` of a row within bounds [K]."""
-    return float(max(lower[at], 1.0 - (upper.sum() - upper[at]), 0.0))
+    total = 0.0
+    for k in range(len(upper)):
+        total += upper[k]
+    return max(lower[at], 1.0 - (total - upper[at]), 0.0)
 
 
-@compiled
-def extreme_given(lower: Floats, upper: Floats, observed: float, values: Floats, largest: bool) -> float:
+def extreme_given(
+    lower: Floats, upper: Floats, observed: float, values: Floats, largest: bool, memory: RowMemory
+) -> float:
     """Return the largest (smallest) mean of `values` over the rows x above.
 
     Args:
@@ -36,18 +38,24 @@ def extreme_given(lower: Floats, upper: Floats, observed: float, values: Floats,
         observed: p*. As it goes to 0, x may be any distribution on the entries of q that can be positive.
         values: [K] or longer.
         largest: whether to maximise.
+        memory: working memory for K entries.
 
     Greedy, in order of the values: p* x_k takes up to l_k freely; the extras, up to u_k - l_k, share what q leaves,
     1 - sum l.
     """
+    keys, order = memory.keys, memory.order
     if observed >= 1.0:
-        return greedy(lower, upper, values, largest)
+        return greedy(lower, upper, values, largest, keys, order)
     observed = max(observed, TINY)
     sign = -1.0 if largest else 1.0
-    order = ascending(sign * values[: len(lower)])
-    spare = max(1.0 - lower.sum(), 0.0)
+    known = 0.0
+    for k in range(len(lower)):
+        keys[k], order[k] = sign * values[k], k
+        known += lower[k]
+    sort_pairs(keys, order, len(lower))
+    spare = max(1.0 - known, 0.0)
     rest, total = observed, 0.0
-    for n in range(len(order)):
+    for n in range(len(lower)):
         k = order[n]
         free = min(rest, lower[k])
         extra = min(rest - free, upper[k] - lower[k], spare)

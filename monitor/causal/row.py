@@ -10,22 +10,24 @@ In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state i
 `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
 posterior (abduction) and takes the winner under q (prediction); both together give the formula.
 
-The formulas are compiled (`reweigh`, `bound`, `greedy`); the other functions are their interface to plain arrays.
+The formulas are compiled (`row.pxd` has their C types); the functions before them are their interface to plain arrays.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.jit import compiled
 
 __all__ = [
     "Row",
+    "RowMemory",
     "align",
     "bound",
+    "choose",
     "conditional_choices",
     "counterfactual_row",
     "extreme",
@@ -33,6 +35,8 @@ __all__ = [
     "reweigh",
     "reweigh_within",
     "row_bounds",
+    "row_memory",
+    "sort_pairs",
 ]
 
 Row = tuple[Ints, Floats]
@@ -43,6 +47,27 @@ STABILITY_TOLERANCE = 1e-12
 
 FEW = 24
 """Length up to which insertion sort is fastest."""
+
+INFINITY = float("inf")
+
+
+@dataclass(eq=False)
+class RowMemory:
+    """Working memory for rows of at most `len(keys)` successors; its contents mean nothing between two calls.
+
+    `keys`, `order`: numbers to sort and what they belong to. `p`, `q`, `after`: rows and their posterior.
+    """
+
+    keys: Floats
+    order: Ints
+    p: Floats
+    q: Floats
+    after: Floats
+
+
+def row_memory(size: int) -> RowMemory:
+    """Return working memory for rows of at most `size` successors."""
+    return RowMemory(np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(size), np.zeros(size))
 
 
 def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
@@ -72,7 +97,7 @@ def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats
     `target` (docs/semantics.md, section 7).
     """
     result = np.empty(len(target))
-    choose(observed, action, target, result)
+    choose(observed, action, target, result, row_memory(len(target)))
     return result
 
 
@@ -97,13 +122,13 @@ def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> f
 
     Greedy: every entry gets its lower bound, the remaining mass goes to the best values first.
     """
-    return float(greedy(lower, upper, values, largest))
+    memory = row_memory(len(lower))
+    return float(greedy(lower, upper, values, largest, memory.keys, memory.order))
 
 
 # ---- compiled ----
 
 
-@compiled
 def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) -> tuple[float, int]:
     """Fill `aligned` [K] with p at `target`'s successors; return p of the outcome, and its index there or -1."""
     index = -1
@@ -120,28 +145,29 @@ def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) 
     return p_outcome, index
 
 
-@compiled
-def ascending(values: Floats) -> Ints:
-    """Return the indices [K] that sort `values`, stably."""
-    if len(values) > FEW:
-        return np.argsort(values, kind="mergesort")
-    order = np.arange(len(values))
-    for n in range(len(values)):
-        moved, m = order[n], n
-        while m > 0 and values[order[m - 1]] > values[moved]:
-            order[m] = order[m - 1]
-            m -= 1
-        order[m] = moved
-    return order
+def sort_pairs(keys: Floats, order: Ints, count: int) -> None:
+    """Sort the first `count` pairs of `keys` and `order`, ascending by key and then by `order`: insertion sort.
+
+    Many pairs are sorted by shells first (Knuth, The Art of Computer Programming, volume 3, section 5.2.1).
+    """
+    gap = 1
+    while gap * FEW < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for n in range(gap, count):
+            key, moved, m = keys[n], order[n], n
+            while m >= gap and (keys[m - gap] > key or (keys[m - gap] == key and order[m - gap] > moved)):
+                keys[m], order[m] = keys[m - gap], order[m - gap]
+                m -= gap
+            keys[m], order[m] = key, moved
+        gap //= 3
 
 
-@compiled
 def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> None:
     """Write the closed form to `result` [K]. `at`: index of the outcome in q, or -1 if q_i = 0."""
     reweigh_within(p, q, p_outcome, at, result, np.empty(len(q), dtype=np.int64), np.empty(len(q)))
 
 
-@compiled
 def reweigh_within(
     p: Floats, q: Floats, p_outcome: float, at: int, result: Floats, shared: Ints, breaks: Floats
 ) -> bool:
@@ -157,9 +183,10 @@ def reweigh_within(
         mass += p[k]
         overtaken += 0.0 if p[k] > 0.0 else q[k]
     if count == 0:
-        result[:] = q  # disjoint supports: the observation says nothing here (locality)
-        return False
-    limit = p_outcome / q[at] if at >= 0 else np.inf  # infinite also where q_i is too small for a ratio
+        for k in range(len(q)):
+            result[k] = q[k]
+        return False  # disjoint supports: the observation says nothing here (locality)
+    limit = p_outcome / q[at] if at >= 0 else INFINITY  # infinite also where q_i is too small for a ratio
     few, count, likelier = count <= FEW, 0, count
     for n in range(likelier):
         k, m = shared[n], count
@@ -171,8 +198,7 @@ def reweigh_within(
             breaks[m], shared[m] = ratio, k
             count += 1
     if not few:
-        order = np.argsort(breaks[:count], kind="mergesort")
-        breaks[:count], shared[:count] = breaks[:count][order], shared[:count][order]
+        sort_pairs(breaks, shared, count)
     # On the piece that begins at a break: D(u) = (p mass not yet overtaken) + u * (q mass that has overtaken).
     kept, high, whole = max(mass, 1.0), 1.0, 0.0
     for n in range(-1 if overtaken > 0.0 else 0, count):
@@ -184,7 +210,7 @@ def reweigh_within(
         end = breaks[n + 1] if n + 1 < count else limit
         low, high = kept + overtaken * begin, kept + overtaken * end
         # not by their product, which may overflow
-        integral = 1.0 / overtaken / low if np.isinf(end) else (end - begin) / high / low
+        integral = 1.0 / overtaken / low if end == INFINITY else (end - begin) / high / low
         if n >= 0:
             breaks[n] = integral
         else:
@@ -196,28 +222,31 @@ def reweigh_within(
         result[k] = 0.0 if p[k] > 0.0 else q[k] * whole
     for n in range(count):
         result[shared[n]] = q[shared[n]] * breaks[n]
-    if at >= 0 and not np.isinf(limit):
+    if at >= 0 and limit != INFINITY:
         result[at] = 1.0 / high  # 1 if nothing became likelier relative to the outcome
     return True
 
 
-@compiled
-def choose(observed: Floats, action: int, target: Floats, result: Floats) -> None:
+def choose(observed: Floats, action: int, target: Floats, result: Floats, memory: RowMemory) -> None:
     """Write `conditional_choices` to `result` [A]."""
-    result[:] = target
+    p, q, after = memory.p, memory.q, memory.after
+    size, at = 0, -1
+    for k in range(len(target)):
+        result[k] = target[k]
+        if target[k] > 0.0:
+            at = size if k == action else at
+            p[size], q[size] = observed[k], target[k]
+            size += 1
     if observed[action] <= 0.0 or observed[action] >= 1.0:
         return
-    support = np.flatnonzero(target)
-    at = -1
-    for n in range(len(support)):
-        if support[n] == action:
-            at = n
-    after = np.empty(len(support))
-    reweigh(observed[support], target[support], observed[action], at, after)
-    result[support] = after
+    reweigh_within(p[:size], q[:size], observed[action], at, after[:size], memory.order, memory.keys)
+    size = 0
+    for k in range(len(target)):
+        if target[k] > 0.0:
+            result[k] = after[size]
+            size += 1
 
 
-@compiled
 def bound(
     p: Floats,
     q: Floats,
@@ -228,7 +257,7 @@ def bound(
     upper: Floats,
 ) -> None:
     """Write the bounds of `row_bounds` to `lower` and `upper` [K]."""
-    limit = p_outcome / q[at] if at >= 0 else np.inf
+    limit = p_outcome / q[at] if at >= 0 else INFINITY
     total = 0.0
     for k in range(len(q)):
         upper[k] = min(1.0, q[k] / p_outcome)
@@ -243,17 +272,16 @@ def bound(
         lower[k] = min(max(1.0 - (total - upper[k]), 0.0), upper[k])
 
 
-@compiled
-def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float:
-    """Return `extreme`, compiled; `values` may be longer than the row."""
+def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool, keys: Floats, order: Ints) -> float:
+    """Return `extreme`; `values` may be longer than the row. `keys`, `order` [K]: working memory."""
     sign = -1.0 if largest else 1.0
     rest, total = 1.0, 0.0
     for k in range(len(lower)):
         rest -= lower[k]
         total += lower[k] * values[k]
-    used, worst, last = 0, -np.inf, -1
+    used, worst, last = 0, -INFINITY, -1
     while rest > 0.0 and used < min(len(lower), FEW):  # selection: usually few entries take all that is left
-        best, found = used, np.inf
+        best, found = used, INFINITY
         for k in range(len(lower)):
             value = sign * values[k]
             if value < found and (value > worst or (value == worst and k > last)):
@@ -263,8 +291,10 @@ def greedy(lower: Floats, upper: Floats, values: Floats, largest: bool) -> float
         rest -= given
         used, worst, last = used + 1, found, best
     if used == FEW:
-        order = np.argsort(sign * values[: len(lower)], kind="mergesort")
-        while rest > 0.0 and used < len(order):
+        for k in range(len(lower)):
+            keys[k], order[k] = sign * values[k], k
+        sort_pairs(keys, order, len(lower))
+        while rest > 0.0 and used < len(lower):
             k = order[used]
             given = min(rest, upper[k] - lower[k])
             total += given * values[k]

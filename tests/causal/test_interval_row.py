@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 from monitor.arrays import Floats
 from monitor.causal.interval_row import extreme_given, least_probability
+from monitor.causal.row import row_memory
 from tests.tiers import first
 
 TOLERANCE = 1e-9
@@ -72,14 +73,16 @@ def test_extremes_are_those_of_linear_programs_over_couplings(seed: int) -> None
     values = rng.choice([rng.normal(size=len(target[0])), rng.integers(0, 2, len(target[0])).astype(float)])
     for largest in (False, True):
         expected = by_coupling(observed, at, target, values, largest=largest)
-        assert extreme_given(*target, least, values, largest) == pytest.approx(expected, abs=TOLERANCE)
+        assert extreme_given(*target, least, values, largest, row_memory(len(values))) == pytest.approx(
+            expected, abs=TOLERANCE
+        )
 
 
 def test_an_outcome_of_any_small_probability_allows_every_possible_successor() -> None:
     lower, upper = np.array([0.2, 0.0, 0.5, 0.0]), np.array([0.4, 0.3, 0.7, 0.0])
     values = np.array([2.0, 3.0, 1.0, 9.0])
-    assert extreme_given(lower, upper, 0.0, values, True) == 3.0  # noqa: FBT003 - compiled code takes no keywords
-    assert extreme_given(lower, upper, 0.0, values, False) == 1.0  # noqa: FBT003 - likewise
+    assert extreme_given(lower, upper, 0.0, values, True, row_memory(len(values))) == 3.0  # noqa: FBT003 - compiled code takes no keywords
+    assert extreme_given(lower, upper, 0.0, values, False, row_memory(len(values))) == 1.0  # noqa: FBT003 - likewise
     observed = np.array([0.0, 0.0]), np.array([1.0, 1.0])
     assert least_probability(*observed, 0) == 0.0
     tiny = np.array([1e-4, 0.0]), np.array([1.0, 1.0])
@@ -88,5 +91,5 @@ def test_an_outcome_of_any_small_probability_allows_every_possible_successor() -
 
 def test_a_certain_outcome_says_nothing() -> None:
     lower, upper, values = np.array([0.2, 0.3]), np.array([0.7, 0.8]), np.array([0.0, 1.0])
-    assert extreme_given(lower, upper, 1.0, values, True) == pytest.approx(0.8)  # noqa: FBT003 - likewise
+    assert extreme_given(lower, upper, 1.0, values, True, row_memory(len(values))) == pytest.approx(0.8)  # noqa: FBT003 - likewise
     assert least_probability(np.array([0.0, 0.0]), np.array([1.0, 0.0]), 0) == 1.0

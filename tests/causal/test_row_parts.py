@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from monitor.causal.row import FEW, align, ascending, bound, choose, extreme, greedy, reweigh
+from monitor.causal.row import align, bound, choose, extreme, greedy, reweigh, row_memory, sort_pairs
 
 Floats = npt.NDArray[Any]
+FEW = 24
+"""Up to so many, insertion sort is used."""
 SIZES = (1, 2, 3, 7, FEW - 1, FEW, FEW + 1, 2 * FEW)
 
 
@@ -39,7 +41,9 @@ def test_the_best_mean_gives_the_remaining_weight_to_the_best(size: int, largest
             left -= given
         assert extreme(lower, upper, values, largest=largest) == pytest.approx(expected, abs=1e-12)
         longer = np.append(values, 99.0 if largest else -99.0)  # what stands behind the row is not of it
-        assert greedy(lower, upper, longer, largest) == pytest.approx(expected, abs=1e-12)
+        assert greedy(lower, upper, longer, largest, np.empty(size), np.empty(size, dtype=np.int64)) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("largest", [False, True])
@@ -65,10 +69,13 @@ def test_a_row_that_is_certain_has_its_mean() -> None:
     assert extreme(row, row, np.array([4.0, 9.0, -8.0]), largest=True) == pytest.approx(-5.0)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [*SIZES, 400])
 def test_equal_breaks_stay_in_order(size: int) -> None:
     values = np.random.default_rng(size).integers(0, 5, size).astype(float)
-    assert ascending(values).tolist() == sorted(range(size), key=lambda n: (values[n], n))
+    keys, order = values.copy(), np.arange(size)
+    sort_pairs(keys, order, size)
+    assert order.tolist() == sorted(range(size), key=lambda n: (values[n], n))
+    assert keys.tolist() == sorted(values)
 
 
 def reweighed(p: Floats, q: Floats, p_outcome: float, at: int) -> Floats:
@@ -160,14 +167,14 @@ def test_a_certain_choice_is_no_evidence() -> None:
         asked = np.array([share, 1.0 - share])
         for observed in ([1.0, 0.0], [0.0, 1.0]):
             result = np.zeros(2)
-            choose(np.array(observed), 0, asked, result)
+            choose(np.array(observed), 0, asked, result, row_memory(len(asked)))
             assert result.tolist() == asked.tolist()
     asked = np.array([0.25, 0.75])
     result = np.zeros(2)
-    choose(np.array([0.25, 0.75]), 0, asked, result)
+    choose(np.array([0.25, 0.75]), 0, asked, result, row_memory(len(asked)))
     assert result.tolist() == [1.0, 0.0]
     sure = np.zeros(2)
-    choose(np.array([0.25, 0.75]), 0, np.array([0.0, 1.0]), sure)
+    choose(np.array([0.25, 0.75]), 0, np.array([0.0, 1.0]), sure, row_memory(2))
     assert sure.tolist() == [0.0, 1.0]
 
 

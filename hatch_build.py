@@ -1,0 +1,86 @@
+"""Build hook of hatchling: the modules in COMPILED become machine code, beside their sources (docs/compiled.md).
+
+Each is an ordinary Python module; the `.pxd` file beside it has the C types. Run as a program it compiles what has
+changed. Without a compiler, or with CFMON_PURE=1, nothing is compiled: the sources run as they are, some hundred times
+slower, and `cfmon run` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent
+COMPILED: Final = (
+    "monitor/causal/row.py",
+    "monitor/causal/interval_row.py",
+)
+DIRECTIVES: Final = {
+    "language_level": 3,
+    "annotation_typing": False,  # annotations are for readers and type checkers; C types are in the .pxd files
+    "infer_types": True,
+    "boundscheck": os.environ.get("CFMON_BOUNDS") == "1",
+    "wraparound": False,
+    "cdivision": True,  # division by zero gives infinity, as in NumPy
+    "initializedcheck": False,
+}
+FLAGS: Final = ("-O3", "-ffp-contract=off", "-fwrapv", "-g0")
+"""No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes."""
+LIMITED_API: Final = [("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "1")]
+"""One binary for Python 3.11 and newer."""
+
+
+def compile_modules() -> None:
+    """Compile what has changed since the last time, in place; raises what the compiler raises."""
+    from Cython.Build import cythonize
+    from setuptools import Distribution, Extension
+    from setuptools.command.build_ext import build_ext
+
+    os.chdir(ROOT)
+    extensions = [
+        Extension(
+            source.removesuffix(".py").replace("/", "."),
+            [source],
+            extra_compile_args=list(FLAGS),
+            define_macros=LIMITED_API,
+            py_limited_api=True,
+        )
+        for source in COMPILED
+    ]
+    workers = os.cpu_count() or 1
+    made = cythonize(extensions, compiler_directives=DIRECTIVES, build_dir="build/c", nthreads=workers, quiet=True)
+    command = build_ext(Distribution({"ext_modules": made}))
+    command.inplace, command.parallel, command.build_temp = True, workers, "build/o"
+    command.ensure_finalized()
+    command.run()
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a program, where hatchling is not needed
+    pass
+else:
+
+    class CompilingHook(BuildHookInterface[Any]):
+        """Puts the machine code into the wheel, or beside the sources of an editable installation."""
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's protocol
+            """Compile; a wheel without machine code is one for all platforms."""
+            if self.target_name != "wheel" or os.environ.get("CFMON_PURE") == "1":
+                return
+            try:
+                compile_modules()
+            except Exception as error:  # noqa: BLE001 - whatever a missing compiler or header raises
+                self.app.display_warning(f"not compiled, so it will be very slow: {error}; install gcc and python3-dev")
+                return
+            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data["pure_python"] = False
+            build_data["tag"] = f"cp311-abi3-{platform}"
+            build_data["artifacts"] += [source.replace(".py", ".abi3.so") for source in COMPILED]
+
+
+if __name__ == "__main__":
+    sys.exit(compile_modules())
