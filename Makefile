@@ -17,6 +17,8 @@ COMPILING := tests/exact/test_guaranteed.py::test_bounds_are_those_of_linear_pro
 # The tests that cover those packages: their own, doctests, and those of what no test of a package reaches.
 MEASURED := $(addprefix tests/,alarm causal engine exact learning logic model picture policy proposal runtime sampled statistics stream \
 	policy_export cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py) monitor
+# What is compiled: the modules with a .pxd file (hatch_build.py).
+KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/runtime/lanes/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
@@ -48,6 +50,7 @@ coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by th
 .PHONY: prepared
 prepared: $(VENV)/.dev
 	@$(PYTHON) .ci/setup.py system
+	@$(BIN)/python hatch_build.py
 	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j3 ARGS= lint compiled bytecode
 
 .PHONY: compiled
@@ -124,9 +127,11 @@ format: $(VENV)/.dev ## Format the sources with ruff
 
 clean: ## Remove generated files (.venv, caches, var)
 	@rm -rf $(VENV) .flink var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage build dist
+	@find monitor -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: which extra is installed, for which pyproject.toml. `dev` includes `demo` and the client.
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml client/pyproject.toml .ci/setup.py
+$(VENV)/.demo: $(KERNELS) $(KERNELS:.pxd=.py)
+$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml client/pyproject.toml .ci/setup.py hatch_build.py
 	@[ -n "$(PYTHON)" ] || { echo "make: Python 3.11 or newer is required and none is on PATH; install it (Debian: apt-get install python3 python3-venv) or run make PYTHON=/path/to/python3" >&2; exit 2; }
 	@$(PYTHON) .ci/setup.py $*

@@ -1,4 +1,4 @@
-"""Build hook of hatchling: the modules in COMPILED become machine code, beside their sources (docs/compiled.md).
+"""Build hook of hatchling: the modules in COMPILED become machine code, beside their sources (CONTRIBUTING.md).
 
 Each is an ordinary Python module; the `.pxd` file beside it has the C types. Run as a program it compiles what has
 changed. Without a compiler, or with CFMON_PURE=1, nothing is compiled: the sources run as they are, some hundred times

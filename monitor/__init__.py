@@ -5,9 +5,15 @@ The names below are the public API. They are loaded on first use, so that `impor
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from monitor._version import __version__
+
+if os.environ.get("CFMON_PURE") == "1":
+    from monitor.uncompiled import prefer_sources
+
+    prefer_sources()
 
 TYPE_CHECKING = False  # importing `typing` is slow, and Ctrl-C is not handled before this module is imported
 if TYPE_CHECKING:

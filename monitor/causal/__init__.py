@@ -1,8 +1,10 @@
 """Causal inference on MDPs: the counterfactual row, laws and interventions, the world after one. Never formulas."""
 
+from monitor.causal import row
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, extreme, row_bounds
 from monitor.causal.world import RowCache, World
+from monitor.uncompiled import warn_if_uncompiled
 
 __all__ = [
     "Intervention",
@@ -15,3 +17,5 @@ __all__ = [
     "extreme",
     "row_bounds",
 ]
+
+warn_if_uncompiled(row)

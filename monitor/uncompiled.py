@@ -1,0 +1,45 @@
+"""Kernels that run as Python: without machine code, or with `CFMON_PURE=1`, for debuggers, coverage and mutants.
+
+The modules that have a `.pxd` file beside them are compiled when the package is built (`hatch_build.py`). The same
+sources run without that, with the same results, some hundred times slower.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+from types import ModuleType
+
+__all__ = ["SLOW", "prefer_sources", "warn_if_uncompiled"]
+
+SLOW = (
+    "the monitor is not compiled and runs some hundred times slower: too slow for most agents. "
+    "Install a C compiler and Python's headers (Debian: apt-get install gcc python3-dev), then install it anew"
+)
+_ROOT = os.path.dirname(__file__)  # noqa: PTH120 - `pathlib` is slow to import, and this comes first
+
+
+def prefer_sources() -> None:
+    """Import the sources of this package from now on, even where they have been compiled."""
+    sys.path_hooks.insert(0, _source_finder)
+    for path in [path for path in sys.path_importer_cache if _is_ours(path)]:
+        del sys.path_importer_cache[path]
+
+
+def _is_ours(path: str) -> bool:
+    return path == _ROOT or path.startswith(_ROOT + os.sep)
+
+
+def _source_finder(path: str) -> FileFinder:
+    if not _is_ours(path):
+        raise ImportError(path)
+    return FileFinder(path, (SourceFileLoader, SOURCE_SUFFIXES))
+
+
+def warn_if_uncompiled(kernel: ModuleType) -> None:
+    """Warn once in a process whose kernels are not compiled; division by zero is then no news, as in machine code."""
+    if str(kernel.__file__).endswith(".py"):
+        warnings.warn(SLOW, RuntimeWarning, stacklevel=2)
+        warnings.filterwarnings("ignore", "(divide by zero|overflow|invalid value) encountered", RuntimeWarning)
