@@ -17,6 +17,8 @@ ROOT: Final = Path(__file__).resolve().parent
 COMPILED: Final = (
     "monitor/causal/row.py",
     "monitor/causal/interval_row.py",
+    "monitor/exact/forward/row_table.py",
+    "monitor/exact/forward/rows.py",
 )
 DIRECTIVES: Final = {
     "language_level": 3,

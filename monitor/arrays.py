@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ __all__ = [
     "Shorts",
     "Signs",
     "Words",
+    "longer",
     "single_if_exact",
 ]
 
@@ -34,6 +35,18 @@ Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)
 """An array that keeps its type."""
+
+
+def longer(array: Array, length: int) -> Array:
+    """Return a copy of an array, or of a compiled object's view of one, with `length` rows; those added are 0.
+
+    >>> longer(np.array([[1, 2]]), 2).tolist()
+    [[1, 2], [0, 0]]
+    """
+    old = np.asarray(array)
+    new: Any = np.zeros((length, *old.shape[1:]), old.dtype)
+    new[: len(old)] = old
+    return cast("Array", new)
 
 
 def single_if_exact(values: Floats) -> Reals:

@@ -15,48 +15,33 @@ is q; i = s_next. Rules, in this order:
 - An action observed under a stochastic nominal policy conditions the choice of action in every state, by the same
   closed form (docs/semantics.md, section 7).
 
-All functions are compiled. They append to a `RowTable`, which the caller grows when they return FULL; only complete
-entries are counted as used.
+They append to a `RowTable`, which the caller grows when they return FULL; only complete entries are counted as held.
+Compiled.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
-import numpy as np
-
-from monitor.arrays import Bools, Floats, Ints, Shorts
+from monitor.arrays import Bytes, Floats, Ints
 from monitor.causal.row import bound, choose, reweigh_within
-from monitor.exact.forward.row_table import (
-    COMPUTED,
-    ENTRIES,
-    EXACT,
-    HELD,
-    OBSERVED,
-    ROWS,
-    STABLE,
-    SUCCESSORS,
-    RowArrays,
-    find_slot,
-)
-from monitor.jit import compiled, inlined
+from monitor.exact.forward.row_table import EXACT, FULL, STABLE, RowTable, find_slot
 
-__all__ = ["FULL", "Dynamics", "find_entry", "find_observed", "phase_at", "phase_end"]
+__all__ = ["Dynamics", "find_entry", "find_observed", "phase_at", "phase_end"]
 
-FULL = -1
-"""Returned in place of an index if an array of the table is full."""
 NO_END = 1 << 62
 """End of the last phase."""
 
 
-class Dynamics(NamedTuple):
+@dataclass(eq=False)
+class Dynamics:
     """What acts, and under which rows, up to the last observed pair.
 
     Rows of the counterfactual world and of the observed one, both CSR: `counterfactual_row_*`, `observed_row_*`;
     `same_model`: they are the same. `rewards` [S, A] and `transition_rewards` [N] (or empty): the reward of the
     counterfactual world and the part of it that depends on the successor. Phases of the law, H of them: `phase_begin`
-    [H], the first offset of each; `is_nominal` [H], whether nothing is changed there; `stochastic` [H], the kind of the
-    policy in force; `policy_actions` [H, S] if deterministic, `policy_probabilities` [H, S, A] if not;
+    [H], the first offset of each; `is_nominal` [H], whether nothing is changed there; `stochastic` [H], whether the
+    policy in force is; `policy_actions` [H, S] if deterministic, `policy_probabilities` [H, S, A] if not;
     `nominal_policy_probabilities` [H, S, A], the distribution of the observed action, empty if it is certain.
     `merge_actions`: a state's rows are added up over its actions, as nothing depends on the action.
     `share_prior_rows`: there are so many states that rows on which an observation says nothing are kept once, for all
@@ -72,8 +57,8 @@ class Dynamics(NamedTuple):
     rewards: Floats
     transition_rewards: Floats
     phase_begin: Ints
-    is_nominal: Bools
-    stochastic: Bools
+    is_nominal: Bytes
+    stochastic: Bytes
     policy_actions: Ints
     policy_probabilities: Floats
     nominal_policy_probabilities: Floats
@@ -82,7 +67,6 @@ class Dynamics(NamedTuple):
     share_prior_rows: bool
 
 
-@inlined
 def phase_at(dynamics: Dynamics, offset: int) -> int:
     """Return the phase in force at an offset."""
     phase = len(dynamics.phase_begin) - 1
@@ -91,103 +75,78 @@ def phase_at(dynamics: Dynamics, offset: int) -> int:
     return phase
 
 
-@inlined
 def phase_end(dynamics: Dynamics, phase: int) -> int:
     """Return the first offset after a phase."""
     return dynamics.phase_begin[phase + 1] if phase + 1 < len(dynamics.phase_begin) else NO_END
 
 
-@inlined
-def find_observed(dynamics: Dynamics, table: RowArrays, phase: int, s: int, a: int, s_next: int) -> int:
+def find_observed(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int) -> int:
     """Return the index of an observed transition under a phase, a new one if it is new; FULL if there is no space.
 
     Index r below the number of phases stands for no observation under phase r.
     """
-    states, actions = dynamics.rewards.shape
-    key = ((s * actions + a) * states + s_next) * len(dynamics.phase_begin) + phase
+    states, actions, phases = dynamics.rewards.shape[0], dynamics.rewards.shape[1], len(dynamics.phase_begin)
+    key = ((s * actions + a) * states + s_next) * phases + phase
     slot = find_slot(table.observed_keys, key)
     if table.observed_keys[slot] != key:
-        if 2 * (table.used[OBSERVED] + 1) > len(table.observed_keys):
+        if 2 * (table.observed_count + 1) > len(table.observed_keys):
             return FULL
-        table.observed_keys[slot] = key
-        table.observed_values[slot] = table.used[OBSERVED]
-        table.used[OBSERVED] += 1
-    return len(dynamics.phase_begin) + table.observed_values[slot]
+        table.observed_keys[slot], table.observed_values[slot] = key, table.observed_count
+        table.observed_count += 1
+    return phases + table.observed_values[slot]
 
 
-@compiled
 def find_entry(
-    dynamics: Dynamics,
-    table: RowArrays,
-    kind: int,
-    phase: int,
-    observed: int,
-    s: int,
-    a: int,
-    s_next: int,
-    state: int,
+    dynamics: Dynamics, table: RowTable, phase: int, observed: int, s: int, a: int, s_next: int, state: int
 ) -> int:
     """Return the entry with the rows of `state` given s, a -> s_next (abduction), computed if new; FULL if no space.
 
     `observed`: the index from `find_observed`; s_next = -1: nothing was observed. Under `merge_actions` an EXACT entry
     has a single row, the sum over actions.
     """
-    states = dynamics.rewards.shape[0]
-    key = observed * states + state
+    key = observed * dynamics.rewards.shape[0] + state
     slot = find_slot(table.entry_keys, key)
     if table.entry_keys[slot] == key:
         return table.entry_values[slot]
-    used = table.used
-    if used[ENTRIES] + 2 > len(table.entry_begin):  # the hash table has space for twice as many
+    entry, rows, successors = table.entry_count, table.row_count, table.successor_count
+    if entry + 2 > len(table.entry_begin):  # the hash table has space for twice as many
         return FULL
-    before = used[ROWS], used[SUCCESSORS]
-    if not append_rows(dynamics, table, kind, phase, s, a, s_next, state):
-        used[ROWS], used[SUCCESSORS] = before
+    if not append_rows(dynamics, table, phase, s, a, s_next, state):
+        table.row_count, table.successor_count = rows, successors
         return FULL
-    entry = used[ENTRIES]
-    used[ENTRIES] += 1
-    table.entry_begin[entry + 1] = used[ROWS]
+    table.entry_count += 1
+    table.entry_begin[entry + 1] = table.row_count
     table.entry_keys[slot], table.entry_values[slot] = key, entry
     return entry
 
 
-@inlined
-def append_rows(
-    dynamics: Dynamics, table: RowArrays, kind: int, phase: int, s: int, a: int, s_next: int, state: int
-) -> bool:
-    """Append the rows of one state; False if they have no space.
-
-    One loop for all cases: `append_row` is inlined once, which halves the time to compile.
-    """
-    lowest, highest, choice = 0, dynamics.rewards.shape[1], np.empty(0)
-    if dynamics.is_nominal[phase] and state == s:
-        # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
-        lowest, highest = a, a + 1
-    elif not dynamics.stochastic[phase]:
-        lowest = dynamics.policy_actions[phase, state]
-        highest = lowest + 1
-    else:
-        choice = dynamics.policy_probabilities[phase, state].copy()
-        policy = dynamics.nominal_policy_probabilities
-        if s_next >= 0 and len(policy):  # a deterministic choice says nothing about its noise
-            choose(policy[phase, s], a, dynamics.policy_probabilities[phase, state], choice)
-    merge, first = dynamics.merge_actions and kind == EXACT, table.used[ROWS]
+def append_rows(dynamics: Dynamics, table: RowTable, phase: int, s: int, a: int, s_next: int, state: int) -> bool:
+    """Append the rows of one state; False if they have no space."""
     if s_next >= 0:
         hold_observed(dynamics, table, s * dynamics.rewards.shape[1] + a)
-    for action in range(lowest, highest):
-        weight = choice[action] if len(choice) else 1.0
-        if weight > 0.0:
-            row = first if merge else table.used[ROWS]
-            if not append_row(dynamics, table, kind, s, a, s_next, state, action, weight, row):
-                return False
+    if dynamics.is_nominal[phase] and state == s:
+        # Nothing is changed here: the action really taken, even if the nominal policy would not take it.
+        return append_row(dynamics, table, s, a, s_next, state, a, 1.0, table.row_count)
+    if not dynamics.stochastic[phase]:
+        action = dynamics.policy_actions[phase, state]
+        return append_row(dynamics, table, s, a, s_next, state, action, 1.0, table.row_count)
+    policy = dynamics.policy_probabilities[phase, state]
+    for action in range(len(policy)):
+        table.choice[action] = policy[action]
+    if s_next >= 0 and len(dynamics.nominal_policy_probabilities):  # else the choice says nothing about its noise
+        choose(dynamics.nominal_policy_probabilities[phase, s], a, policy, table.choice, table.memory)
+    merge, first = dynamics.merge_actions and table.kind == EXACT, table.row_count
+    for action in range(len(policy)):
+        row = first if merge else table.row_count
+        weight = table.choice[action]
+        if weight > 0.0 and not append_row(dynamics, table, s, a, s_next, state, action, weight, row):
+            return False
     return True
 
 
-@inlined
 def append_row(
     dynamics: Dynamics,
-    table: RowArrays,
-    kind: int,
+    table: RowTable,
     s: int,
     a: int,
     s_next: int,
@@ -200,85 +159,83 @@ def append_row(
 
     An observation (s_next >= 0) is abduced here: `reweigh` gives the posterior row, `bound` its bounds.
     """
-    used, successors, lower, upper, place = table.used, table.successors, table.lower, table.upper, table.place
-    begin, rewarded = used[SUCCESSORS], len(dynamics.transition_rewards) > 0
+    successors, lower, upper, extra = table.successors, table.lower, table.upper, dynamics.transition_rewards
     pair = state * dynamics.rewards.shape[1] + action
     first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
+    begin, size, rewarded, exact = table.successor_count, end - first, len(extra) > 0, table.kind == EXACT
     q_states = dynamics.counterfactual_row_successors[first:end]
     q = dynamics.counterfactual_row_probabilities[first:end]
-    if row + 2 > len(table.row_begin) or begin + len(q) + 1 > len(successors):
+    if row + 2 > len(table.row_begin) or begin + size + 1 > len(successors):
         return False
-    if row == used[ROWS]:
+    if row == table.row_count:
         table.action[row], table.weight[row], table.reward[row], table.row_begin[row] = action, 0.0, 0.0, begin
-        used[ROWS] += 1
-    row_begin, n, reward = table.row_begin[row], begin, dynamics.rewards[state, action]
+        table.row_count += 1
+    reward = dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
         # The same state, action and model as observed: the same successor, under every causal model.
-        for k in range(len(q) if rewarded else 0):
+        for k in range(size if rewarded else 0):
             if q_states[k] == s_next:
-                reward += dynamics.transition_rewards[first + k]
-        if kind == EXACT:
-            n = add(successors, lower, place, (row_begin, n), s_next, weight)
+                reward += extra[first + k]
+        if exact:
+            add(table, row, s_next, weight)
         else:
-            successors[n], lower[n], upper[n], table.successor_reward[n] = s_next, 1.0, 1.0, 0.0
-            n += 1
+            successors[begin], lower[begin], upper[begin], table.successor_reward[begin] = s_next, 1.0, 1.0, 0.0
+            table.successor_count += 1
     else:
-        posterior = lower[begin : begin + len(q)]
+        posterior = lower[begin : begin + size]
         if s_next < 0:
-            posterior[:] = q
+            for k in range(size):
+                posterior[k] = q[k]
         else:
-            p, at, observed = table.p[: len(q)], -1, table.observed
-            for k in range(len(q)):
-                p[k] = observed[q_states[k]]
-                at = k if q_states[k] == s_next else at
-            p_s_next = observed[s_next]
-            if kind == EXACT:
-                used[COMPUTED] += reweigh_within(p, q, p_s_next, at, posterior, table.shared, table.breaks)
+            p, at, informed = table.memory.p[:size], -1, False
+            for k in range(size):
+                p[k] = table.observed[q_states[k]]
+                informed = informed or p[k] > 0.0
+                if q_states[k] == s_next:
+                    at = k
+            p_s_next = table.observed[s_next]
+            if exact:
+                reweigh_within(p, q, p_s_next, at, posterior, table.memory.order, table.memory.keys)
             else:
-                used[COMPUTED] += p.max() > 0.0
-                bound(p, q, p_s_next, at, kind == STABLE, posterior, upper[begin : begin + len(q)])
+                bound(p, q, p_s_next, at, table.kind == STABLE, posterior, upper[begin : begin + size])
+            table.computed += informed
         # Entries move to the front, or to where the row has the successor: never behind what is still to be read.
-        for k in range(len(q)):
-            if kind == EXACT:
-                if posterior[k] > 0.0:
+        for k in range(size):
+            chance = posterior[k]
+            if exact:
+                if chance > 0.0:
                     if rewarded:
-                        reward += posterior[k] * dynamics.transition_rewards[first + k]
-                    n = add(successors, lower, place, (row_begin, n), q_states[k], weight * posterior[k])
+                        reward += chance * extra[first + k]
+                    add(table, row, q_states[k], weight * chance)
             elif upper[begin + k] > 0.0:
-                successors[n], lower[n], upper[n] = q_states[k], posterior[k], upper[begin + k]
-                table.successor_reward[n] = dynamics.transition_rewards[first + k] if rewarded else 0.0
-                n += 1
+                n = table.successor_count
+                successors[n], lower[n], upper[n] = q_states[k], chance, upper[begin + k]
+                table.successor_reward[n] = extra[first + k] if rewarded else 0.0
+                table.successor_count += 1
     table.weight[row] += weight
     table.reward[row] += weight * reward
-    used[SUCCESSORS] = n
-    table.row_begin[row + 1] = n
+    table.row_begin[row + 1] = table.successor_count
     return True
 
 
-@inlined
-def add(
-    successors: Shorts, lower: Floats, place: Shorts, row: tuple[int, int], successor: int, probability: float
-) -> int:
-    """Append a successor to a row (its begin and end), or add to its probability if the row has it; return the end."""
-    begin, end = row
-    known = place[successor]
-    if begin <= known < end and successors[known] == successor:
-        lower[known] += probability
-        return end
-    place[successor], successors[end], lower[end] = end, successor, probability
-    return end + 1
+def add(table: RowTable, row: int, successor: int, probability: float) -> None:
+    """Append a successor to a row, the last, or add to its probability if the row has it."""
+    known, end = table.place[successor], table.successor_count
+    if table.row_begin[row] <= known < end and table.successors[known] == successor:
+        table.lower[known] += probability
+    else:
+        table.place[successor], table.successors[end], table.lower[end] = end, successor, probability
+        table.successor_count += 1
 
 
-@inlined
-def hold_observed(dynamics: Dynamics, table: RowArrays, pair: int) -> None:
+def hold_observed(dynamics: Dynamics, table: RowTable, pair: int) -> None:
     """Write the row of the observed pair into `table.observed`, if it is not there."""
     indptr, successors = dynamics.observed_row_indptr, dynamics.observed_row_successors
-    held = table.used[HELD] - 1
-    if held == pair:
+    if table.held == pair:
         return
-    if held >= 0:
-        for k in range(indptr[held], indptr[held + 1]):
+    if table.held >= 0:
+        for k in range(indptr[table.held], indptr[table.held + 1]):
             table.observed[successors[k]] = 0.0
     for k in range(indptr[pair], indptr[pair + 1]):
         table.observed[successors[k]] = dynamics.observed_row_probabilities[k]
-    table.used[HELD] = pair + 1
+    table.held = pair

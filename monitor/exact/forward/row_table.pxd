@@ -1,0 +1,22 @@
+# The C types of `row_table.py`.
+from monitor.causal.row cimport RowMemory
+
+cdef long long MIX
+
+
+cdef class RowTable:
+    cdef object _budget
+    cdef readonly long long kind, observed_count, entry_count, row_count, successor_count, computed, held
+    cdef readonly long long[::1] observed_keys, observed_values, entry_keys, entry_values, entry_begin
+    cdef readonly long long[::1] action, row_begin
+    cdef readonly double[::1] weight, reward, lower, upper, successor_reward
+    cdef readonly int[::1] successors, place
+    cdef readonly double[::1] observed, choice
+    cdef readonly RowMemory memory
+
+
+cpdef long long find_slot(const long long[::1] keys, long long key) noexcept nogil
+
+cpdef void rehash(
+    const long long[::1] keys, const long long[::1] values, long long[::1] new_keys, long long[::1] new_values
+) noexcept nogil
