@@ -77,34 +77,6 @@ class AgentMonitor:
         """The formulas, as they are monitored."""
         return self._formulas
 
-    def is_quiet(self, now: Instant) -> bool:
-        """Return whether there is nothing about this agent but steps in order and what is said of each.
-
-        Only then has it a lane.
-        """
-        session, path, test, trust = self.session, self.session.path, self.test, self._model_trust
-        for formula in self._formulas:
-            if not formula.is_quiet(path, now, session.settings.stale_after):
-                return False
-        return (
-            self._open
-            and path.last is not None
-            and not (path.ended or path.acted or session.pending or session.holds or self._impossible)
-            and not (session.mismatch or session.old is not None or session.previous is None)
-            and session.acts_nominally
-            and not (test is not None and test.doubted)
-            and not (trust is not None and trust.contradicted)
-            and not (self._judging and any(takeovers.followed for takeovers in self._judging))
-        )
-
-    def answer_newest(self, now: Instant, notices: list[Notice]) -> None:
-        """Answer the formulas at the newest step of the path, which was taken by the agent's lane."""
-        step = self.session.path.last
-        assert step is not None
-        for formula in self._formulas:
-            formula.steps += 1
-        self._answer(step, now, notices, connected=True, when="step")
-
     @property
     def due(self) -> float | None:
         """Ticks at which to evaluate next even if no message arrives; None: not before one does."""

@@ -183,15 +183,6 @@ class Forecasts:
         self.counts.add(self.value, came_true=came_true)
         return self._finish(came_true=came_true)
 
-    @property
-    def followed(self) -> tuple[Obligation, list[int]]:
-        """The obligation of the followed forecast, and the label sets read so far."""
-        return self._obligation, self._read
-
-    def resume(self, obligation: Obligation, read: list[int]) -> None:
-        """Go on with the followed forecast after more states were read: label sets so far, and the obligation then."""
-        self._obligation, self._read = obligation, read
-
     def stay(self, state: int) -> Forecast | None:
         """Read an absorbing state until the forecast is due; return it, if one is followed."""
         forecast = None

@@ -140,15 +140,6 @@ class FormulaMonitor:
             return None
         return -math.inf if self.answered_at is None else self.answered_at + every
 
-    def is_quiet(self, path: SlidingPath, now: Instant, stale_after: float) -> bool:
-        """Return whether the next step may bring nothing but a verdict, and what an alarm says of it."""
-        return (
-            self.alarm.blind is None
-            and self.steps == 0
-            and path.blind(self.query.lookback) is None
-            and (self.skipped is None or now.ticks - self.skipped > stale_after)
-        )
-
     def is_due(self, now: Instant, when: When) -> bool:
         """Return whether to answer now."""
         match when:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -27,9 +27,6 @@ from monitor.model import MDP
 from monitor.runtime.admission import Admission
 from monitor.runtime.agent import AgentMonitor, AgentMonitorState
 from monitor.runtime.forecasts import dropped_forecast
-from monitor.runtime.lanes.lane import Lane
-from monitor.runtime.lanes.payload import PayloadBuffer
-from monitor.runtime.lanes.tables import LaneTables
 from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
@@ -51,7 +48,7 @@ from monitor.types import (
     TrustSettings,
 )
 
-__all__ = ["Monitor", "MonitorState", "Timing", "Waiting"]
+__all__ = ["Monitor", "MonitorState", "Waiting"]
 
 TURN: Final = 16
 """Steps of one agent evaluated before the next agent has its turn."""
@@ -80,17 +77,6 @@ class Waiting(msgspec.Struct, frozen=True):
 
     steps: int
     since: float | None
-
-
-class Timing(NamedTuple):
-    """When `evaluate` does more than to advance over steps that wait, in ticks; -inf: at once, inf: never.
-
-    `timer`: an agent is due. `sweep`: silent agents are looked for; `swept`: they were, for the last time.
-    """
-
-    timer: float
-    sweep: float
-    swept: float
 
 
 class Monitor:
@@ -138,9 +124,6 @@ class Monitor:
         self._identity = identity or identity_of(model, self._checker.policies, models or {})
         self.patience = min(self.settings.stale_after, self.settings.forget_after)
         self.pause = self.patience / 4  # looking for silent agents visits all of them
-        self._tables: LaneTables | None = None
-        if self._engines.learned is None and LaneTables.serve(model, self._queries, self.settings):
-            self._tables = LaneTables(model, self._checker.policies["nominal"], self._queries, self.settings)
         self._new_trust = partial(ModelTrust, model, trust or TrustSettings(), self.settings.encoder)
         self._start(self._new_trust())
 
@@ -148,10 +131,6 @@ class Monitor:
         """Begin without agents."""
         self._trust = trust
         self._agents: dict[str, AgentMonitor] = {}
-        self._lanes: dict[str, Lane] = {}  # open ones: where an agent has one, its own objects are out of date
-        self._closed: dict[str, Lane] = {}
-        self._on_lane: Callable[[str, int], None] | None = None
-        self._buffer: PayloadBuffer | None = None  # made when a payload is first received
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
         self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone
@@ -159,8 +138,6 @@ class Monitor:
         self._newcomers = Admission()
         self._connected = True
         self._swept: float | None = None
-        self._follows = False  # `combination` knows the tests of all agents
-        self._now = Instant(-math.inf, -math.inf)  # of the last `evaluate`
         self.spent = 0
         self._former = {query.spec.name: CalibrationCounts() for query in self._queries if query.target is not None}
 
@@ -199,13 +176,6 @@ class Monitor:
     def observe(self, observation: Observation, now: Instant) -> list[Notice]:
         """Queue a step; must be called for every one. Invalid content does not raise: it becomes a notice."""
         agent = observation.agent
-        lane = self._lanes.get(agent)
-        if lane is not None:
-            if (accepted := lane.accept(observation, now)) is not None:
-                self._ready[agent] = None
-                self._changed.add(agent)
-                return accepted
-            self._close(agent)
         monitor = self._agents.get(agent)
         notices: list[Notice] = []
         if monitor is None:
@@ -220,41 +190,9 @@ class Monitor:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
 
-    def receive(self, agent: str, payload: bytes, now: Instant) -> list[Notice] | None:
-        """Do what decoding a payload and `observe` do, if it is an ordinary step; None: nothing was changed."""
-        lane = self._lanes.get(agent)
-        if lane is None:
-            return None
-        if self._buffer is None:
-            self._buffer = PayloadBuffer()
-        if not self._buffer.put(payload):
-            return None
-        accepted = lane.receive(self._buffer.at, len(payload), now)
-        if accepted is not None:
-            self._ready[agent] = None
-            self._changed.add(agent)
-        return accepted
-
     def step(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Do what `observe` and then `evaluate` do, and return the notices of both: faster where no step waits."""
-        agent = observation.agent
-        lane = self._lanes.get(agent)
-        if (
-            lane is None
-            or self._ready
-            or self._next_sweep <= now.ticks
-            or self._timers.next <= now.ticks
-            or (notices := lane.step(observation, now)) is None
-        ):
-            return [*self.observe(observation, now), *self.evaluate(now)]
-        self._changed.add(agent)
-        self._now, self.spent = now, 1
-        if lane.waiting:
-            self._ready[agent] = None
-        if self._ready or self._trust.due(len(self._agents)):
-            notices += self.evaluate(now)
-            self.spent = 1
-        return notices
+        """Do what `observe` and then `evaluate` do, and return the notices of both."""
+        return [*self.observe(observation, now), *self.evaluate(now)]
 
     def reject(self, agent: str, error: InputError) -> list[Notice]:
         """Report a message that could not be decoded. If it was a step, its missing seq becomes a gap."""
@@ -270,7 +208,6 @@ class Monitor:
         stop after about this many answered steps and leave the rest to the next call; agents take turns. 0: all.
         """
         notices: list[Notice] = []
-        self._now = now
         was_contradicted = self._trust.contradicted
         if self._timers.next <= now.ticks:
             self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
@@ -279,10 +216,10 @@ class Monitor:
         queue = deque(self._ready)
         while queue and left > 0:
             agent = queue.popleft()
-            before = self._pending(agent)
+            before = len(self._agents[agent].session.pending)
             most = min(TURN, left) if steps else 0
             skipped = self._turn(agent, now, notices, live_since=live_since if latest_only else None, most=int(most))
-            after = self._pending(agent)
+            after = len(self._agents[agent].session.pending)
             cost = max(1, before - after - skipped)
             left -= cost
             self.spent += cost
@@ -294,28 +231,14 @@ class Monitor:
             notices += self._sweep(now)  # a contradicted model concerns every agent at once
         return notices
 
-    def turn(self, now: Instant) -> list[Notice]:
-        """Evaluate all steps that wait of the first agent with any; all else that `evaluate` does is left to do."""
-        notices: list[Notice] = []
-        self._now = now
-        agent = next(iter(self._ready))
-        before = self._pending(agent)
-        self._turn(agent, now, notices, live_since=None, most=0)
-        self.spent = max(1, before - self._pending(agent))
-        return notices
-
     @property
     def waiting(self) -> Waiting:
         """Steps received and not evaluated yet."""
-        steps, oldest, agents, lane_of = 0, math.inf, self._agents, self._lanes.get
+        steps, oldest, agents = 0, math.inf, self._agents
         for agent in self._ready:  # in a backlog there are many, so this is one short loop
-            if (lane := lane_of(agent)) is not None:
-                count, since = lane.queued
-            else:
-                arrived = agents[agent].session.since  # as long as `pending`
-                count, since = len(arrived), arrived[0] if arrived else math.inf
-            steps += count
-            oldest = min(oldest, since)
+            if arrived := agents[agent].session.since:  # as long as `pending`
+                steps += len(arrived)
+                oldest = min(oldest, arrived[0])
         return Waiting(steps, oldest if steps else None)
 
     @property
@@ -330,119 +253,17 @@ class Monitor:
         beside those.
         """
         self._changed.add(agent)
-        monitor, lane, full = self._agents[agent], self._lanes.get(agent), False
-        if lane is not None:
-            before, fired = lane.waiting, lane.fires
-            stays = (live_since is None or before == 1) and lane.take(now, notices, most or before)
-            if stays:
-                if fired or lane.fires:
-                    monitor.revise(now, notices)
-                    self._timers.put(agent, monitor.due)
-                self._ready.pop(agent, None)
-                if lane.waiting:
-                    self._ready[agent] = None
-                return 0
-            taken = before - lane.waiting
-            full, most = most == taken > 0, max(most - taken, 0)
-            self._close(agent)
-        session, skipped = monitor.session, 0
+        monitor = self._agents[agent]
+        session = monitor.session
         if session.holds:
             notices += session.tick(now)
-        if not full:
-            skipped = monitor.evaluate(now, notices, connected=self._connected, live_since=live_since, most=most)
+        skipped = monitor.evaluate(now, notices, connected=self._connected, live_since=live_since, most=most)
         monitor.revise(now, notices)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)
         if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
-        elif self._tables is not None:
-            self._open(agent, monitor, now)
         return skipped
-
-    # ---- lanes ----
-
-    def _open(self, agent: str, monitor: AgentMonitor, now: Instant) -> None:
-        """Open the agent's lane, if it can have one and nothing but ordinary steps are to be expected."""
-        assert self._tables is not None
-        if not self._connected or agent in self._newcomers.counts or not monitor.is_quiet(now):
-            return
-        lane = self._closed.get(agent)
-        if lane is None:
-            if not Lane.serves(monitor):
-                return
-            lane = self._closed[agent] = Lane(self._tables, monitor)
-        if lane.open():
-            self._lanes[agent] = self._closed.pop(agent)
-            if self._on_lane is not None:
-                self._on_lane(agent, lane.at)
-
-    def _close(self, agent: str) -> None:
-        """Bring the agent's own objects up to date, if it has an open lane."""
-        if (lane := self._lanes.pop(agent, None)) is not None:
-            lane.close()
-            self._closed[agent] = lane
-            if self._on_lane is not None:
-                self._on_lane(agent, 0)
-
-    def open_lanes(self, on_change: Callable[[str, int], None] | None) -> dict[str, int]:
-        """Return where the words of each open lane are. `on_change`: called when one opens, or closes (0)."""
-        self._on_lane = on_change
-        return {agent: lane.at for agent, lane in self._lanes.items()}
-
-    def lane(self, agent: str) -> Lane | None:
-        """Return an agent's open lane; calling any method of the monitor may close it."""
-        return self._lanes.get(agent)
-
-    def take_ready(self) -> dict[str, int] | None:
-        """Return the agents with steps that wait, in order, and how many, for the caller to serve.
-
-        None: one of them is ready without a step that waits, or holds steps back until a missing one comes.
-        """
-        found: dict[str, int] = {}
-        for agent in self._ready:
-            waiting = self._pending(agent)
-            if not waiting or (agent not in self._lanes and self._agents[agent].session.holds):
-                return None
-            found[agent] = waiting
-        self._ready.clear()
-        return found
-
-    def put_ready(self, agents: Iterable[str]) -> None:
-        """Take back agents with steps that wait, behind those that became ready before."""
-        for agent in agents:
-            self._ready[agent] = None
-            self._changed.add(agent)
-
-    @property
-    def timing(self) -> Timing:
-        """When `evaluate` does more next."""
-        swept = -math.inf if self._swept is None else self._swept
-        return Timing(self._timers.next, self._next_sweep, swept)
-
-    @property
-    def watched(self) -> int:
-        """Number of agents if all of them have lanes, else -1: one that has none may be silent."""
-        return len(self._agents) if len(self._lanes) == len(self._agents) else -1
-
-    def mark_swept(self, ticks: float) -> None:
-        """Note that the caller looked for silent agents, last at these ticks, and found none."""
-        self._swept = ticks
-
-    def combination(self) -> int:
-        """Return where compiled code finds the tests of the model, to combine them in silence; 0: nothing is tested."""
-        if not self._follows:
-            self._trust.follow(monitor.test for monitor in self._agents.values())
-            self._follows = True
-        return self._trust.combination(len(self._agents))
-
-    def _close_all(self) -> None:
-        for agent in tuple(self._lanes):
-            self._close(agent)
-
-    def _pending(self, agent: str) -> int:
-        """Return how many events of an agent wait to be evaluated."""
-        lane = self._lanes.get(agent)
-        return len(self._agents[agent].session.pending) if lane is None else lane.waiting
 
     # ---- the transport ----
 
@@ -451,7 +272,6 @@ class Monitor:
         monitor = self._agents.get(agent)
         if monitor is None:
             return [Received(agent, "dropped")]
-        self._close(agent)
         self._ready[agent] = None
         self._changed.add(agent)
         return [Received(agent, "dropped"), *monitor.session.lost(now, why)]
@@ -462,7 +282,6 @@ class Monitor:
         While it is not, verdicts are marked `disconnected`, unless a reason holds that stops them (see `MARKS`).
         """
         self._connected = up
-        self._close_all()
         return [notice for agent in self._agents for notice in self._check_blindness(agent, now)]
 
     # ---- save and restore ----
@@ -491,13 +310,7 @@ class Monitor:
         """Return the state of each agent changed since the last call, or of all; None: forgotten. Write it at once."""
         names = self._changed.union(self._agents) if everything else self._changed
         self._changed = set()
-        in_lanes = names & self._lanes.keys()
-        for name in in_lanes:
-            self._close(name)
-        states = {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
-        for name in in_lanes:
-            self._open(name, self._agents[name], self._now)
-        return states
+        return {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
 
     def load(
         self,
@@ -558,7 +371,6 @@ class Monitor:
 
     def current_state(self) -> Iterator[Notice]:
         """Yield the notices that describe the current state of every formula for every agent, as last sent."""
-        self._close_all()
         for monitor in self._agents.values():
             yield from monitor.current_state()
         yield from self._trust.current_state()
@@ -588,10 +400,6 @@ class Monitor:
         self._swept = now.ticks
         yield from self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
         for agent, monitor in list(self._agents.items()):
-            lane = self._lanes.get(agent)
-            if lane is not None and lane.is_current(now, self.patience) and not self._trust.contradicted:
-                continue
-            self._close(agent)
             if monitor.silent(now) > self.settings.forget_after:
                 yield from self._forget(agent, monitor, now)
             else:
@@ -606,8 +414,6 @@ class Monitor:
             self._former[each.formula].merge(each.calibration)
         self._deleted_pages[agent] = dict.fromkeys(monitor.session.order.past.pages(everything=True))
         del self._agents[agent]
-        self._follows = False
-        self._closed.pop(agent, None)
         self._ready.pop(agent, None)
         self._timers.put(agent, None)
         self._changed.add(agent)
@@ -633,7 +439,6 @@ class Monitor:
         return monitor
 
     def _agent_monitor(self, session: Session) -> AgentMonitor:
-        self._follows = False
         return AgentMonitor(session, self._queries, self._engines, self._identity, self._trust)
 
     def _session(

@@ -14,7 +14,6 @@ from monitor.alarm.machine import Judgement, judge
 from monitor.exact.avoidable import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
-from monitor.runtime.lanes.verdicts import VerdictTable
 from monitor.stream import SlidingPath
 from monitor.types import FormulaSpec, Recourse, Verdict
 
@@ -53,10 +52,6 @@ class SharedVerdicts:
 
     A formula that refers to the start of the episode, or that has nested quantities that look back, depends on more
     pairs than `largest_offset` says: its verdicts are not shared.
-
-    Attributes:
-        numbered: the verdicts in `table`, by number.
-        table: how compiled code finds those that end no episode; None before it asks (`numbers`).
     """
 
     def __init__(self, spec: FormulaSpec, formula: Formula) -> None:
@@ -66,16 +61,6 @@ class SharedVerdicts:
         self._most = min(ENTRIES, PAIRS // max(self._pairs, 1))
         self._known: dict[Key, SharedVerdict] = {}
         self._asked = self._found = 0
-        self.numbered: list[SharedVerdict] = []
-        self.table: VerdictTable | None = None
-
-    def numbers(self, actions: int) -> VerdictTable | None:
-        """Return the table of verdicts for compiled code; None if verdicts are not shared. `actions`: of the model."""
-        if self.table is None and self._pairs:
-            self.table = VerdictTable(self._pairs, self._most, actions)
-            for (held, terminated), known in self._known.items():
-                self._number(held, known, terminated=terminated)
-        return self.table
 
     def find(self, path: SlidingPath) -> SharedVerdict | None:
         """Return the verdict on a path, if it was kept, and count the question.
@@ -103,36 +88,19 @@ class SharedVerdicts:
             self.end()
             return
         if full:
-            self._clear()
+            self._known.clear()
             self._asked = self._found = 0
         judgement = judge(verdict, self._spec.alarm)
         quiet = judgement in ("good", "neutral") and not (self._spec.recourse == "always" and is_missed(verdict))
-        key = self._key(path)
-        known = self._known[key] = SharedVerdict(verdict, judgement, quiet)
-        self._number(key[0], known, terminated=key[1])
+        self._known[self._key(path)] = SharedVerdict(verdict, judgement, quiet)
 
     def end(self) -> None:
         """Share nothing from now on."""
         self._pairs = 0
-        self._clear()
+        self._known.clear()
 
     def _is_worthwhile(self) -> bool:
-        again = self.table.asked[1] if self.table is not None else 0
-        return self._found + again >= WORTHWHILE * (self._asked + again)
-
-    def _clear(self) -> None:
-        self._known.clear()
-        self.numbered = []  # whoever still has the former one looks up the former numbers
-        if self.table is not None:
-            self.table.clear()
-
-    def _number(self, held: tuple[tuple[int, int | None], ...], known: SharedVerdict, *, terminated: bool) -> None:
-        """Enter a verdict into the table, unless its path has ended, or each such verdict is examined."""
-        missed = is_missed(known.verdict)
-        if self.table is None or terminated or held[-1][1] is None or (missed and self._spec.recourse == "always"):
-            return
-        self.table.enter(held, known.judgement, examined=missed and self._spec.recourse == "auto")
-        self.numbered.append(known)
+        return self._found >= WORTHWHILE * self._asked
 
     def _key(self, path: SlidingPath) -> Key:
         return tuple(path.held[-self._pairs :]), path.terminated

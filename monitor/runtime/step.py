@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.runtime.agent import AgentMonitorState
-from monitor.runtime.lanes.batch import Batch
 from monitor.runtime.monitor import Monitor, MonitorState
 from monitor.stream import decode, seal, unseal
 from monitor.types import Instant, Notice, Observation
@@ -128,15 +127,6 @@ class AgentStep:
             case _:
                 assert_never(event)
         return [*notices, *self._monitor.evaluate(now)]
-
-    def join(self, batch: Batch, now: float, due: float) -> None:
-        """Let messages of the agent pass on in a batch. `now`, `due`: as `Batch.refresh` has them."""
-        batch.refresh(self._agent, self._monitor, now, due)
-
-    def evaluate(self, now: Instant) -> list[Notice]:
-        """Evaluate after `Batch.go` has stopped at a message of the agent with EVALUATION; return the notices."""
-        self._monitor.put_ready((self._agent,))
-        return self._monitor.evaluate(now)
 
     @property
     def due(self) -> float | None:

@@ -98,24 +98,6 @@ class ModelTrust:
     def _every(self, agents: int) -> int:
         return max(REPORT_EVERY, STEPS_EVERY * agents, self._contradictions.rows_rejected)
 
-    def follow(self, tests: Iterable[ModelTest | None]) -> None:
-        """Take the tests of all agents, in order, for compiled code to combine."""
-        if self._fleet is not None:
-            self._fleet.follow(test for test in tests if test is not None)
-
-    def combination(self, agents: int) -> int:
-        """Return the address of what `monitor.runtime.lanes.combination` combines; 0: nothing is tested.
-
-        It does so where nobody reads reports that nothing is rejected. Call this anew after any other method: when that
-        is due, and whether it may be silent, stays as it is now.
-        """
-        if self._fleet is None:
-            return 0
-        assert self._fleet.followed == agents, "`follow` was called since an agent came or went"
-        before = self._contradictions
-        silent = self._described_at > 0 and not (before.rows or before.agents)
-        return self._fleet.combination(self._every(agents), silent=silent)
-
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""
         fleet = self._fleet

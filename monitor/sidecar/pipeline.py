@@ -166,18 +166,6 @@ class Pipeline:
         return self._monitor
 
     @property
-    def longest(self) -> int:
-        """Most bytes of a message."""
-        return self._message_bytes
-
-    def agent_of(self, topic: str) -> str | None:
-        """Return the agent that a topic names; None if it names no valid one."""
-        try:
-            return self._agent_of(topic)
-        except InputError:
-            return None
-
-    @property
     def status_topic(self) -> str:
         """Topic of this sidecar's status and last will."""
         return f"{self._topics.status}/{self._client_id}"
@@ -209,11 +197,6 @@ class Pipeline:
                 return self._publish(self._lost(event), event.now)
             case _:
                 assert_never(event)
-
-    def turn(self, now: Instant) -> Effects:
-        """Do the part of an evaluation that concerns the first agent with steps that wait (`Monitor.turn`)."""
-        self._sent = now.wall
-        return self._publish(self._monitor.turn(now), now)
 
     # ---- save and restore ----
 
@@ -302,13 +285,8 @@ class Pipeline:
             agent = self._agent_of(event.topic)
         except InputError as error:  # an invalid name is not shown, so no agent is named
             return [Received("", "rejected", error.reason, error.detail)]
-        payload = event.payload
-        if len(payload) <= self._message_bytes:
-            accepted = self._monitor.receive(agent, payload, event.now)
-            if accepted is not None:
-                return accepted
         try:
-            observation = decode(agent, payload, max_bytes=self._message_bytes)
+            observation = decode(agent, event.payload, max_bytes=self._message_bytes)
         except InputError as error:
             return self._monitor.reject(agent, error)
         return self._monitor.observe(observation, event.now)

@@ -199,30 +199,6 @@ class Fleet:
         self._reals[LOG10_E] = log_e / math.log(10.0)
         self.doubted = log_e >= self._reals[ENOUGH]
 
-    @property
-    def followed(self) -> int:
-        """Number of agents whose tests compiled code combines."""
-        return self._words[COUNT]
-
-    def follow(self, tests: Iterable[ModelTest]) -> None:
-        """Take the tests of all known agents, for compiled code to combine."""
-        self._followed = tuple(tests)  # kept alive
-        self._tests = array("q", [test.stakes.buffer_info()[0] for test in self._followed])
-        self._words[TESTS], self._words[COUNT] = self._tests.buffer_info()
-        self._words[REALS] = self._reals.buffer_info()[0]
-        self._words[TOTALS] = self._shared.totals.buffer_info()[0]
-
-    def combination(self, every: int, *, silent: bool) -> int:
-        """Return where compiled code finds what it combines, as long as no agent comes or goes (`follow`).
-
-        `every`: transitions between two combinations. `silent`: nothing is to be reported if nothing is rejected now.
-        """
-        suspected = self.doubted or self._intervals is not None
-        suspected |= self._shared.rows is not None and self._shared.rows.suspected
-        self._words[EVERY] = every
-        self._words[SILENT] = int(silent and not suspected)
-        return self._words.buffer_info()[0]
-
     def forget(self, test: ModelTest) -> None:
         """Drop an agent, but not its losses."""
         profit = test.capped_wealth - 1.0

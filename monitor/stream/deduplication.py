@@ -6,10 +6,11 @@ A step with a known seq is a duplicate if its digest is the same, and a conflict
 from __future__ import annotations
 
 import hashlib
+import math
 
 import msgspec
 
-from monitor.stream.digests import number_or_nan, plain_digest, policy_word
+from monitor.stream.digests import plain_digest, policy_word
 from monitor.types import Observation
 
 __all__ = ["CONFLICTED", "REMEMBERED", "Deduplicator", "DigestsState", "digest"]
@@ -36,10 +37,8 @@ def digest(observation: Observation) -> bytes:
     """
     o = observation
     if type(o.state) is int and type(o.action) is int and not (o.terminated or o.truncated) and o.state >= 0:
-        time, reward = number_or_nan(o.time), number_or_nan(o.reward)
-        return plain_digest(o.state, o.action, time, reward, policy_word(o.policy)).to_bytes(
-            _SIZE, "little", signed=True
-        )
+        time, reward = math.nan if o.time is None else o.time, math.nan if o.reward is None else o.reward
+        return plain_digest(o.state, o.action, time, reward, policy_word(o.policy)).to_bytes(_SIZE, "little")
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"
@@ -73,19 +72,6 @@ class Deduplicator:
         self._end = seq + 1
         if seq == 0:
             self._first = hashed
-
-    def put_all(self, first: int, hashed: bytes) -> None:
-        """Store the digests of the seqs from `first` on, without a gap to the newest stored one that is still needed.
-
-        At most `REMEMBERED` of them, and not that of seq 0.
-        """
-        self._end = first + len(hashed) // _SIZE
-        place = first % REMEMBERED * _SIZE
-        for begin, part in ((place, hashed[: REMEMBERED * _SIZE - place]), (0, hashed[REMEMBERED * _SIZE - place :])):
-            end = begin + len(part)
-            if part and len(self._ring) < end:
-                self._ring.extend(bytes(end - len(self._ring)))
-            self._ring[begin:end] = part
 
     def get(self, seq: int) -> bytes | None:
         """Return the digest of `seq`; None if it was never accepted, or is no longer stored."""

@@ -5,7 +5,7 @@ A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, assert_never
 
 import msgspec
@@ -126,18 +126,6 @@ class SlidingPath:
             self.start_dropped = True
         self.pushed += 1
         self.last = step
-
-    def extend(self, pairs: Sequence[tuple[int, int]], new: int, last: Step) -> None:
-        """Append steps that continue the held pairs under the nominal policy, as `push` does one by one.
-
-        `pairs`: the newest of the `new` appended ones, as many as the window holds; `last`: the newest step.
-        """
-        self.held += pairs
-        if len(self.held) > self.window or new > len(pairs):
-            del self.held[: -self.window]
-            self.start_dropped = True
-        self.pushed += new
-        self.last = last
 
     def restart(self, reason: BlindReason, detail: str = "") -> None:
         """Drop the held pairs because the steps after them are unknown, for this reason."""

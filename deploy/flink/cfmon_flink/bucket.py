@@ -2,24 +2,20 @@
 
 A call from Java to Python and a write to RocksDB cost as much as a line each, so both are made for many lines at once.
 The state is that of `cfmon_flink.keyed`, of all agents of the bucket: their newest bytes, and the batches since then.
-Most steps pass through the lanes of their agents (`monitor.runtime.lanes.batch`) without a call of Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from cfmon_flink.arrival import LATEST, NOBODY, Arrival, read_line, read_lines, tick_line
 from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
 from monitor.errors import InputError
-from monitor.runtime.lanes.batch import EVALUATION, FINISHED, Batch
 from monitor.runtime.monitor import Monitor
 from monitor.stream.decode import agent_of
-from monitor.stream.encoding import MAX_BYTES
 from monitor.types import Instant, Notice, Received
 
 __all__ = ["SEPARATOR", "Bucket", "Changes"]
@@ -29,12 +25,6 @@ SEPARATOR: Final = "\x1e"
 
 Entry = Arrival | InputError
 """A line: what arrived, or why it is refused."""
-
-NOTHING: Final = Arrival(NOBODY, 0)
-"""In the place of a refused line."""
-
-FEW: Final = 8
-"""Lines of a batch from which on it is worth to pass them together."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -58,7 +48,6 @@ class Bucket:
         pages: the pages of then, by agent and number.
         batches: those since then, in order.
         every: lines after which to save, for each agent.
-        only_alerts: of the notices that `take` returns only `Alert` and `Forgotten` are read.
 
     Raises:
         InputError: `bad_snapshot` if the bytes are damaged or of another version.
@@ -77,7 +66,6 @@ class Bucket:
         batches: Iterable[str] = (),
         *,
         every: int = EVERY,
-        only_alerts: bool = True,
     ) -> None:
         self._monitor, self._every = monitor, every
         of_agents: dict[str, dict[int, bytes]] = {}
@@ -88,7 +76,6 @@ class Bucket:
         }
         self.restored = [noticed for agent in self.agents.values() for noticed in agent.restored]
         self.due = min((agent.due for agent in self.agents.values() if agent.due is not None), default=None)
-        self._batch = Batch(monitor, MAX_BYTES) if only_alerts else None
         self._lines = 0
         self._agents_gone: set[str] = set()
         self._pages_gone: set[tuple[str, int]] = set()
@@ -104,35 +91,7 @@ class Bucket:
         """Evaluate the lines of a batch; one that is none is refused."""
         entries = read_lines(batch, SEPARATOR) or [_read(line) for line in batch.split(SEPARATOR)]
         self._lines += len(entries)
-        if self._batch is not None and len(entries) >= FEW:
-            return self._take_together(entries, self._batch)
         return [noticed for entry in entries for noticed in self._take_one(entry)]
-
-    def _take_together(self, entries: Sequence[Entry], batch: Batch) -> list[Noticed]:
-        """Pass arrivals through the lanes as far as can be."""
-        found: list[Noticed] = []
-        arrivals = [each if isinstance(each, Arrival) else NOTHING for each in entries]
-        number_of, count = batch.numbers.get, len(arrivals)
-        payloads = [each.payload or b"" for each in arrivals]
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, payloads), np.int64, count), out=offsets[1:])
-        batch.set_messages(
-            np.fromiter((number_of(each.agent, -1) for each in arrivals), np.int64, count),
-            b"".join(payloads),
-            offsets,
-            np.fromiter((each.received for each in arrivals), np.float64, count) / 1000.0,
-        )
-        while (stopped := batch.go()) != (FINISHED, count):
-            reason, passed = stopped
-            if reason == EVALUATION:
-                name = arrivals[passed - 1].agent
-                agent = self.agents[name]
-                agent.leave(batch)
-                found += agent.evaluate()
-                self._go_on(name, agent)
-            else:
-                found += self._take_one(entries[passed - 1])
-        return found
 
     def _take_one(self, arrival: Entry) -> list[Noticed]:
         """Evaluate an arrival in the ordinary way."""
@@ -145,8 +104,6 @@ class Bucket:
             except InputError as error:
                 return [_refused(error)]
             agent = self.agents[arrival.agent] = KeyedAgent(self._monitor, arrival.agent)
-        elif self._batch is not None:
-            agent.leave(self._batch)
         found = agent.take(arrival)
         self._go_on(arrival.agent, agent)
         return found
@@ -158,16 +115,9 @@ class Bucket:
             return
         if self.due is None or agent.due < self.due:
             self.due = agent.due
-        if self._batch is not None:
-            agent.join(self._batch)
 
     def ticks(self, until: int) -> str:
         """Return a batch of ticks: one for each agent that is due until so many milliseconds since the epoch."""
-        if self._batch is not None:  # what was due may have been done there
-            for agent in self.agents.values():
-                if agent.due is not None and agent.due <= until:
-                    agent.leave(self._batch)
-                    agent.join(self._batch)
         due = {name: agent.due for name, agent in self.agents.items() if agent.due is not None}
         self.due = min(due.values(), default=None)
         until = min(until, LATEST - 1)  # a later tick would be refused, and due again
@@ -177,15 +127,11 @@ class Bucket:
         """Return what has changed since the last call."""
         changes = Changes({}, {}, self._agents_gone, self._pages_gone)
         for name, agent in self.agents.items():
-            if self._batch is not None:
-                agent.leave(self._batch)
             if agent.lines or agent.restored:
                 agent.restored = []
                 changes.agents[name], new, gone = agent.save()
                 changes.pages.update({(name, number): page for number, page in new.items()})
                 changes.pages_gone.update((name, number) for number in gone)
-            if self._batch is not None:
-                agent.join(self._batch)
         changes.agents_gone.difference_update(changes.agents)
         changes.pages_gone.difference_update(changes.pages)
         self.restored = []
@@ -195,18 +141,11 @@ class Bucket:
     def current(self) -> Iterator[Notice]:
         """Yield the notices that describe the current state, as last returned."""
         for agent in self.agents.values():
-            if self._batch is not None:
-                agent.leave(self._batch)
-            notices = list(agent.current())
-            if self._batch is not None:
-                agent.join(self._batch)
-            yield from notices
+            yield from agent.current()
 
     def _forget(self, name: str) -> None:
         """Drop an agent. Its bytes stay until `save`: the batches since then continue them."""
         agent = self.agents.pop(name)
-        if self._batch is not None:
-            self._batch.drop(name)
         self._agents_gone.add(name)
         self._pages_gone.update((name, number) for number in agent.pages)
 

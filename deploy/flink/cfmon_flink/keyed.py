@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cfmon_flink.arrival import Arrival
-from monitor.runtime.lanes.batch import Batch, next_tick
+from cfmon_flink.arrival import LATEST, Arrival
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.types import Instant, Notice
@@ -86,25 +85,6 @@ class KeyedAgent:
         self.due = self._due()
         return found
 
-    def join(self, batch: Batch) -> None:
-        """Let messages of the agent pass on in a batch, until `leave`."""
-        if self.due is not None:
-            self._step.join(batch, self._now, self.due / 1000.0)
-
-    def leave(self, batch: Batch) -> None:
-        """Learn what was passed on of the agent in a batch."""
-        if (passed := batch.settle(self._name)) is not None:
-            self._now = passed.now
-            self.lines += passed.messages
-            self.due = self._due()
-
-    def evaluate(self) -> list[Noticed]:
-        """Evaluate after a batch has stopped at a message of the agent with EVALUATION."""
-        now = _instant(self._now)
-        found = [(now, self._step.evaluate(now))]
-        self.due = self._due()
-        return found
-
     def save(self) -> tuple[Saved, dict[int, bytes], frozenset[int]]:
         """Return the bytes after the last line, the pages that are new since the last call, and those that are gone."""
         state = self._step.checkpoint()
@@ -130,7 +110,15 @@ class KeyedAgent:
     def _due(self) -> int | None:
         """Return milliseconds after the last event: a timer that finds nothing to do must not tick without end."""
         due = self._step.due
-        return None if due is None else next_tick(due, self._now)
+        return None if due is None else _next_tick(due, self._now)
+
+
+def _next_tick(due: float, now: float) -> int:
+    """Return milliseconds after those of `now`, in seconds, and not before `due`: a tick then finds something to do."""
+    if due * 1000.0 >= LATEST:
+        return LATEST
+    found = max(math.ceil(max(due, now) * 1000.0), round(now * 1000.0) + 1)
+    return found if found / 1000.0 >= due else found + 1  # the product may have been rounded down
 
 
 def _instant(seconds: float) -> Instant:

@@ -121,8 +121,7 @@ class Monitoring(KeyedProcessFunction):
             return found
         saved = {name: _saved(text) for name, text in self._agents.items()}
         pages = {_page_of(name): b64decode(page) for name, page in self._pages.items()}
-        every, silent = self._settings.every, self._metrics is None
-        bucket = Bucket(self._monitor, saved, pages, self._batches.get(), every=every, only_alerts=silent)
+        bucket = Bucket(self._monitor, saved, pages, self._batches.get(), every=self._settings.every)
         if self._metrics is not None:
             self._metrics.recall(bucket.current())
         found = self._buckets[key] = _Hydrated(bucket)

@@ -6,6 +6,7 @@ Heartbeats are left out: they repeat.
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import shutil
@@ -14,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import count, groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +26,6 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.atomic import new_path
 from monitor.errors import ConfigError, RecordingError
-from monitor.runtime.lanes.run import EVALUATION, FINISHED, MESSAGE, REPEAT, TURN, Evaluations, Messages, Run
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
 from monitor.sidecar.config.load import Loaded, assemble
@@ -43,10 +44,6 @@ SPENT: Final = "spent.npy"
 STATE: Final = "state.msgpack"
 
 _OWN: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "number_of", "why")
-NO_MESSAGES: Final = Messages(
-    (), np.zeros(0, np.int64), memoryview(b""), np.zeros(1, np.int64), np.zeros(0), np.zeros(0)
-)
-
 _COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of", "live_since")
 
 
@@ -70,7 +67,9 @@ def run_partition(partition: Partition) -> str:
             results.take(pipeline.step(event))
             results.spend(event)
     else:
-        _Bucket(pipeline, results).feed(partition)
+        for event in _one_bucket(partition):
+            results.take(pipeline.step(event))
+            results.spend(event)
     results.write(partition, pipeline, time.process_time() - began)
     return partition.key
 
@@ -109,12 +108,6 @@ class _Results:
             elif isinstance(notice, Trust):
                 self._rejected += notice.doubted
 
-    def add(self, run: Run, common: _Common) -> None:
-        """Count what was done in lanes."""
-        self._counts["accepted"] += run.accepted
-        self._counts["verdicts"] += run.verdicts
-        self._spent.append(common.spent(run.spent))
-
     def spend(self, event: Event) -> None:
         """Note the steps taken at an event, if it is a limited evaluation."""
         if isinstance(event, Evaluate) and event.steps and self._monitor.spent:
@@ -152,81 +145,25 @@ class _Results:
         (unfinished / DONE).write_text(json.dumps(about, indent=1) + "\n")
 
 
-class _Bucket:
-    """The events of a bucket, in order."""
-
-    def __init__(self, pipeline: Pipeline, results: _Results) -> None:
-        self._pipeline, self._results = pipeline, results
-
-    def feed(self, partition: Partition) -> None:
-        """Process all of a partition."""
-        for _, group in groupby(partition.files, key=lambda file: file[0]):
-            files = {bucket: path for _, bucket, path in group}
-            if ALL not in files:
-                raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; is a file?")
-            common = _common(files[ALL], Path(files[ALL]).stat().st_size)
-            path = files.get(partition.bucket)
-            self._run(_Own(read_part(Path(path), _OWN)) if path is not None else None, common)
-
-    def _run(self, own: _Own | None, common: _Common) -> None:
-        """Process the events of a part: in lanes as far as can be, the others one by one. None: without messages."""
-        pipeline, results = self._pipeline, self._results
-        monitor = pipeline.monitor
-        messages = NO_MESSAGES if own is None else own.messages(pipeline)
-        evaluations = common.evaluations(np.zeros(0, np.int64) if own is None else own.numbers)
-        with Run(monitor, messages, evaluations, pipeline.longest) as run:
-            while (reason := run.go()) != FINISHED:
-                if reason == MESSAGE:
-                    assert own is not None
-                    event = own.event(run.message)
-                    results.take(pipeline.step(event))
-                    run.pass_message()
-                    continue
-                if reason == TURN:
-                    results.take(pipeline.turn(common.event(run.evaluation).now))
-                    run.pass_turn(int(monitor.spent))
-                    continue
-                at = run.evaluation - (reason == REPEAT)
-                results.take(pipeline.step(common.event(at, int(run.spent[at]))))
-                if reason == EVALUATION:
-                    run.pass_evaluation(int(monitor.spent) if common.is_evaluation(at) else 0)
-        results.add(run, common)
-
-
 class _Own:
     """Events of the agents of a bucket in a part, in order."""
 
     def __init__(self, table: Any) -> None:  # noqa: ANN401 - a table of pyarrow
-        import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        from pyarrow import compute  # noqa: PLC0415 - likewise
-
-        topics = table.column("topic").combine_chunks().dictionary_encode()
-        payloads = table.column("payload").combine_chunks().fill_null(b"").cast(pa.large_binary())
-        _, offsets, content = payloads.buffers()
-        self.numbers = table.column("number").to_numpy()
+        self.numbers: list[int] = table.column("number").to_pylist()
         self._table = table
+        topics = table.column("topic").combine_chunks().dictionary_encode()
         self._topics: list[str] = topics.dictionary.to_pylist()
-        self._topic = topics.indices.to_numpy()
-        self._is_message = compute.equal(table.column("kind"), "message").to_numpy()
-        self._content = memoryview(content or b"")
-        first = payloads.offset
-        self._begins: Ints = np.frombuffer(offsets, np.int64)[first : first + len(payloads) + 1].copy()
-        self._wall, self._ticks = (np.array(table.column(name).to_numpy(), np.float64) for name in ("wall", "ticks"))
-
-    def messages(self, pipeline: Pipeline) -> Messages:
-        """Return the messages as columns; what is no message of a valid agent has no agent."""
-        names = [pipeline.agent_of(topic) for topic in self._topics]
-        agents = list(dict.fromkeys(name for name in names if name is not None))
-        places = {name: place for place, name in enumerate(agents)}
-        number_of: Ints = np.array([-1 if name is None else places[name] for name in names], np.int64)
-        agent = np.where(self._is_message, number_of[self._topic], -1)
-        return Messages(agents, agent, self._content, self._begins, self._wall, self._ticks)
+        self._topic: list[int] = topics.indices.to_pylist()
+        self._kind: list[str] = table.column("kind").to_pylist()
+        self._payload: list[bytes | None] = table.column("payload").to_pylist()
+        self._wall: list[float] = table.column("wall").to_pylist()
+        self._ticks: list[float] = table.column("ticks").to_pylist()
 
     def event(self, at: int) -> Event:
         """Return an event."""
-        now, topic = Instant(float(self._wall[at]), float(self._ticks[at])), self._topics[self._topic[at]]
-        if self._is_message[at]:
-            return Message(now, topic, bytes(self._content[self._begins[at] : self._begins[at + 1]]))
+        now, topic = Instant(self._wall[at], self._ticks[at]), self._topics[self._topic[at]]
+        if self._kind[at] == "message":
+            return Message(now, topic, self._payload[at] or b"")
         count, why = (self._table.column(name)[at].as_py() for name in ("number_of", "why"))
         return Lost(now, topic, count, why or "")
 
@@ -242,35 +179,33 @@ class _Common:
         connected = compute.equal(table.column("kind"), "connected")
         used = compute.or_(compute.equal(table.column("kind"), "evaluate"), connected)
         table = table.append_column("connected", connected).filter(used)
-        self.numbers = table.column("number").to_numpy()
-        self._wall, self._ticks = (table.column(name).to_numpy() for name in ("wall", "ticks"))
-        self._flag = table.column("flag").fill_null(pa.scalar(value=False)).to_numpy()
-        self._steps = table.column("number_of").fill_null(0).to_numpy()
-        self._live_since = table.column("live_since").fill_null(-math.inf).to_numpy()
-        self._connected = table.column("connected").to_numpy()
+        self.numbers: list[int] = table.column("number").to_pylist()
+        self._wall, self._ticks = (table.column(name).to_pylist() for name in ("wall", "ticks"))
+        self._flag = table.column("flag").fill_null(pa.scalar(value=False)).to_pylist()
+        self._steps = table.column("number_of").fill_null(0).to_pylist()
+        self._live_since = table.column("live_since").fill_null(-math.inf).to_pylist()
+        self._connected = table.column("connected").to_pylist()
 
-    def evaluations(self, numbers: Ints) -> Evaluations:
-        """Return the events as columns. `numbers`: of the messages they are between."""
-        before = np.searchsorted(self.numbers, numbers)
-        ordinary = (self._connected | self._flag).astype(np.int64)
-        return Evaluations(before, np.ascontiguousarray(self._ticks), ordinary, self._steps.astype(np.int64))
-
-    def is_evaluation(self, at: int) -> bool:
-        """Return whether an event is no change of the connection."""
-        return not self._connected[at]
-
-    def event(self, at: int, spent: int = 0) -> Event:
-        """Return an event. `spent`: steps already taken at an evaluation."""
-        now = Instant(float(self._wall[at]), float(self._ticks[at]))
-        flag, steps = bool(self._flag[at]), int(self._steps[at])
+    def event(self, at: int) -> Event:
+        """Return an event."""
+        now = Instant(self._wall[at], self._ticks[at])
         if self._connected[at]:
-            return Connected(now, flag)
-        return Evaluate(now, flag, max(steps - spent, 1) if steps else 0, float(self._live_since[at]))
+            return Connected(now, self._flag[at])
+        return Evaluate(now, self._flag[at], self._steps[at], self._live_since[at])
 
-    def spent(self, spent: Ints) -> Ints:
-        """Return number, steps taken and most steps of each limited evaluation at which steps were taken."""
-        found = (spent > 0) & (self._steps > 0) & ~self._connected
-        return np.column_stack([self.numbers[found], spent[found], self._steps[found]])
+
+def _one_bucket(partition: Partition) -> Iterator[Event]:
+    """Yield the events of a bucket, in order: messages of its agents, and the evaluations, which concern all."""
+    for _, group in groupby(partition.files, key=lambda file: file[0]):
+        files = {bucket: path for _, bucket, path in group}
+        if ALL not in files:
+            raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; is a file?")
+        parts: list[_Own | _Common] = [_common(files[ALL], Path(files[ALL]).stat().st_size)]
+        if (path := files.get(partition.bucket)) is not None:
+            parts.append(_Own(read_part(Path(path), _OWN)))
+        numbered = (zip(part.numbers, repeat(part), count()) for part in parts)
+        for _, part, at in heapq.merge(*numbered, key=itemgetter(0)):
+            yield part.event(at)
 
 
 @lru_cache(2)
