@@ -12,29 +12,20 @@ are subtracted first (docs/semantics.md, section 11.3).
 
 It detects actions that the policy takes rarely or never. An agent that always takes one of several equally likely
 actions takes none of those, and is not detected.
+
+Compiled.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
+from math import fsum
 from typing import Final
 
 import msgspec
 
-__all__ = [
-    "CHANCE",
-    "EXCESS",
-    "FRACTION",
-    "HELD",
-    "LEAST",
-    "NOTABLE",
-    "PUSHED",
-    "VARIANCE",
-    "WINDOW",
-    "Deviation",
-    "DeviationState",
-]
+__all__ = ["NOTABLE", "Deviation", "DeviationState"]
 
 WINDOW: Final = 100
 """Last steps over which the fraction is computed."""
@@ -44,8 +35,6 @@ CHANCE: Final = 4.0
 """Standard deviations attributed to chance: one window in 30,000 of an agent that follows the policy exceeds them."""
 NOTABLE: Final = 0.1
 """Fraction from which a deviation is reported: on the page, in the log, and by the alert CfmonAgentDeviates."""
-EXCESS, VARIANCE, FRACTION, HELD, PUSHED = range(5)
-"""Places in `Deviation.sums`."""
 
 
 class DeviationState(msgspec.Struct, frozen=True, array_like=True):
@@ -59,9 +48,8 @@ class Deviation:
     """Deviation of one agent over its last steps.
 
     Attributes:
-        ring: x of each of the last `WINDOW` steps, then its variances, for compiled code.
-        sums: their sums, the fraction, and as whole numbers how many steps there are, and how many were pushed since
-            the sums were last computed anew; `EXCESS` to `PUSHED`. The next step goes to `PUSHED` (modulo `WINDOW`).
+        fraction: of the last steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST`.
+        steps: number of steps that the fraction is of, up to `WINDOW`.
 
     >>> agent = Deviation()
     >>> for other in (0, 1) * 20:
@@ -71,35 +59,29 @@ class Deviation:
     """
 
     def __init__(self) -> None:
-        self.ring = array("d", bytes(16 * WINDOW))
-        self.sums = array("d", bytes(8 * (PUSHED + 1)))
-
-    @property
-    def fraction(self) -> float:
-        """Of the last steps, those that deviate from the policy beyond chance, in [0, 1]; 0 before `LEAST` steps."""
-        return self.sums[FRACTION]
-
-    @property
-    def steps(self) -> int:
-        """Number of steps that the fraction is of, up to `WINDOW`."""
-        return int(self.sums[HELD])
+        self.fraction = 0.0
+        self.steps = 0
+        self._excess = self._variance = 0.0  # sums over the last steps
+        self._next = 0  # place of the next step
+        self._held = array("d", bytes(16 * WINDOW))  # x of each of the last steps, then the variances
+        self._ring = self._held  # the same memory; compiled, a view of it
 
     def push(self, excess: float, variance: float) -> None:
         """Add a step: x, and its variance if the agent follows the policy."""
-        ring, sums = self.ring, self.sums
-        place = int(sums[PUSHED])
-        if sums[HELD] == WINDOW:
-            sums[EXCESS] -= ring[place]
-            sums[VARIANCE] -= ring[WINDOW + place]
+        place = self._next
+        if self.steps == WINDOW:
+            self._excess -= self._ring[place]
+            self._variance -= self._ring[WINDOW + place]
         else:
-            sums[HELD] += 1.0
-        ring[place], ring[WINDOW + place] = excess, variance
-        sums[EXCESS] += excess
-        sums[VARIANCE] += variance
-        sums[PUSHED] = place + 1
-        if place + 1 == WINDOW:  # rounding errors do not accumulate over more steps than these
+            self.steps += 1
+        self._ring[place] = excess
+        self._ring[WINDOW + place] = variance
+        self._excess += excess
+        self._variance += variance
+        self._next = place + 1
+        if self._next == WINDOW:  # rounding errors do not accumulate over more steps than these
             self._sum()
-        elif sums[EXCESS] > 0.0 or sums[FRACTION]:
+        elif self._excess > 0.0 or self.fraction > 0.0:
             self._compare()
 
     def dump(self) -> DeviationState:
@@ -111,32 +93,29 @@ class Deviation:
     @classmethod
     def load(cls, state: DeviationState) -> Deviation:
         """Return the deviation that was dumped."""
-        made = cls()
-        steps = len(state.excesses)
-        made.ring[:steps] = array("d", state.excesses)
+        made = Deviation()
+        made.steps = made._next = steps = len(state.excesses)
+        made._held[:steps] = array("d", state.excesses)
         if state.variances:
-            made.ring[WINDOW : WINDOW + steps] = array("d", state.variances)
-        made.sums[HELD], made.sums[PUSHED] = steps, steps
+            made._held[WINDOW : WINDOW + steps] = array("d", state.variances)
         made._sum()
         return made
 
     def _in_order(self, column: int) -> list[float]:
-        """Return a column of the ring, which begins there, oldest first."""
-        held, place = self.ring[column : column + self.steps].tolist(), int(self.sums[PUSHED])
-        return held if len(held) < WINDOW else held[place:] + held[:place]
+        """Return what is held from this place on, oldest first."""
+        held = self._held[column : column + self.steps].tolist()
+        return held if len(held) < WINDOW else held[self._next :] + held[: self._next]
 
     def _sum(self) -> None:
-        sums = self.sums
-        for place, column in ((EXCESS, 0), (VARIANCE, WINDOW)):
-            sums[place] = math.fsum(self.ring[column : column + self.steps])
-        if sums[PUSHED] == WINDOW:
-            sums[PUSHED] = 0.0
+        """Compute the sums anew."""
+        self._excess, self._variance = fsum(self._held[:WINDOW]), fsum(self._held[WINDOW:])
+        if self._next == WINDOW:
+            self._next = 0
         self._compare()
 
     def _compare(self) -> None:
         """Compute the fraction."""
-        sums = self.sums
-        sums[FRACTION] = 0.0
-        if sums[EXCESS] > 0.0 and sums[HELD] >= LEAST:
-            beyond = sums[EXCESS] - CHANCE * math.sqrt(max(sums[VARIANCE], 0.0))
-            sums[FRACTION] = min(max(beyond, 0.0) / sums[HELD], 1.0)
+        self.fraction = 0.0
+        if self._excess > 0.0 and self.steps >= LEAST:
+            beyond = self._excess - CHANCE * math.sqrt(max(self._variance, 0.0))
+            self.fraction = min(max(beyond, 0.0) / self.steps, 1.0)
