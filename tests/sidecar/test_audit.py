@@ -73,8 +73,8 @@ def test_an_audit_gives_what_one_process_published_to_the_byte(tmp_path: Path, b
 def test_steps_that_wait_where_a_part_of_the_recording_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of an agent that sends nothing in the next part."""
     monkeypatch.setattr(parquet_recorder, "PART", 89)
-    alone = 'P>=0.0 [ G<=1 !"lost" ]'  # never fires, so agents stay in their lanes
-    config = world(tmp_path, f"  - {{name: safe, formula: '{alone}'}}\n")
+    never_fires = 'P>=0.0 [ G<=1 !"lost" ]'
+    config = world(tmp_path, f"  - {{name: safe, formula: '{never_fires}'}}\n")
     many: list[Event] = []
     for n in range(300):
         now = Instant(START + n / 10, n / 10)

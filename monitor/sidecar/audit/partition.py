@@ -23,7 +23,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from monitor.arrays import Ints
 from monitor.atomic import new_path
 from monitor.errors import ConfigError, RecordingError
 from monitor.runtime.monitor import Monitor
@@ -65,11 +64,10 @@ def run_partition(partition: Partition) -> str:
     if partition.bucket == ALL:
         for event in _all_agents(partition):
             results.take(pipeline.step(event))
-            results.spend(event)
     else:
-        for event in _one_bucket(partition):
+        for number, event in _one_bucket(partition):
             results.take(pipeline.step(event))
-            results.spend(event)
+            results.spend(number, event)
     results.write(partition, pipeline, time.process_time() - began)
     return partition.key
 
@@ -86,7 +84,7 @@ class _Results:
         self._monitor = monitor
         self._alerts: list[str] = []
         self._takeovers: list[bytes] = []
-        self._spent: list[Ints] = []
+        self._spent: list[tuple[int, int, int]] = []
         self._counts: Counter[str] = Counter()
         self._rejected = 0
 
@@ -108,10 +106,10 @@ class _Results:
             elif isinstance(notice, Trust):
                 self._rejected += notice.doubted
 
-    def spend(self, event: Event) -> None:
-        """Note the steps taken at an event, if it is a limited evaluation."""
+    def spend(self, number: int, event: Event) -> None:
+        """Note the steps taken at an event, if it is a limited evaluation. `number`: of the event in the recording."""
         if isinstance(event, Evaluate) and event.steps and self._monitor.spent:
-            self._spent.append(np.array([[-1, int(self._monitor.spent), event.steps]], np.int64))
+            self._spent.append((number, int(self._monitor.spent), event.steps))
 
     def write(self, partition: Partition, pipeline: Pipeline, seconds: float) -> None:
         """Write the result as a whole. Raises ConfigError if that fails."""
@@ -132,7 +130,7 @@ class _Results:
         (unfinished / ALERTS).write_text("".join(self._alerts), encoding="utf-8")
         (unfinished / TAKEOVERS).write_bytes(b"".join(line + b"\n" for line in self._takeovers))
         (unfinished / STATE).write_bytes(msgspec.msgpack.encode(pipeline.snapshot(everything=True)))
-        np.save(unfinished / SPENT, np.concatenate([np.zeros((0, 3), np.int64), *self._spent]))
+        np.save(unfinished / SPENT, np.array(self._spent, np.int64).reshape(-1, 3))
         about = {
             "key": partition.key,
             "day": partition.day,
@@ -194,8 +192,11 @@ class _Common:
         return Evaluate(now, self._flag[at], self._steps[at], self._live_since[at])
 
 
-def _one_bucket(partition: Partition) -> Iterator[Event]:
-    """Yield the events of a bucket, in order: messages of its agents, and the evaluations, which concern all."""
+def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
+    """Yield the events of a bucket, in order: messages of its agents, and the evaluations, which concern all.
+
+    Each comes with its number in the recording.
+    """
     for _, group in groupby(partition.files, key=lambda file: file[0]):
         files = {bucket: path for _, bucket, path in group}
         if ALL not in files:
@@ -204,8 +205,8 @@ def _one_bucket(partition: Partition) -> Iterator[Event]:
         if (path := files.get(partition.bucket)) is not None:
             parts.append(_Own(read_part(Path(path), _OWN)))
         numbered = (zip(part.numbers, repeat(part), count()) for part in parts)
-        for _, part, at in heapq.merge(*numbered, key=itemgetter(0)):
-            yield part.event(at)
+        for number, part, at in heapq.merge(*numbered, key=itemgetter(0)):
+            yield number, part.event(at)
 
 
 @lru_cache(2)
