@@ -24,7 +24,7 @@ import yaml
 from cfmon_flink import arrival as arrival_module
 from cfmon_flink.arrival import LATEST, NOBODY, Arrival, read_line, read_lines, received_on, tick_line, write_line
 from cfmon_flink.bucket import SEPARATOR, Bucket
-from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved
+from cfmon_flink.keyed import EVERY, KeyedAgent, Noticed, Saved, next_tick
 from cfmon_flink.messages import document_of, messages, split_message
 from cfmon_flink.scraped import Scraped, Server, server_of_process
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +32,6 @@ from hypothesis import strategies as st
 
 from monitor.errors import InputError
 from monitor.model import MDP
-from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Blind, Forgotten, FormulaSpec, Instant, Received, StreamSettings
@@ -48,19 +47,6 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     stream = {"max_lag": "30m", "stale_after": "5s", "forget_after": "60s"}
     folder = tmp_path_factory.mktemp("flink")
     return assemble(write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream), {})
-
-
-@pytest.fixture(scope="module")
-def in_lanes(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """Formulas whose steps pass through lanes."""
-    formulas = [
-        {"name": "watch", "formula": 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]', "alarm": {"for": 2, "keep": 2}},
-        {"name": "soon", "formula": 'P>=0.7 [ G<=3 !"unsafe" ]', "alarm": {"for": 3}},
-    ]
-    stream = {"max_lag": "30m", "stale_after": "5s", "forget_after": "60s"}
-    folder = tmp_path_factory.mktemp("lanes")
-    world = write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream, formulas=formulas)
-    return assemble(world, {})
 
 
 def log(seed: int, count: int, agents: Collection[str] = ("a0",)) -> list[str]:
@@ -248,31 +234,20 @@ def test_lines_of_nonsense_in_a_batch_are_refused_one_by_one(loaded: Loaded) -> 
     assert [each.agent for _, notices in noticed for each in notices if isinstance(each, Received)].count(NOBODY) == 3
 
 
-class Counted(KeyedAgent):
-    """Counts the lines that do not pass in a batch."""
-
-    taken = 0
-
-    def take(self, arrival: Arrival) -> list[Noticed]:
-        Counted.taken += 1
-        return super().take(arrival)
-
-
 @SLOW
 @given(st.integers(0, 2**32))
-def test_lines_that_pass_together_lead_to_what_they_lead_to_one_by_one(in_lanes: Loaded, seed: int) -> None:
-    draw, names = random.Random(seed), ("a0", "a1", "a2", "a3")
-    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
-    lines = log(seed, 1500, names)
+def test_a_batch_leads_to_what_its_lines_lead_to_one_by_one(loaded: Loaded, seed: int) -> None:
+    """Also with lines of nonsense among them, because of which none of the batch are read together."""
+    draw = random.Random(seed)
+    together, alone = Bucket(loaded.monitor), Bucket(loaded.monitor)
+    lines = log(seed, 400, ("a0", "a1", "a2", "a3"))
     odd = ["", "{}", '{"agent": "a/b", "received": 1}', tick_line("a9", START)]
     for whole in batches(seed, lines):
-        batch = SEPARATOR.join([whole, draw.choice(odd)] if draw.random() < 0.02 else [whole])
-        found, expected = together.take(batch), alone.take(batch)
-        assert sent(in_lanes, found) == sent(in_lanes, expected)
-        assert together.due is not None
-        assert alone.due is not None
-        assert together.due <= alone.due, "a look for silent agents that was done in the batch is noted at a tick"
-        match draw.randrange(40):
+        batch = SEPARATOR.join([whole, draw.choice(odd)] if draw.random() < 0.1 else [whole])
+        expected = [each for line in batch.split(SEPARATOR) for each in alone.take(line)]
+        assert sent(loaded, together.take(batch)) == sent(loaded, expected)
+        assert together.due == alone.due
+        match draw.randrange(10):
             case 0:
                 assert together.save() == alone.save()
             case 1:
@@ -283,75 +258,6 @@ def test_lines_that_pass_together_lead_to_what_they_lead_to_one_by_one(in_lanes:
             case _:
                 pass
     assert together.save() == alone.save()
-
-
-def ordinary_log(seed: int, count: int, agents: Collection[str]) -> list[str]:
-    """Return lines of steps in order, whose times of arrival are not."""
-    draw, steps = random.Random(seed), agent_steps(seed)
-    lines: list[str] = []
-    while len(lines) < count:
-        agent, step = next(steps)
-        if agent in agents:
-            now = START + 100 * len(lines) + draw.randrange(-300, 300)
-            lines.append(write_line(agent, now, json.dumps(step).encode()))
-    return lines
-
-
-@SLOW
-@given(st.integers(0, 2**32), st.sampled_from([3, 40, 1000]))
-def test_the_state_is_the_same_after_every_batch(in_lanes: Loaded, seed: int, entries: int) -> None:
-    """Also where shared verdicts are forgotten while some of them are the last answers of agents."""
-    draw = random.Random(seed)
-    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "WORTHWHILE", 0.0)
-        for query in in_lanes.monitor.queries:
-            patch.setattr(query.shared, "_most", entries)
-        for batch in batches(seed, ordinary_log(seed, 900, ("a0", "a1"))):
-            assert sent(in_lanes, together.take(batch)) == sent(in_lanes, alone.take(batch))
-            if draw.random() < 0.3:
-                assert together.save() == alone.save()
-        assert together.save() == alone.save()
-
-
-def test_lines_of_a_forgotten_agent_do_not_pass_in_the_lane_of_another(in_lanes: Loaded) -> None:
-    """Its number is free again only when no line of the batch has it."""
-    steps = [json.loads(each) for each in payloads(11, 40)]
-    first = [write_line("a0", START + 100 * n, json.dumps(step).encode()) for n, step in enumerate(steps[:30])]
-    later = START + 100_000
-    batch = [
-        tick_line("a0", later),
-        *(write_line("b0", later + n, json.dumps(step).encode()) for n, step in enumerate(steps[:30])),
-        *(write_line("a0", later + 30 + n, json.dumps(step).encode()) for n, step in enumerate(steps[30:])),
-    ]
-    together, alone = (Bucket(in_lanes.monitor, only_alerts=only_alerts) for only_alerts in (True, False))
-    for lines in (first[:20], first[20:], batch):
-        whole = SEPARATOR.join(lines)
-        assert sent(in_lanes, together.take(whole)) == sent(in_lanes, alone.take(whole))
-    assert together.agents.keys() == {"a0", "b0"}
-    assert together.save() == alone.save()
-
-
-def payloads(seed: int, count: int) -> list[str]:
-    """Return steps of one episode that is long enough."""
-    found: list[str] = []
-    for agent, step in agent_steps(seed):
-        if agent == "a0":
-            found = [*found, json.dumps(step)] if step["seq"] == len(found) else [json.dumps(step)]
-            if len(found) == count:
-                return found
-    raise AssertionError
-
-
-@pytest.mark.parametrize("odd", first(1, ["nonsense", "", "\n"]))
-def test_lines_pass_without_a_call_of_python_each(in_lanes: Loaded, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
-    """Also if there is an odd line in each batch."""
-    monkeypatch.setattr("cfmon_flink.bucket.KeyedAgent", Counted)
-    monkeypatch.setattr(Counted, "taken", 0)
-    bucket, lines = Bucket(in_lanes.monitor), log(3, 4000, ("a0", "a1"))
-    for begin in range(0, len(lines), 200):
-        bucket.take(SEPARATOR.join([*lines[begin : begin + 200], odd]))
-    assert Counted.taken < 0.7 * len(lines)  # though some are lost or come twice, and episodes end
 
 
 @SLOW
@@ -408,6 +314,15 @@ def test_a_tick_at_the_time_when_something_is_due_does_it(seed: int) -> None:
         assert agent.due > before
         before = agent.due
         bucket.take(bucket.ticks(before))
+
+
+@given(st.floats(0.0, 2.0e9), st.integers(0, 2 * 10**12), st.sampled_from([0.0, 1e-9, 1e-3, 0.9, 1.0, 1e300]))
+def test_a_tick_is_after_the_last_line_and_not_before_it_is_due(due: float, now: int, more: float) -> None:
+    for at in (due, now / 1000.0 + more, -math.inf, math.inf):
+        found = next_tick(at, now / 1000.0)
+        assert found > now
+        assert found / 1000.0 >= at or found == LATEST
+        assert (found - 2) / 1000.0 < at or found - 1 <= now, "not later than needed, but for rounding"
 
 
 def test_an_agent_that_is_never_stale_nor_forgotten_is_never_due() -> None:
@@ -474,19 +389,6 @@ def test_time_passes_for_nobody_beyond_the_last_time_of_a_line(loaded: Loaded) -
         turns += 1
     assert turns < 50
     assert bucket.agents.keys() == {"a1"}
-
-
-def test_a_bucket_does_not_keep_verdicts_that_others_have_forgotten(in_lanes: Loaded) -> None:
-    bucket = Bucket(in_lanes.monitor)
-    lines = ordinary_log(5, 300, ("a0",))
-    bucket.take(SEPARATOR.join(lines[:299]))
-    [*before] = [query.shared.numbered for query in in_lanes.monitor.queries]
-    for query in in_lanes.monitor.queries:
-        query.shared._clear()  # noqa: SLF001 - it clears itself when it is full, after 32,768 verdicts
-    bucket.take(lines[299])
-    batch = bucket._batch  # noqa: SLF001 - what it keeps is memory, which is not seen from outside
-    assert batch is not None
-    assert not any(former is kept for former in before for kept in batch._numbered)  # noqa: SLF001 - likewise
 
 
 GOOD: Final = '{"agent": "a", "received": 1}'

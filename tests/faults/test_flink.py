@@ -26,7 +26,7 @@ from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from tests.faults.flink_cluster import Cluster, cluster, job_python
 from tests.faults.harness import Listener
-from tests.faults.world import AGENTS, FORMULAS, agent_steps, write_world
+from tests.faults.world import AGENTS, agent_steps, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 from tests.tiers import slow
 
@@ -45,12 +45,6 @@ NONSENSE: Final = (
 
 OFTEN: Final[dict[str, object]] = {"execution.checkpointing.interval": "200ms"}
 """So that there are enough checkpoints before the last line."""
-
-IN_LANES: Final[list[dict[str, object]]] = [
-    {"name": "watch", "formula": 'fallback@10.P>=0.9 [ G<=20 !"unsafe" ]', "alarm": {"for": 2, "keep": 2}},
-    {"name": "soon", "formula": 'P>=0.9 [ G<=3 !"unsafe" ]', "alarm": {"for": 3}},
-]
-"""Formulas whose steps pass without a call of Python each, which those of the suite do not."""
 
 PATIENT: Final = {"max_lag": "30m", "stale_after": "5s"}
 
@@ -128,12 +122,11 @@ class World:
     out: Path
 
 
-@pytest.fixture(scope="module", params=[FORMULAS, IN_LANES], ids=["with state", "in lanes"])
-def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
     """Return configuration, log, and the expected documents."""
     folder = tmp_path_factory.mktemp("flink")
-    sections: dict[str, object] = {"store": {"path": None}, "stream": PATIENT, "formulas": request.param}
-    config = write_world(folder / "world", "mqtt://127.0.0.1:1", **sections)
+    config = write_world(folder / "world", "mqtt://127.0.0.1:1", store={"path": None}, stream=PATIENT)
     wanted = expected(config, write_log(folder / "in", LINES))
     assert len(wanted) > 500, "too few alerts for a test"
     return config, folder / "in", wanted

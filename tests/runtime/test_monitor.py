@@ -313,6 +313,16 @@ def test_an_episode_cut_off_by_the_next_one_answers_what_was_not_due_too(corrido
     assert sorted(ended) == [("each", 0), ("each", 1), ("watch", 1)]
 
 
+def test_a_path_reaches_the_largest_seq_there_is(corridor: MDP) -> None:
+    stream = Stream(corridor, ['P>=0.5 [ G<=3 !"lost" ]'])
+    seqs = [*range(2**63 - 30, 2**63), 2**63 - 1, 2**63]
+    notices = stream.send(*(Observation("ada", 0, seq, 0, CAREFUL) for seq in seqs))
+    assert len(of(Judged, notices)) == 30
+    *accepted, again, beyond = of(Received, notices)
+    assert {each.result for each in accepted} == {"accepted"}
+    assert (again.result, beyond.reason) == ("duplicate", "out_of_range")
+
+
 def test_what_is_no_observation_makes_no_agent(corridor: MDP) -> None:
     stream = Stream(corridor, [spec()], StreamSettings(agents=1, max_lag=1e9))
     bad = [Observation("ada", "", 0, 0), Observation("bob", 0, -1, 0), Observation("a/b", 0, 0, 0, RASH)]

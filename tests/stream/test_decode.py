@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,9 @@ EXPECTED = Observation(
 )
 
 
+WHOLE = ((b"\xcc", 1), (b"\xcd", 2), (b"\xce", 4), (b"\xcf", 8), (b"\xd0", 1), (b"\xd1", 2), (b"\xd2", 4), (b"\xd3", 8))
+"""How msgpack may write a whole number: the first byte, and how many follow."""
+
 FUZZ = settings(max_examples=examples(25, 500))
 
 
@@ -61,6 +65,27 @@ def test_msgpack_and_json_say_the_same() -> None:
     assert decode("ward", packed()) == EXPECTED
     assert decode("ward", json.dumps(MESSAGE).encode()) == EXPECTED
     assert decode("ward", b" \n" + json.dumps(MESSAGE).encode()) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("key", "spelling"),
+    [
+        *[("seq", prefix + (3).to_bytes(size, "big")) for prefix, size in WHOLE],
+        ("time", b"\xcb" + struct.pack(">d", 1700000000.25)),
+        ("reward", b"\xca" + struct.pack(">f", -1.0)),
+        ("reward", b"\xff"),
+        ("episode", b"\xd9\x05run-7"),
+        ("episode", b"\xda\x00\x05run-7"),
+        ("episode", b"\xdb\x00\x00\x00\x05run-7"),
+    ],
+)
+def test_longer_spellings_of_msgpack_say_the_same(key: str, spelling: bytes) -> None:
+    """Other languages write numbers as wide as their types."""
+    fields = [
+        msgpack.packb(name) + (spelling if name == key else msgpack.packb(value)) for name, value in MESSAGE.items()
+    ]
+    for head in (bytes([0x80 + len(fields)]), b"\xde" + struct.pack(">H", len(fields))):
+        assert decode("ward", head + b"".join(fields)) == EXPECTED
 
 
 def test_optional_keys_may_be_left_out_or_nil() -> None:

@@ -19,7 +19,7 @@ from monitor.runtime.monitor import Monitor
 from monitor.runtime.step import AgentState, AgentStep
 from monitor.types import Instant, Notice
 
-__all__ = ["EVERY", "KeyedAgent", "Saved"]
+__all__ = ["EVERY", "KeyedAgent", "Saved", "next_tick"]
 
 EVERY: Final = 64
 """Lines of an agent after which its bytes are written: at 64, .5 us a line, and 2 ms to restore an agent."""
@@ -110,10 +110,10 @@ class KeyedAgent:
     def _due(self) -> int | None:
         """Return milliseconds after the last event: a timer that finds nothing to do must not tick without end."""
         due = self._step.due
-        return None if due is None else _next_tick(due, self._now)
+        return None if due is None else next_tick(due, self._now)
 
 
-def _next_tick(due: float, now: float) -> int:
+def next_tick(due: float, now: float) -> int:
     """Return milliseconds after those of `now`, in seconds, and not before `due`: a tick then finds something to do."""
     if due * 1000.0 >= LATEST:
         return LATEST

@@ -63,7 +63,7 @@ class Monitoring(KeyedProcessFunction):
         self._settings = settings
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Read the configuration; this compiles what is not in the cache of compiled code."""
+        """Read the configuration, the model and the policies."""
         loaded = assemble(self._settings.config, {})
         self._monitor, self._identity = loaded.monitor, loaded.identity
         self._topic = loaded.config.mqtt.alerts
