@@ -21,7 +21,6 @@ from monitor.cli import (
     stores,
     streaming,
     takeovers,
-    warming,
 )
 
 __all__ = ["app"]
@@ -42,7 +41,6 @@ app.command()(audits.audit)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(takeovers.takeovers)
-app.command()(warming.warm)
 models.model_app.command("explore")(exploring.model_explore)
 models.policy_app.command("export")(exporting.policy_export)
 app.add_typer(models.model_app, name="model")

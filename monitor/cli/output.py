@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 
 import typer
 
-from monitor.cli.compiling import show_compilation
 from monitor.cli.signals import exits_immediately
 from monitor.errors import ModelWarning
 
@@ -111,8 +110,8 @@ class _Drawn:
 def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
     """Show a task and its progress on stderr if that is a terminal; remove it at the end.
 
-    `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. Compilation is reported too. `still`:
-    no animation, for commands that measure time.
+    `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. `still`: no animation, for
+    commands that measure time.
     """
     if not on_terminal(sys.stderr):
         yield _NoBar()
@@ -132,7 +131,7 @@ def progress(what: str, total: float | None = None, *, still: bool = False) -> I
         *columns, console=console, transient=True, redirect_stdout=False, auto_refresh=not still, refresh_per_second=8
     )
     task = shown.add_task(what, total=total)
-    with ended_by_sigterm(), shown, show_compilation(shown, task):
+    with ended_by_sigterm(), shown:
         yield _Drawn(shown, task, still=still)
 
 

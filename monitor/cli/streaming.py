@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.compiling import log_compilation
 from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def run(
     from monitor.sidecar.web.http import answering_probes  # noqa: PLC0415 - likewise
 
     read = load_config(config, os.environ)
-    with answering_probes(read.http, READING) as before:  # the first start on a machine compiles for minutes
+    with answering_probes(read.http, READING) as before:  # a large model takes minutes
         with progress(READING):
             from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
@@ -60,8 +59,7 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
 
     again = partial(assemble, config)
     if plain or not on_terminal(sys.stdout):
-        with log_compilation():
-            serve(loaded, record=record, again=again, before=before)
+        serve(loaded, record=record, again=again, before=before)
         return
     from monitor.cli.fleet import MAX_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
@@ -71,7 +69,7 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
     def started(sources: Sources, url: str) -> None:
         panel.follow(lambda ended: Fleet(sources.overview("", MAX_AGENTS), title, url, ended=ended))
 
-    with ended_by_sigterm(), panel.shown(), log_compilation():
+    with ended_by_sigterm(), panel.shown():
         serve(loaded, record=record, again=again, started=started, before=before)
 
 

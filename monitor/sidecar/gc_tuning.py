@@ -23,7 +23,7 @@ objects of a thousand agents take .2 s: at 10,000 steps a second once an hour.
 def collector_at_ease() -> Iterator[None]:
     """To be entered once everything is loaded.
 
-    What was loaded stays: 170,000 objects of modules and compiled code. To go through them stops every thread for a
+    What was loaded stays: more than a hundred thousand objects of modules. To go through them stops every thread for a
     tenth of a second, so they are frozen. What a message leaves is freed by counting references, and so is a forgotten
     agent: searches find next to nothing, so only their pauses matter.
     """

@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from numba.core import event
-
 from monitor._version import __version__
 from monitor.errors import ConfigError
 from monitor.sidecar.clock import Clock, read_clock
@@ -224,13 +222,6 @@ class Service:
                 if store.filed_bytes > kept.size / 10:
                     break
 
-    def live_while_compiling(self) -> contextlib.AbstractContextManager[object]:
-        """Count each function that numba compiles as a sign of life."""
-        compiled: contextlib.AbstractContextManager[object] = event.install_listener(
-            "numba:compile", _Compiled(self.worker)
-        )
-        return compiled
-
     # ---- another configuration ----
 
     def reload(self) -> None:
@@ -408,19 +399,6 @@ class Service:
             self._http.stop()
 
 
-class _Compiled(event.Listener):
-    """Listens to numba; each compiled function is a sign of life."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-
-    def on_start(self, _event: object) -> None:
-        """Ignore: it is not done yet."""
-
-    def on_end(self, _event: object) -> None:
-        self._worker.evaluated = read_clock()
-
-
 def _nothing(_name: str) -> None:
     """Find no evidence where none is kept."""
 
@@ -438,7 +416,6 @@ async def _run_until_signalled(service: Service, manager: ServiceManager) -> Non
         with (
             when_ended(end),
             collector_at_ease(),
-            service.live_while_compiling(),
             reporting(manager, service.health.health, service.health.readiness),
         ):
             await service.run(stop)

@@ -96,12 +96,6 @@ def test_converting_can_add_labels(cfmon: Run) -> None:
     assert (code, "write NAME: CONDITION" in err, Path("none.npz").exists()) == (2, True, False)
 
 
-def test_code_can_be_made_ahead(cfmon: Run, tmp_path: Path) -> None:
-    code, out, _ = cfmon("warm", str(data_file("config/frozen-lake.yaml")))
-    assert (code, "frozen-lake.yaml, " in out) == (0, True)
-    assert cfmon("warm", str(tmp_path / "none.yaml"))[0] == 2
-
-
 def test_a_shell_completes_commands() -> None:
     asked = {"_CFMON_COMPLETE": "complete_bash", "COMP_WORDS": "cfmon evi", "COMP_CWORD": "1"}
     found = subprocess.run(

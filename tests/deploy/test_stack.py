@@ -23,7 +23,7 @@ PORTS = {"mosquitto": 1883, "cfmon": 9108, "prometheus": 9090, "alertmanager": 9
 """Each service's own port, by which the others know it."""
 
 LONG = 4 * PATIENCE
-"""Seconds until the monitor has compiled what it needs, where nobody did so before."""
+"""Seconds until the monitor has read its model and is ready."""
 
 
 class Stack:

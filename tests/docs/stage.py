@@ -35,7 +35,7 @@ CLONED: Final = (
     "monitor",
 )
 PATIENCE: Final = 600.0
-"""Seconds for one command, its compiling included; only a command that hangs ever takes them."""
+"""Seconds for one command; only a command that hangs ever takes them."""
 
 LOOKING: Final = ("curl ", "ls ", "cfmon explain ")
 """Beginnings of commands that only look at what a started one has done so far."""

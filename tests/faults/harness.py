@@ -404,7 +404,7 @@ def scene(
         monitor = Monitor(write_world(folder / "project", url, **sections))
         monitor.start()
         stack.callback(lambda: monitor.stop() if monitor.running.process.poll() is None else None)
-        monitor.until_ready(patience=5 * PATIENCE)  # the very first start compiles
+        monitor.until_ready()
         log = folder / "steps.log"
         command = [
             sys.executable,

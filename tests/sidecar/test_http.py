@@ -268,9 +268,7 @@ def test_an_address_of_ipv6_works_where_there_is_one(world: World) -> None:
         server.stop()
 
 
-def test_probes_are_answered_while_the_model_is_read_and_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_are_answered_while_the_model_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
     urls: list[str] = []
@@ -282,14 +280,14 @@ def test_probes_are_answered_while_the_model_is_read_and_compiled(
             urls.append(server.url)
             yield server
 
-    def compiling(_source: object) -> None:
+    def reading(_source: object) -> None:
         for path in ("/healthz", "/readyz", "/startupz", "/metrics"):
             answer = get(f"{urls[0]}{path}")
             told[path] = answer.status_code, answer.text
         raise ConfigError("enough")
 
     monkeypatch.setattr(http_module, "answering_probes", noted)
-    monkeypatch.setattr(load, "assemble", compiling)
+    monkeypatch.setattr(load, "assemble", reading)
     with pytest.raises(ConfigError, match="enough"):
         streaming.run(config, plain=True)
     assert told.pop("/healthz") == (200, "ok")
@@ -299,8 +297,8 @@ def test_probes_are_answered_while_the_model_is_read_and_compiled(
 
 def test_one_server_takes_over_from_another(world: World) -> None:
     config = HttpConfig(listen="127.0.0.1:0")
-    with answering_probes(config, "compiling") as before:
-        assert get(f"{before.url}/startupz").text == "compiling"
+    with answering_probes(config, "reading") as before:
+        assert get(f"{before.url}/startupz").text == "reading"
         after = HttpServer(make_app(world.sources), config, before)
         assert after.url == before.url
         after.start()

@@ -13,18 +13,15 @@ from typing import Any
 
 import httpx
 import pytest
-from numba.core import event
 
 from monitor.model import MDP
 from monitor.sidecar import service
-from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Event, Message
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recovery import Recovered, take_up
 from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.systemd import ServiceManager, reporting
-from monitor.types import Instant
 from tests.servers import PATIENCE, Mosquitto, sidecar, wait_until
 from tests.sidecar.project import CONFIG, write_project
 from tests.sidecar.running import Inside, inside, publish, steps, subscriber
@@ -53,19 +50,6 @@ def test_without_a_broker_it_is_alive_and_not_ready(tmp_path: Path, corridor: MD
     with inside(write_project(tmp_path, corridor, CONFIG)) as there:
         until(there, "/readyz", (503, "not connected to the broker"))
         until(there, "/healthz", WELL)
-
-
-def test_making_machine_code_is_a_sign_of_life(tmp_path: Path, corridor: MDP) -> None:
-    patient = CONFIG.replace("heartbeat: 1s", "heartbeat: 1h")
-    running = service.Service(assemble(write_project(tmp_path, corridor, patient)))
-    worker = running.worker
-    with running.live_while_compiling():
-        worker.evaluated = Instant(0.0, worker.evaluated.ticks - 100_000.0)
-        assert "no evaluation for 1000" in running.health.health()
-        with event.trigger_event("numba:compile"):
-            pass
-        assert running.health.health() == ""
-    running.close()
 
 
 def test_when_the_broker_goes_and_comes_back_readiness_follows_and_life_does_not(
