@@ -11,16 +11,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 ARGS ?=
 # Tests run in parallel, in one process more than there are processors, at most four: many mostly wait.
 SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist worksteal
-# Tests that need the machine code of learned models, and of bounds on large ones, which `cfmon warm` does not compile.
-COMPILING := tests/exact/test_guaranteed.py::test_bounds_are_those_of_linear_programs[5000] \
-	tests/exact/forward/test_bounds.py::test_forward_and_backward_are_the_two_halves_of_an_interval[0]
 # The tests that cover those packages: their own, doctests, and those of what no test of a package reaches.
 MEASURED := $(addprefix tests/,alarm causal engine exact learning logic model picture policy proposal runtime sampled statistics stream \
 	policy_export cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py) monitor
 # What is compiled: the modules with a .pxd file (hatch_build.py).
 KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/runtime/lanes/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all coverage mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
@@ -41,28 +38,24 @@ test-all: test ## Run what continuous integration runs: `make test`, then slow t
 	@TIER=rest $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory coverage
 
+# With the sources of the compiled modules: machine code cannot tell which branches it takes.
 coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by their fast tests; below 99 % is an error
-	@TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)
+	@CFMON_PURE=1 TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)
 	@$(BIN)/coverage report --include='$(PURE)' --skip-covered --fail-under=99 \
 		|| { echo "make: branch coverage of the pure packages is below 99 %" >&2; exit 1; }
 
-# Done once, before the processes of the tests would each do it: lint and types, machine code, bytecode.
+# Done once, before the processes of the tests would each do it: machine code, lint and types, bytecode.
 .PHONY: prepared
 prepared: $(VENV)/.dev
 	@$(PYTHON) .ci/setup.py system
 	@$(BIN)/python hatch_build.py
-	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j3 ARGS= lint compiled bytecode
-
-.PHONY: compiled
-compiled: $(VENV)/.dev
-	@output=$$($(BIN)/cfmon warm 2>&1) || { echo "$$output"; exit 1; }
-	@output=$$(TIER= $(BIN)/pytest -q -n 0 -p no:cacheprovider $(COMPILING) 2>&1) || { echo "$$output"; exit 1; }
+	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory -j2 ARGS= lint bytecode
 
 .PHONY: bytecode
 bytecode: $(VENV)/.dev
 	@output=$$($(BIN)/pytest -q -n 0 --collect-only 2>&1) || { echo "$$output" | tail -n 40; exit 1; }
 
-mutants: $(VENV)/.dev ## Mutation testing of the pure packages (an hour): ARGS="exact --jobs 4"
+mutants: $(VENV)/.dev ## Mutation testing of the pure packages (hours): ARGS="exact --jobs 4"
 	@$(BIN)/python -m tests.mutation $(ARGS)
 
 faults: $(VENV)/.dev ## Fault injection: kill, stop and disconnect monitor and broker (long; partly needs root): var/faults.json

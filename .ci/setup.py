@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import venv
@@ -55,25 +56,26 @@ def main() -> int:
 def install_project(extra: str) -> int:
     if not can_import("pip", PYTHON) and (problem := make_venv()):
         return fail(problem)
+    install_compiler()
     say(f"installing the project with its extra `{extra}` into .venv (a minute or two, once)")
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     client = ["--editable", f"{ROOT / 'client'}{'[gymnasium]' if extra == 'dev' else ''}"]
     code, output = follow([*pip, "--editable", f"{ROOT}[{extra}]", *client])
     if code != 0:
         return fail(f"pip could not install the project; its last lines:\n{output}")
-    if extra == "demo":
-        compile_ahead()
     for stamp in {extra, "demo"}:  # everything the demo needs is part of `dev`
         (VENV / f".{stamp}").touch()
     return 0
 
 
-def compile_ahead() -> None:
-    """Make the machine code that the demo needs; without it the demo would wait for that at its first steps."""
-    say("compiling what the demo evaluates (a minute of processor time, once)")
-    code, output = follow([str(PYTHON), "-m", "monitor.cli.warm", str(ROOT / "config" / "icu-sepsis.yaml")])
-    if code != 0:
-        say(f"that failed, so the demo compiles at its first steps; the last lines were:\n{output}")
+def install_compiler() -> None:
+    """Have a C compiler and Python's headers, for the compiled modules; without them, say what that means."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    missing = [] if shutil.which("cc") or shutil.which("gcc") else ["gcc", "libc6-dev"]
+    missing += [] if headers.exists() else [f"python{version}-dev"]
+    if missing and not apt_install(missing):
+        say(f"{' and '.join(missing)} cannot be installed: the monitor will run uncompiled, some hundred times slower")
 
 
 def make_venv() -> str:

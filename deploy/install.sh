@@ -1,7 +1,7 @@
 #!/bin/sh
-# Install the counterfactual monitor from a wheel and the lock file: environment, user, folders, compiled code.
+# Install the counterfactual monitor from a wheel and the lock file: environment, user, folders.
 #
-#   install.sh [--prefix DIR] [--state DIR] [--user NAME] [--uid NUMBER] [--python PROGRAM] [--wheels DIR] [--warm CONFIG]
+#   install.sh [--prefix DIR] [--state DIR] [--user NAME] [--uid NUMBER] [--python PROGRAM] [--wheels DIR]
 #              WHEEL LOCK
 #
 #   --prefix   folder of the program, read-only afterwards (/opt/cfmon)
@@ -10,7 +10,6 @@
 #   --uid      user id of a created user (10001)
 #   --python   3.11 or newer, with venv (python3)
 #   --wheels   install only from this folder, without a package index
-#   --warm     compile for the formulas of this configuration; default: for every kind of formula
 #
 # Every downloaded file must have a hash in LOCK. Run the script again to upgrade or repair. The Containerfile and the
 # tests run this script too. Exit status: 0 installed, 1 a step failed, 2 usage.
@@ -20,10 +19,10 @@ umask 022
 say() { printf 'install: %s\n' "$*"; }
 fail() { printf 'install: %s\n' "$1" >&2; exit "${2:-1}"; }
 
-prefix=/opt/cfmon state=/var/lib/cfmon user=cfmon uid=10001 python=python3 wheels='' warm=''
+prefix=/opt/cfmon state=/var/lib/cfmon user=cfmon uid=10001 python=python3 wheels=''
 while [ $# -gt 0 ]; do
     case $1 in
-        --prefix | --state | --user | --uid | --python | --wheels | --warm)
+        --prefix | --state | --user | --uid | --python | --wheels)
             [ $# -ge 2 ] || fail "$1 needs a value" 2
             case $1 in
                 --prefix) prefix=$2 ;;
@@ -32,7 +31,6 @@ while [ $# -gt 0 ]; do
                 --uid) uid=$2 ;;
                 --python) python=$2 ;;
                 --wheels) wheels=$2 ;;
-                --warm) warm=$2 ;;
             esac
             shift 2
             ;;
@@ -46,6 +44,9 @@ wheel=$1 lock=$2
 for file in "$wheel" "$lock"; do
     [ -f "$file" ] || fail "$file: there is no such file" 2
 done
+case $wheel in
+    *-none-any.whl) fail "$wheel: is not compiled; build it where gcc and Python's headers are installed" 2 ;;
+esac
 for folder in "$prefix" "$state"; do
     case $folder in /*) ;; *) fail "$folder: must be an absolute path" 2 ;; esac
 done
@@ -84,19 +85,11 @@ pip uninstall --quiet --yes pip setuptools 2>/dev/null
 data=$("$prefix/bin/python" -I -c 'import pathlib, monitor; print(pathlib.Path(monitor.__file__).with_name("_data"))')
 ln -sfn "$data" "$prefix/share" # examples: configurations, models, policies
 
-# ---- compiled code, for any CPU of this architecture; the monitor reads it and never writes it
 cat >"$prefix/cfmon.env" <<SETTINGS
-NUMBA_CACHE_DIR=$prefix/compiled
-NUMBA_CPU_NAME=generic
 OPENBLAS_NUM_THREADS=1
 ORT_DISABLE_TELEMETRY=1
 PYTHONUNBUFFERED=1
 PYTHONDONTWRITEBYTECODE=1
 SETTINGS
-say "compiling (a minute or two)"
-[ -z "$warm" ] || set -- "$warm"
-[ -n "$warm" ] || set --
-NUMBA_CACHE_DIR="$prefix/compiled" NUMBA_CPU_NAME=generic ORT_DISABLE_TELEMETRY=1 \
-    "$prefix/bin/python" -I -m monitor.cli.warm "$@"
 chmod -R go+rX,go-w "$prefix"
 say "$("$prefix/bin/cfmon" --version) is in $prefix; its settings are in $prefix/cfmon.env"

@@ -1,7 +1,8 @@
 """The system-call filter of the shipped unit, without systemd: for any process, as systemd would install it.
 
 `systemd-analyze` lists the calls in the unit's groups, libseccomp compiles the filter, and the process loads it between
-fork and exec. Other restrictions of the unit (mounts, capabilities, cgroups) are not applied.
+fork and exec. Memory that can be written cannot be executed, where the kernel knows how (6.3). Other restrictions of
+the unit (mounts, capabilities, cgroups) are not applied.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ program = open(sys.argv[1], "rb").read()
 class PathProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(65, 1, 0, 0, 0)  # MemoryDenyWriteExecute
 for call in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(PathProgram(len(program) // 8, program)), 0, 0)):
     if libc.prctl(*call) != 0:  # no new privileges; then the filter
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
@@ -125,6 +127,7 @@ def compiled(*, without: Collection[str] = ()) -> bytes:
         add(ALLOW, call)
     for call in sorted(_group("@known") - names):
         add(refuse, call)
+    assert _settings("MemoryDenyWriteExecute") == ["yes"]
     (families,) = _settings("RestrictAddressFamilies")
     open_ = {FAMILIES[family] for family in families.split()}
     for family in range(MOST_FAMILIES):

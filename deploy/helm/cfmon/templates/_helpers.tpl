@@ -85,7 +85,7 @@ ports: [{name: metrics, containerPort: 9108}]
 startupProbe: # the agent starts after this has succeeded once
   httpGet: {path: /startupz, port: metrics}
   periodSeconds: 2
-  failureThreshold: 300 # ten minutes: without compiled code in the image, the first start compiles
+  failureThreshold: 300 # ten minutes: a large model and what is stored of many agents are read first
 livenessProbe: # /healthz, not /readyz: a lost broker must not get the monitor killed
   httpGet: {path: /healthz, port: metrics}
   periodSeconds: 10
