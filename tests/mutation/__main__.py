@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # before anything imports numba
+os.environ["CFMON_PURE"] = "1"  # before anything imports a compiled module
 os.environ["TIER"] = "fast"  # few examples of each property: many properties find more than many examples
 
 import pytest
@@ -23,13 +23,18 @@ from tests.mutation.share import chosen, hints, write_hints
 from tests.mutation.suite import Outcome, Suite
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = "logic", "causal", "exact", "alarm"
 TESTS: Final = {
     "logic": ("tests/logic", "monitor/logic"),
     "causal": ("tests/causal",),
     "exact": ("tests/exact", "monitor/exact"),
     "alarm": ("tests/alarm", "monitor/alarm"),
+    "statistics": ("tests/statistics",),
+    "stream": ("tests/stream", "monitor/stream"),
+    "runtime": ("tests/runtime", "monitor/runtime"),
 }
+ROOMS: Final = tuple(TESTS)
+ABOVE: Final = {"logic": ("exact",), "causal": ("exact",), "statistics": ("runtime",), "stream": ("runtime",)}
+"""Rooms whose tests notice mutants of another one too."""
 QUESTIONS: Final = "tests/mutation/test_questions.py"
 
 
@@ -117,7 +122,7 @@ class _Runner:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
-    parser.add_argument("what", nargs="*", default=[], help="rooms or files (all four rooms)")
+    parser.add_argument("what", nargs="*", default=[], help="rooms or files (all rooms)")
     parser.add_argument("--share", type=int, help="only so many, each first with the test that noticed it last time")
     parser.add_argument("--write-share", type=int, help="write down which tests noticed a share of so many")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests at most for one mutant")
@@ -133,7 +138,7 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     for what in options.what or ROOMS:
         room = ROOT / "monitor" / what
         files += sorted(room.rglob("*.py")) if room.is_dir() else [ROOT / what]
-    mutants = [mutant for file in files for mutant in mutants_of(file, ROOT) if "compiled.py" not in mutant.file]
+    mutants = [mutant for file in files for mutant in mutants_of(file, ROOT)]
     if options.only is not None:
         done = {each["mutant"] for each in json.loads(options.only.read_text()) if each["how"] == "killed"}
         mutants = [mutant for mutant in mutants if f"{mutant.file} {mutant.key}" not in done]
@@ -146,9 +151,8 @@ def _tests(options: argparse.Namespace, mutants: list[Mutant]) -> list[str]:
         return sorted({str(ROOT / test) for test in hints().values()} | {str(ROOT / QUESTIONS)})
     rooms = {mutant.file.split("/")[1] for mutant in mutants}
     wanted = [QUESTIONS] if rooms & {"logic", "causal", "exact"} else []
-    for room in ROOMS:
-        if room in rooms or (room == "exact" and rooms & {"logic", "causal"}):
-            wanted += TESTS[room]
+    rooms |= {above for room in rooms for above in ABOVE.get(room, ())}
+    wanted += [test for room in ROOMS if room in rooms for test in TESTS[room]]
     return [str(ROOT / each) for each in wanted]
 
 
