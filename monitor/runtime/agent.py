@@ -15,7 +15,7 @@ from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
 from monitor.runtime.trust import ModelTrust
 from monitor.statistics.interval_odds import UNRECORDED
 from monitor.statistics.model_test import ModelTest, ModelTestState
-from monitor.stream import Session, SessionState
+from monitor.stream.session import Session, SessionState
 from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "AgentMonitor", "AgentMonitorState"]
@@ -86,7 +86,7 @@ class AgentMonitor:
         return min(times, default=None)
 
     def evaluate(
-        self, now: Instant, notices: list[Notice], *, connected: bool, live_since: float | None = None, most: int = 0
+        self, now: Instant, notices: list[Notice], connected: bool, live_since: float | None = None, most: int = 0  # noqa: FBT001
     ) -> int:
         """Advance over pending events and answer what is due; return at how many steps answers were skipped.
 
@@ -108,7 +108,7 @@ class AgentMonitor:
                 follows = continued or (isinstance(event, Break) and (event.unrecorded or event.unpredicted))
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
-                self._advance_forecasts(event, notices, continued=continued)
+                self._advance_forecasts(event, notices, continued)
             for takeovers in self._judging:
                 if takeovers.followed or not isinstance(event, Step) or event.policy != "nominal":
                     notices += self._advance_takeovers(event, before if continued else None)
@@ -127,13 +127,13 @@ class AgentMonitor:
                         notices += [notice for formula in self._formulas for notice in formula.skip(now)]
                         left, skipped = left + 1, skipped + 1
                     else:
-                        self._answer(event, now, notices, connected=connected, when="step")
+                        self._answer(event, now, notices, connected, "step")
                 case End():
                     self._end(event, now, notices, connected=connected)
                 case _:
                     notices += self.check_blindness(now, connected=connected)
         if self._by_time and self._open and path.last is not None and not session.pending:
-            self._answer(path.last, now, notices, connected=connected, when="time")
+            self._answer(path.last, now, notices, connected, "time")
         return skipped
 
     def revise(self, now: Instant, notices: list[Notice]) -> None:
@@ -145,7 +145,7 @@ class AgentMonitor:
     def check_blindness(self, now: Instant, *, connected: bool) -> Iterator[Notice]:
         """Report which formulas went blind or see again; answers none."""
         for formula in self._formulas:
-            blind = self._blindness(formula, now, connected=connected)
+            blind = self._blindness(formula, now, connected)
             yield from formula.set_blind(blind, self._detail(blind), now)
 
     def silent(self, now: Instant) -> float:
@@ -197,7 +197,7 @@ class AgentMonitor:
             if name in formulas and name in state.formulas:
                 formula.load(state.formulas[name])
 
-    def _advance_forecasts(self, event: Step | Break | End, notices: list[Notice], *, continued: bool) -> None:
+    def _advance_forecasts(self, event: Step | Break | End, notices: list[Notice], continued: bool) -> None:
         """Advance the followed forecasts by an event; report each that is over.
 
         `continued`: the path goes on with this event. A forecast is dropped if the agent runs another policy than the
@@ -292,7 +292,7 @@ class AgentMonitor:
     def _more_steps(self) -> bool:
         return any(isinstance(event, Step) for event in self.session.pending)
 
-    def _blindness(self, formula: FormulaMonitor, now: Instant, *, connected: bool) -> BlindReason | None:
+    def _blindness(self, formula: FormulaMonitor, now: Instant, connected: bool) -> BlindReason | None:
         """Return why a formula cannot be answered now, else why its answer is marked (`MARKS`), else None."""
         path = self.session.path
         if self._open or not (path.ended or path.broken == "warming_up"):  # between episodes there is nothing to see
@@ -336,20 +336,20 @@ class AgentMonitor:
             return f"it runs policy {runs}, configured: {known}"
         return path.detail if blind is not None and blind == path.broken else ""
 
-    def _answer(self, step: Step, now: Instant, notices: list[Notice], *, connected: bool, when: When) -> None:
+    def _answer(self, step: Step, now: Instant, notices: list[Notice], connected: bool, when: When) -> None:  # noqa: FBT001, PLR0917
         for formula in self._formulas:
-            blind = self._blindness(formula, now, connected=connected)
+            blind = self._blindness(formula, now, connected)
             if blind != formula.alarm.blind:  # also where nothing is due: an old value must not look current
                 notices += formula.set_blind(blind, self._detail(blind), now)
             if formula.is_due(now, when):
                 formula.mark_answered(now)
                 if blind is None or blind in MARKS:
-                    formula.answer(self.session, self._engines, step, notices, now, ends=when == "end")
+                    formula.answer(self.session, self._engines, step, notices, now, when == "end")
 
     def _end(self, end: End, now: Instant, notices: list[Notice], *, connected: bool) -> None:
         step = self.session.path.last
         if step is not None:
-            self._answer(step, now, notices, connected=connected, when="end")
+            self._answer(step, now, notices, connected, "end")
         self._open = False
         for formula in self._formulas:
             notices += formula.close("ended")

@@ -17,7 +17,8 @@ from monitor.exact.avoidable import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
 from monitor.runtime.takeovers import Takeovers, TakeoversState
-from monitor.stream import Session, SlidingPath
+from monitor.stream.path import SlidingPath
+from monitor.stream.session import Session
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -97,23 +98,6 @@ class FormulaMonitor:
         skipped: ticks at which an answer was last skipped, so that an alarm may be missing.
     """
 
-    __slots__ = (
-        "_agent",
-        "_evaluator",
-        "_identity",
-        "_path",
-        "_published",
-        "alarm",
-        "answered_at",
-        "forecasts",
-        "last",
-        "query",
-        "revises",
-        "skipped",
-        "steps",
-        "takeovers",
-    )
-
     def __init__(self, query: Query, agent: str, identity: Identity) -> None:
         self.query = query
         self.alarm = Alarm()
@@ -164,8 +148,8 @@ class FormulaMonitor:
             self.skipped = now.ticks
             yield Skipped(self._agent, self.query.spec.name, 1)
 
-    def answer(
-        self, session: Session, engines: Engines, step: Step, notices: list[Notice], now: Instant, *, ends: bool = False
+    def answer(  # noqa: PLR0917 - C functions have no keywords
+        self, session: Session, engines: Engines, step: Step, notices: list[Notice], now: Instant, ends: bool  # noqa: FBT001
     ) -> None:
         """Answer on the session's path, whose last pair is `step`, and advance the alarm.
 

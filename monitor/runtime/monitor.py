@@ -9,7 +9,6 @@ notices after. No clock and no I/O: time is an argument.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,8 @@ from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.stream import Session, TimerQueue
+from monitor.stream.session import Session
+from monitor.stream.timer_queue import TimerQueue
 from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
     BandSettings,
@@ -146,14 +146,18 @@ class Monitor:
 
         Its test of the model is that of a fleet of one agent.
         """
-        other = copy.copy(self)
-        other._start(self._trust.alone())  # noqa: SLF001 - a copy of this object
-        return other
+        return self._copy(self._trust.alone())
 
     def anew(self) -> Monitor:
         """Return a monitor that has seen nothing; it shares all that was read, checked and computed."""
-        other = copy.copy(self)
-        other._start(self._new_trust())  # noqa: SLF001 - a copy of this object
+        return self._copy(self._new_trust())
+
+    def _copy(self, trust: ModelTrust) -> Monitor:
+        other = Monitor.__new__(Monitor)
+        other.settings, other.patience, other.pause = self.settings, self.patience, self.pause
+        other._checker, other._engines, other._queries = self._checker, self._engines, self._queries
+        other._identity, other._new_trust = self._identity, self._new_trust
+        other._start(trust)
         return other
 
     @property
@@ -218,7 +222,7 @@ class Monitor:
             agent = queue.popleft()
             before = len(self._agents[agent].session.pending)
             most = min(TURN, left) if steps else 0
-            skipped = self._turn(agent, now, notices, live_since=live_since if latest_only else None, most=int(most))
+            skipped = self._turn(agent, now, notices, live_since if latest_only else None, int(most))
             after = len(self._agents[agent].session.pending)
             cost = max(1, before - after - skipped)
             left -= cost
@@ -246,7 +250,7 @@ class Monitor:
         """Ticks from which on `evaluate` looks for silent agents: a sum, as in `due`; a difference rounds otherwise."""
         return -math.inf if self._swept is None else self._swept + self.pause
 
-    def _turn(self, agent: str, now: Instant, notices: list[Notice], *, live_since: float | None, most: int) -> int:
+    def _turn(self, agent: str, now: Instant, notices: list[Notice], live_since: float | None, most: int) -> int:
         """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left.
 
         `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return how many steps are skipped
@@ -257,7 +261,7 @@ class Monitor:
         session = monitor.session
         if session.holds:
             notices += session.tick(now)
-        skipped = monitor.evaluate(now, notices, connected=self._connected, live_since=live_since, most=most)
+        skipped = monitor.evaluate(now, notices, self._connected, live_since, most)
         monitor.revise(now, notices)
         self._timers.put(agent, monitor.due)
         self._ready.pop(agent, None)

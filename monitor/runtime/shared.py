@@ -14,7 +14,7 @@ from monitor.alarm.machine import Judgement, judge
 from monitor.exact.avoidable import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
-from monitor.stream import SlidingPath
+from monitor.stream.path import SlidingPath
 from monitor.types import FormulaSpec, Recourse, Verdict
 
 __all__ = ["SharedVerdict", "SharedVerdicts"]

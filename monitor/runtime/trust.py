@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -82,8 +81,10 @@ class ModelTrust:
 
     def alone(self) -> ModelTrust:
         """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
-        other = copy.copy(self)
-        other._start(None if self._fleet is None else self._fleet.alone())  # noqa: SLF001 - a copy of this object
+        other = ModelTrust.__new__(ModelTrust)
+        other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions
+        other._state_names, other._action_names, other._delta = self._state_names, self._action_names, self._delta
+        other._start(None if self._fleet is None else self._fleet.alone())
         return other
 
     def join(self) -> ModelTest | None:

@@ -38,7 +38,7 @@ def digest(observation: Observation) -> bytes:
     o = observation
     if type(o.state) is int and type(o.action) is int and not (o.terminated or o.truncated) and o.state >= 0:
         time, reward = math.nan if o.time is None else o.time, math.nan if o.reward is None else o.reward
-        return plain_digest(o.state, o.action, time, reward, policy_word(o.policy)).to_bytes(_SIZE, "little")
+        return int(plain_digest(o.state, o.action, time, reward, policy_word(o.policy))).to_bytes(_SIZE, "little")
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"

@@ -304,7 +304,7 @@ class Session:
         self.order.follow(o.seq, digest(o), now.ticks)
         pair: tuple[int, int] = o.state, o.action  # type: ignore[assignment] # `goes_on` looked at them
         late = o.time is not None and time < now.wall - self.settings.max_lag
-        acted = self._take(o.episode, o.seq, pair, time, late=late)
+        acted = self._take(o.episode, o.seq, pair, time, late)
         if o.reward is None or previous is None:
             return acted
         return [*self._rewarded(previous, pair[0], o.episode, o.seq, o.reward), *acted]
@@ -372,11 +372,11 @@ class Session:
             self._break(self._adapter.impossible(self.previous, entry.state))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry.episode, entry.seq, entry.reward)
-        notices += self._take(entry.episode, entry.seq, (entry.state, entry.action), entry.time, late=entry.late)
+        notices += self._take(entry.episode, entry.seq, (entry.state, entry.action), entry.time, entry.late)
         return notices
 
-    def _take(
-        self, episode: Episode, seq: int, pair: tuple[int, int | None], time: float, *, late: bool
+    def _take(  # noqa: PLR0917 - C functions have no keywords
+        self, episode: Episode, seq: int, pair: tuple[int, int | None], time: float, late: bool  # noqa: FBT001
     ) -> Sequence[Notice]:
         """Queue a step; return what is to be said of its action."""
         state, action = pair

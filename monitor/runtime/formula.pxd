@@ -1,0 +1,17 @@
+# The C types of `formula.py`.
+from monitor.runtime.shared cimport SharedVerdicts
+from monitor.stream.path cimport SlidingPath
+from monitor.stream.session cimport Session
+
+cdef class FormulaMonitor:
+    cdef public object alarm, answered_at, last, skipped, forecasts, takeovers, revises
+    cdef public long long steps
+    cdef readonly object query
+    cdef object _path, _published, _evaluator, _agent, _identity
+
+    cpdef bint is_due(self, now, when) except -1
+    cpdef mark_answered(self, now)
+    cpdef answer(self, Session session, engines, step, list notices, now, bint ends)
+    cdef _note(self, verdict, step, SlidingPath path, list notices)
+    cdef bint _wants_bands(self, judgement) except -1
+    cdef bint _examines(self, verdict, judgement) except -1

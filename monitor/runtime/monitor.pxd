@@ -1,0 +1,25 @@
+# The C types of `monitor.py`.
+cimport cython
+from monitor.runtime.agent cimport AgentMonitor
+from monitor.runtime.trust cimport ModelTrust
+from monitor.stream.session cimport Session
+from monitor.stream.timer_queue cimport TimerQueue
+
+
+cdef class Monitor:
+    cdef readonly object settings, patience
+    cdef readonly double pause
+    cdef public double spent
+    cdef object _checker, _engines, _identity, _new_trust, _newcomers, _swept
+    cdef ModelTrust _trust
+    cdef TimerQueue _timers
+    cdef list _queries
+    cdef dict _agents, _ready, _deleted_pages, _former
+    cdef set _changed
+    cdef bint _connected
+
+    @cython.locals(monitor=AgentMonitor)
+    cpdef list observe(self, observation, now)
+    cpdef list step(self, observation, now)
+    @cython.locals(monitor=AgentMonitor, session=Session)
+    cdef long long _turn(self, agent, now, list notices, live_since, long long most) except -1

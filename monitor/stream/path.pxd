@@ -1,0 +1,8 @@
+# The C types of `path.py`.
+cdef class SlidingPath:
+    cdef public long long window, begun, pushed
+    cdef public object last, broken, detail
+    cdef public bint start_dropped, ended, terminated
+    cdef public list held, acted
+
+    cpdef push(self, step)

@@ -1,0 +1,27 @@
+# The C types of `session.py`.
+from monitor.statistics.deviation cimport Deviation
+from monitor.stream.deduplication cimport digest
+from monitor.stream.model_adapter cimport ModelAdapter
+from monitor.stream.path cimport SlidingPath
+from monitor.stream.reorder_buffer cimport ReorderBuffer
+
+
+cdef class Session:
+    cdef public object agent, model, settings, nominal, pending, since, last_heard, last_message, old, policy
+    cdef public SlidingPath path
+    cdef public ReorderBuffer order
+    cdef public Deviation deviation
+    cdef public tuple previous
+    cdef public bint mismatch, dropped
+    cdef ModelAdapter _adapter
+    cdef double _ticks
+
+    cpdef list arrive(self, observation, now)
+    cpdef advance(self)
+    cdef bint _is_known(self, observation)
+    cdef bint _goes_on(self, observation)
+    cdef _hear(self, double time, now)
+    cdef _follow(self, observation, now)
+    cdef _take(self, episode, long long seq, tuple pair, double time, bint late)
+    cdef _acted(self, long long state, long long action)
+    cdef _emit(self, event)
