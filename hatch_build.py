@@ -19,6 +19,7 @@ COMPILED: Final = (
     "monitor/causal/interval_row.py",
     "monitor/exact/forward/row_table.py",
     "monitor/exact/forward/rows.py",
+    "monitor/sampled/noise.py",
 )
 DIRECTIVES: Final = {
     "language_level": 3,
