@@ -17,6 +17,7 @@ ROOT: Final = Path(__file__).resolve().parent
 COMPILED: Final = (
     "monitor/causal/row.py",
     "monitor/causal/interval_row.py",
+    "monitor/exact/bellman.py",
     "monitor/exact/forward/row_table.py",
     "monitor/exact/forward/rows.py",
     "monitor/sampled/noise.py",
