@@ -22,8 +22,11 @@ COMPILED: Final = (
     "monitor/exact/best/options.py",
     "monitor/exact/best/prior.py",
     "monitor/exact/best/rows.py",
+    "monitor/exact/forward/buffers.py",
+    "monitor/exact/forward/close.py",
     "monitor/exact/forward/row_table.py",
     "monitor/exact/forward/rows.py",
+    "monitor/exact/forward/step.py",
     "monitor/sampled/noise.py",
 )
 DIRECTIVES: Final = {
