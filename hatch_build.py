@@ -24,6 +24,7 @@ COMPILED: Final = (
     "monitor/exact/best/rows.py",
     "monitor/exact/forward/buffers.py",
     "monitor/exact/forward/close.py",
+    "monitor/exact/forward/guaranteed.py",
     "monitor/exact/forward/row_table.py",
     "monitor/exact/forward/rows.py",
     "monitor/exact/forward/step.py",

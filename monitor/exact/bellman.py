@@ -95,7 +95,7 @@ def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of th
         out[chosen & (layer.states == end)] = ahead[end]
 
 
-def _means_over_rows(
+def _means_over_rows(  # noqa: PLR0917 - the rows; which of them; what to average, and where to
     indptr: Ints,
     successors: Ints,
     probabilities: Floats,
