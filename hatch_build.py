@@ -22,6 +22,7 @@ COMPILED: Final = (
     "monitor/exact/best/options.py",
     "monitor/exact/best/prior.py",
     "monitor/exact/best/rows.py",
+    "monitor/exact/forward/bounds.py",
     "monitor/exact/forward/buffers.py",
     "monitor/exact/forward/close.py",
     "monitor/exact/forward/guaranteed.py",

@@ -16,7 +16,6 @@ __all__ = [
     "MAX_LEVELS",
     "NODES",
     "OFFSETS",
-    "WORD",
     "ForwardBuffers",
     "Levels",
     "Workspace",
@@ -25,9 +24,6 @@ __all__ = [
 
 OFFSETS, NODES, EDGES = range(3)
 """Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
-
-WORD = 32
-"""Bits in use of an entry of `Levels.marked`."""
 
 MAX_LEVELS = 8_000_000
 """Limit on the nodes, and on the edges between them, of bounds over one path: at most 320 MB and 256 MB."""
@@ -101,18 +97,15 @@ class Levels:
     Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
     collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
-    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. Of one
-    column of a level, by ascending `low` and by descending `high`: `rank` [S, 2] of each state, and `by_rank` [2, S],
-    the value of each rank; and of one row, `marked` [2, S / 32], the ranks that it has as a set of bits, and `place`
-    [2, S], the successor of each.
+    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. `ranked`
+    [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]: these.
     """
 
     def __init__(self, states: int) -> None:
         self._allocate(OFFSETS, INITIAL_NODES)
         self._allocate(NODES, INITIAL_NODES)
         self._allocate(EDGES, INITIAL_NODES)
-        self.row_values, self.by_rank, self.rank = np.zeros((2, states)), np.zeros((2, states)), _ints(states, 2)
-        self.marked, self.place = _ints(2, states // WORD + 1), _ints(2, states)
+        self.row_values, self.by_rank, self.ranked = np.zeros((2, states)), np.zeros((2, states)), _ints(2, states)
 
     def grow(self, part: int, length: int) -> None:
         """Make a part (OFFSETS, NODES or EDGES) twice as long as needed; its contents are lost.

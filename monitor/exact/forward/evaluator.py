@@ -19,7 +19,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
-from monitor.exact.forward import close
+from monitor.exact.forward import bounds, close
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
 from monitor.exact.forward.codes import (
     DONE,
@@ -181,8 +181,6 @@ class Evaluator:
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
-        from monitor.exact.forward import bounds  # noqa: PLC0415 - until it is compiled as well
-
         found = np.zeros(2)
         self._cleared = False
         self._unroll(len(pairs[0]) + 1)
