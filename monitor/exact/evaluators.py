@@ -302,7 +302,7 @@ class Evaluators:
             chain_key = *before, not value_table.labelling.by_action
             if chain_key not in self._dynamics:
                 made = dynamics(before[0], before[1], merge_actions=chain_key[2])
-                self._dynamics[chain_key] = made, RowTables(len(made.rewards), self._budget)
+                self._dynamics[chain_key] = made, RowTables(self.model.states, self.model.actions, self._budget)
                 if len(self._dynamics) > MAX_VALUE_TABLES:
                     self._dynamics.popitem(last=False)[1][1].close()
             chain = self._dynamics[chain_key]

@@ -10,10 +10,10 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.causal import Law
+from monitor.causal.row import row_memory
 from monitor.errors import LimitError
 from monitor.exact.forward.evaluator import LabelledAutomaton, dynamics
-from monitor.exact.forward.guaranteed import IntervalProblem, interval, level
-from monitor.jit import lend
+from monitor.exact.forward.guaranteed import IntervalProblem, RowBounds, interval, level
 from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
@@ -44,45 +44,54 @@ class GuaranteedValues:
         unrolled, label_of = automaton
         unrolled.extend(unrolled.horizon)
         model = law.dynamics
-        self._states, self._actions, self._horizon = model.states, model.actions, unrolled.horizon
+        self._states, self._horizon = model.states, unrolled.horizon
         alive = np.array([[o in column for column in unrolled.obligations] for o in range(self._horizon + 1)])
+        self._columns = alive.shape[1]
         if 2 * alive.size * model.states > MAX_GUARANTEED_NUMBERS:
             raise LimitError(_too_many(2 * alive.size * model.states))
         counts = model.counts or nominal.dynamics.counts
         least, most = model.reward_range
         extremes = np.array([min(least, 0.0), max(most, 0.0)])  # an episode may have ended there
+        target, observed = rows
         self._problem = IntervalProblem(
             dynamics(nominal, law, merge_actions=False),
-            *rows,
-            model.rewards,
+            RowBounds(*target),
+            RowBounds(*observed),
             extremes,
             unrolled.ranges,
             unrolled.transitions,
             label_of,
-            alive,
+            alive.view(np.uint8),
             _unknown(unrolled.automaton, unrolled.obligations, alive, extremes),
             -1 if counts is None else counts.elsewhere,
+            np.zeros(model.actions),
+            np.zeros(model.states),
+            np.zeros(model.states),
+            row_memory(max(model.states, model.actions)),
         )
-        self._lent = lend(self._problem)
         self._beyond: dict[int, Floats] = {self._horizon: self._level()}
 
     def interval(self, path: tuple[Ints, Ints]) -> tuple[float, float]:
         """Return the least and the greatest value from the first pair of a path: states and actions [d + 1]."""
         states, actions = path
-        return interval(self._lent, states, actions, self._values_beyond(min(len(states), self._horizon)))
+        count = min(len(states), self._horizon)
+        reached = np.zeros((count + 1, self._columns, self._states), dtype=np.uint8)
+        values = np.empty((2, self._columns, self._states, 2))
+        values[count & 1] = self._values_beyond(count)
+        return interval(self._problem, states, actions, reached, values)
 
     def _values_beyond(self, offset: int) -> Floats:
         """Return the bounds [columns, S, 2] at an offset without observations, in all states; kept for later paths."""
         if offset not in self._beyond:
-            everywhere = np.ones((self._problem.alive.shape[1], self._states), dtype=np.bool_)
+            everywhere = np.ones((self._columns, self._states), dtype=np.uint8)
             for earlier in range(min(self._beyond) - 1, offset - 1, -1):
                 here = self._level()
-                level(self._lent, earlier, everywhere, self._beyond[earlier + 1], here)
+                level(self._problem, earlier, everywhere, self._beyond[earlier + 1], here)
                 self._beyond[earlier] = here
         return self._beyond[offset]
 
     def _level(self) -> Floats:
-        return np.zeros((self._problem.alive.shape[1], self._states, 2))
+        return np.zeros((self._columns, self._states, 2))
 
 
 def _unknown(automaton: Automaton, obligations: list[dict[int, int]], alive: Bools, extremes: Floats) -> Floats:

@@ -15,7 +15,6 @@ from monitor.causal import Law, World
 from monitor.errors import FormulaError
 from monitor.exact.best.values import Observed
 from monitor.exact.evaluators import Evaluators, check_known, pair_arrays, within
-from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator, Pairs
 from monitor.exact.forward.row_table import ANY, STABLE
@@ -49,7 +48,7 @@ class WorldValues:
 
     def select(self, oldest: int) -> None:
         """Select the only start point that has a value, counted from the oldest."""
-        self.buffers.scalars[step.QUERIED_START] = oldest
+        self.buffers.queried_start = oldest
 
 
 class _RecentPairs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.exact.forward.close import ANSWER, BEGIN, OBSERVE, SKIP
+from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
 
 __all__ = ["Windows"]
 

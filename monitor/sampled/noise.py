@@ -11,16 +11,18 @@ won under the row p (docs/semantics.md, section 4: M ~ Gumbel(0), G_i = M - log 
     e_i = x_i p_i,     e_j = x_j + x_i p_j  (which is x_j where p_j = 0),
 
 since M = -log x_i is the winner's value, and the others are raced from then on.
+
+The loops at the end are compiled.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Array, Floats, Ints, Words
-from monitor.jit import compiled
+from monitor.arrays import Floats, Ints
 
 __all__ = [
     "ACTION",
@@ -39,12 +41,10 @@ __all__ = [
 STATE, ACTION = 0, 1
 """Kinds of noise: for the next state, for the choice of a stochastic policy."""
 
-MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-LOW, WORD, ONE = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1)
-SPARE = np.uint64(12)
-"""52 of 64 bits are used: then the middle of each cell, never 0 nor 1, is a float64."""
+LOW = 0xFFFFFFFF
 CELL = 2.0**-52
+"""52 of 64 bits are used: then the middle of each cell, never 0 nor 1, is a float64."""
+INFINITY = float("inf")
 
 
 class Entries(NamedTuple):
@@ -82,21 +82,16 @@ def race(seed: int, kind: int, step: int, particles: Ints, entries: Entries, evi
     if evidence.probability <= 0.0:
         evidence = NOTHING  # an action off-policy says nothing about the noise
     won = np.empty(len(particles), dtype=np.int64)
-    _race(
-        (np.uint64(seed), np.uint64(4 * step + kind)),
-        particles,
-        (entries.begin, entries.end, _read_only(entries.keys), _read_only(entries.probabilities)),
-        (_read_only(evidence.keys), _read_only(evidence.probabilities)),
-        (evidence.outcome, evidence.probability),
-        won,
-    )
+    begin, end, keys, probabilities = entries
+    seen, weights, outcome, p_outcome = evidence
+    _race(seed, 4 * step + kind, particles, begin, end, keys, probabilities, seen, weights, outcome, p_outcome, won)
     return won
 
 
 def uniforms(seed: int, kind: int, step: int, particles: Ints, keys: Ints) -> Floats:
     """Return the raw uniforms v [n, k] in (0, 1) of particles [n] and outcomes [k]; exponentials are -log(1 - v)."""
     drawn = np.empty((len(particles), len(keys)))
-    _uniforms((np.uint64(seed), np.uint64(4 * step + kind)), particles, keys, drawn)
+    _uniforms(seed, 4 * step + kind, particles, keys, drawn)
     return drawn
 
 
@@ -118,78 +113,66 @@ def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: In
     return noise
 
 
-def _read_only(array: Array) -> Array:
-    """A view that cannot be written through: one kind of argument, so that one function is compiled."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 # ---- compiled ----
 
 
-@compiled
-def philox(counter: Words, key: Words) -> Words:
+def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     """Philox4x32-10: four words of 32 bits from a counter of four and a key of two."""
-    return np.array(_philox(counter[0], counter[1], counter[2], counter[3], key[0], key[1]))
-
-
-@compiled
-def _philox(
-    c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    low, m0, m1, w0, w1 = 0xFFFFFFFF, 0xD2511F53, 0xCD9E8D57, 0x9E3779B9, 0xBB67AE85  # local: constants also in C
     for _ in range(10):
-        one, other = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
-        c0, c1, c2, c3 = (other >> WORD) ^ c1 ^ k0, other & LOW, (one >> WORD) ^ c3 ^ k1, one & LOW
-        k0, k1 = (k0 + WEYL[0]) & LOW, (k1 + WEYL[1]) & LOW
+        zero, two = m0 * c0, m1 * c2
+        c0, c1, c2, c3 = (two >> 32) ^ c1 ^ k0, two & low, (zero >> 32) ^ c3 ^ k1, zero & low
+        k0, k1 = (k0 + w0) & low, (k1 + w1) & low
     return c0, c1, c2, c3
 
 
-@compiled
-def _pair(stream: tuple[np.uint64, np.uint64], particle: int, block: np.uint64) -> tuple[float, float]:
+def _pair(seed: int, step: int, particle: int, block: int) -> tuple[float, float]:
     """The uniforms of two neighbouring outcomes, 2 * block and 2 * block + 1, which one counter gives."""
-    seed, step = stream
-    a, b, c, d = _philox(block & LOW, block >> WORD, step & LOW, np.uint64(particle) & LOW, seed & LOW, seed >> WORD)
-    even, odd = ((a << WORD) | b) >> SPARE, ((c << WORD) | d) >> SPARE
-    return (np.float64(even) + 0.5) * CELL, (np.float64(odd) + 0.5) * CELL
+    high = (block >> 32) & (LOW >> 1)  # of the 63 bits that are left of an outcome's 64
+    a, b, c, d = philox(block & LOW, high, step & LOW, particle & LOW, seed & LOW, seed >> 32)
+    even, odd = ((a << 32) | b) >> 12, ((c << 32) | d) >> 12
+    return (even + 0.5) * CELL, (odd + 0.5) * CELL
 
 
-@compiled
-def _uniforms(stream: tuple[np.uint64, np.uint64], particles: Ints, keys: Ints, drawn: Floats) -> None:
+def _uniforms(seed: int, step: int, particles: Ints, keys: Ints, drawn: Floats) -> None:
     for n in range(len(particles)):
+        particle = int(particles[n])
         for k in range(len(keys)):
-            even, odd = _pair(stream, particles[n], np.uint64(keys[k]) >> ONE)
-            drawn[n, k] = odd if keys[k] & 1 else even
+            key = int(keys[k])
+            even, odd = _pair(seed, step, particle, key >> 1)
+            drawn[n, k] = odd if key & 1 else even
 
 
-@compiled
 def _race(
-    stream: tuple[np.uint64, np.uint64],
+    seed: int,
+    step: int,
     particles: Ints,
-    entries: tuple[Ints, Ints, Ints, Floats],
-    observed: tuple[Ints, Floats],
-    known: tuple[int, float],
+    begin: Ints,
+    end: Ints,
+    keys: Ints,
+    probabilities: Floats,
+    seen: Ints,
+    weights: Floats,
+    outcome: int,
+    p_outcome: float,
     won: Ints,
 ) -> None:
-    begin, end, keys, probabilities = entries
-    seen, weights = observed
-    outcome, p_outcome = known
-    held, even, odd = np.uint64(0), 0.0, 0.0
+    even, odd, held = 0.0, 0.0, 0
     for n in range(len(particles)):
-        fresh = True
-        q_outcome, first, best, winner = 0.0, 0.0, np.inf, -1
+        particle, fresh = int(particles[n]), True
+        q_outcome, first, best, winner = 0.0, 0.0, INFINITY, -1
         if p_outcome > 0.0:
             for k in range(begin[n], end[n]):
                 if keys[k] == outcome:
                     q_outcome = probabilities[k]
-            even, odd = _pair(stream, particles[n], np.uint64(outcome) >> ONE)
-            held, fresh = np.uint64(outcome) >> ONE, False
-            first = -np.log(1.0 - (odd if outcome & 1 else even))
+            held, fresh = outcome >> 1, False
+            even, odd = _pair(seed, step, particle, held)
+            first = -math.log(1.0 - (odd if outcome & 1 else even))
             if q_outcome > 0.0:
                 best, winner = first * p_outcome / q_outcome, outcome
         here = 0
         for k in range(begin[n], end[n]):
-            key, q = keys[k], probabilities[k]
+            key, q = int(keys[k]), probabilities[k]
             if q <= 0.0 or (key == outcome and p_outcome > 0.0):
                 continue
             if here and seen[here - 1] >= key:
@@ -199,14 +182,13 @@ def _race(
             p = weights[here] if here < len(seen) and seen[here] == key else 0.0
             if p > 0.0 and q_outcome * p >= q * p_outcome:
                 continue  # counterfactual stability; said here, rounding cannot break it
-            block = np.uint64(key) >> ONE
-            if fresh or block != held:
-                even, odd = _pair(stream, particles[n], block)
-                held, fresh = block, False
+            if fresh or key >> 1 != held:
+                held, fresh = key >> 1, False
+                even, odd = _pair(seed, step, particle, held)
             v = odd if key & 1 else even
             if winner >= 0 and v >= best * q - first * p:
                 continue  # since -log(1 - v) >= v, without the logarithm
-            time = (first * p - np.log(1.0 - v)) / q
+            time = (first * p - math.log(1.0 - v)) / q
             if winner < 0 or time < best:
                 best, winner = time, key
         won[n] = winner

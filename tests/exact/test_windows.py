@@ -11,7 +11,7 @@ from monitor.exact.evaluators import pair_arrays
 from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import evaluator as evaluator_module
 from monitor.exact.forward import row_table
-from monitor.exact.forward.close import ANSWER, BEGIN, OBSERVE, SKIP
+from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
 from monitor.exact.path_values import Path
 from monitor.exact.windows import Windows
 from monitor.logic import parse

@@ -8,12 +8,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Bools, Ints
+from monitor.exact.best.induction import Lanes
+from monitor.exact.best.stages import NEVER
 
-__all__ = ["NEVER", "Lanes", "Way", "lanes_of", "lanes_of_sets"]
-
-NEVER = 1 << 62
-"""A number of steps that no path has."""
+__all__ = ["Way", "lanes_of", "lanes_of_sets"]
 
 
 class Way(NamedTuple):
@@ -26,23 +24,6 @@ class Way(NamedTuple):
     kind: Literal["free", "few", "optimal"]
     changes: int = 0
     until: int = NEVER
-
-
-class Lanes(NamedTuple):
-    """One lane for each way, and those that they lead to; n of them.
-
-    `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `since`, `until` [n]:
-    how many steps after the intervention state it is for the first time, and no longer. `holds` [n]: whether a decision
-    may be unchanged below `until`; from it on each is. `follows` [n]: whether the optimal policy decides. `common`: the
-    first lanes, to which best decisions lead.
-    """
-
-    spends: Ints
-    since: Ints
-    until: Ints
-    holds: Bools
-    follows: Bools
-    common: int
 
 
 @lru_cache(256)
@@ -63,8 +44,8 @@ def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
         np.array([*spends, *[-1] * optimal], dtype=np.int64),
         np.zeros(count, dtype=np.int64),
         np.array([*free, *[NEVER] * (count - len(free))], dtype=np.int64),
-        np.arange(count) >= first_few,
-        np.arange(count) == count - 1 if optimal else np.zeros(count, dtype=np.bool_),
+        np.array([0] * first_few + [1] * (count - first_few), dtype=np.uint8),
+        np.array([0] * (count - optimal) + [1] * optimal, dtype=np.uint8),
         len(free) + max(most, 0),
     )
     places = {"free": 0, "few": first_few, "optimal": count - 1}
@@ -84,8 +65,8 @@ def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], 
         np.array([lane[each[1:]] if each else -1 for each in sets], dtype=np.int64),
         np.array(first, dtype=np.int64),
         np.array(first, dtype=np.int64) + 1,
-        np.ones(len(sets), dtype=np.bool_),
-        np.zeros(len(sets), dtype=np.bool_),
+        np.ones(len(sets), dtype=np.uint8),
+        np.zeros(len(sets), dtype=np.uint8),
         sum(len(each) < size for each in sets),
     )
     return lanes, lane

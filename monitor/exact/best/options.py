@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Floats, Ints
-from monitor.jit import compiled
+from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Acting", "Options", "acting_of", "options_of"]
+__all__ = ["TIE", "Acting", "Options", "acting_of", "options_of"]
+
+TIE = 1e-12
+"""Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
 
 
-class Options(NamedTuple):
+@dataclass(eq=False)
+class Options:
     """Rows (CSR over pairs state * A + action), rewards, and the nominal policy.
 
     `rewards` [S, A], `extra` [N] (or empty): the part of the reward that depends on the successor. `alike` [S * A]: the
@@ -33,7 +36,8 @@ class Options(NamedTuple):
     choices: Floats
 
 
-class Acting(NamedTuple):
+@dataclass(eq=False)
+class Acting:
     """Policies that acted, n of them: `actions` [n, S] of the deterministic ones, `choices` [m, S, A] of the others.
 
     `row` [n]: the index of a policy in `choices`, -1 if it is deterministic.
@@ -60,27 +64,30 @@ def acting_of(tables: Sequence[PolicyTable], states: int, actions: int) -> tuple
 def options_of(model: MDP, nominal: PolicyTable) -> Options:
     """Return the options of a model whose deployed policy is `nominal`."""
     extra = np.zeros(0) if model.transition_rewards is None else model.transition_rewards
-    rows = _fixed(model.indptr), _fixed(model.successors), _fixed(model.probabilities)
-    rewards, alike = (_fixed(model.rewards), _fixed(extra)), np.empty(model.states * model.actions, dtype=np.int64)
-    _find_alike(*rows, *rewards, alike)
-    actions = np.zeros(0, dtype=np.int64) if nominal.actions is None else nominal.actions.astype(np.int64)
+    alike = np.empty(model.states * model.actions, dtype=np.int64)
+    find_alike(model.indptr, model.successors, model.probabilities, model.rewards, extra, alike)
+    actions = np.zeros(0, dtype=np.int64) if nominal.actions is None else nominal.actions
     choices = np.zeros((0, model.actions)) if nominal.probabilities is None else nominal.probabilities
-    return Options(*rows, *rewards, _fixed(alike), _fixed(actions), _fixed(choices))
+    return Options(
+        model.indptr,
+        model.successors,
+        model.probabilities,
+        model.rewards,
+        extra,
+        alike,
+        np.ascontiguousarray(actions, dtype=np.int64),
+        np.ascontiguousarray(choices),
+    )
 
 
-def _fixed(array: AnyArray) -> AnyArray:
-    """Return a read-only view: to numba a writeable array has another type, for which it would compile again."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
+# ---- compiled ----
 
 
-@compiled
-def _find_alike(
+def find_alike(
     indptr: Ints, successors: Ints, probabilities: Floats, rewards: Floats, extra: Floats, alike: Ints
 ) -> None:
     """Write `Options.alike`."""
-    states, actions = rewards.shape
+    states, actions = rewards.shape[0], rewards.shape[1]
     for state in range(states):
         for action in range(actions):
             pair = state * actions + action
@@ -91,7 +98,7 @@ def _find_alike(
                 first = indptr[other]
                 if alike[other] != earlier or indptr[other + 1] - first != end - begin:
                     continue
-                same = bool(rewards[state, earlier] == rewards[state, action])
+                same = rewards[state, earlier] == rewards[state, action]
                 for k in range(end - begin):
                     same = same and successors[first + k] == successors[begin + k]
                     same = same and probabilities[first + k] == probabilities[begin + k]

@@ -6,31 +6,20 @@ A path that grows by one pair has all but one transition of the path before, so 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Bools, Floats, Ints
+from monitor.arrays import Ints
 from monitor.exact.best.options import Options
+from monitor.exact.best.rows import Posteriors
 
-__all__ = ["Posteriors", "Transitions"]
+__all__ = ["Transitions"]
 
 MOST: Final = 16
 """Transitions whose rows are kept; the others are computed each time."""
 MAX_NUMBERS: Final = 4_000_000
 """Numbers in the kept rows of one model: 32 MB."""
-
-
-class Posteriors(NamedTuple):
-    """Kept rows of n transitions, filled on demand; which of them a path's levels use.
-
-    `weights` [n, N]: in the order of the model's rows; `filled` [n, S * A]: whether a row is known; `slot_of` [L]: the
-    transition of a level, -1 if its rows are not kept.
-    """
-
-    weights: Floats
-    filled: Bools
-    slot_of: Ints
 
 
 class Transitions:
@@ -44,7 +33,7 @@ class Transitions:
         entries, pairs = len(options.probabilities), len(options.alike)
         self._most = min(MOST, MAX_NUMBERS // max(entries, 1))
         self._weights = np.zeros((self._most, entries))
-        self._filled = np.zeros((self._most, pairs), dtype=np.bool_)
+        self._filled = np.zeros((self._most, pairs), dtype=np.uint8)
         self._slots: OrderedDict[tuple[int, int, int], int] = OrderedDict()
 
     def none(self, levels: int) -> Posteriors:
@@ -61,7 +50,7 @@ class Transitions:
         for key in wanted:
             if key not in self._slots:
                 self._slots[key] = self._free()
-                self._filled[self._slots[key]] = False
+                self._filled[self._slots[key]] = 0
         slot_of = np.array([self._slots[key] if key in wanted else -1 for key in path], dtype=np.int64)
         return Posteriors(self._weights, self._filled, slot_of)
 

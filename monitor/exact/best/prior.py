@@ -1,7 +1,7 @@
 """Values of the best decisions without observations, by backward induction over obligations; the policy they make.
 
 The best decision depends on the state and on the obligation that remains. Where several are best up to 1e-12, the one
-that the nominal policy takes (with the largest probability) is chosen, else the least action.
+that the nominal policy takes (with the largest probability) is chosen, else the least action. Compiled.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.options import Options
+from monitor.exact.best.options import TIE, Options
 from monitor.exact.best.stages import FIRST_SLOT, Stages
-from monitor.jit import compiled
 from monitor.logic import FALSE, TRUE
 
-__all__ = ["MAX_NUMBERS", "NO_STATE", "TIE", "Prior"]
+__all__ = ["MAX_NUMBERS", "NO_STATE", "Prior"]
 
 MAX_NUMBERS = 20_000_000
 """Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
 NO_STATE = -1
 """In place of the state in which the episode has ended: it has not."""
-TIE = 1e-12
-"""Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
+INFINITY = float("inf")
 
 Nominal = Callable[[int], Floats]
 """Obligation -> values [S] under the nominal policy."""
@@ -122,7 +120,7 @@ class Prior:
         for n, rest in enumerate(different):
             later[n] = ahead(rest)
         values, choices = np.zeros(states), np.full(states, -1)
-        _backup(
+        backup(
             self._options,
             self._stages.label_of,
             np.array([slot[rest] for rest in rests]),
@@ -131,6 +129,7 @@ class Prior:
             end,
             self.largest,
             NO_CHOICES if fixed is None else fixed,
+            np.zeros(self._options.rewards.shape[1]),
             values,
             choices,
         )
@@ -150,8 +149,10 @@ NO_CHOICES: Ints = np.zeros(0, dtype=np.int64)
 """No action is fixed: the best one is chosen."""
 
 
-@compiled
-def _backup(
+# ---- compiled ----
+
+
+def backup(
     options: Options,
     label_of: Ints,
     targets: Ints,
@@ -160,31 +161,33 @@ def _backup(
     end: int,
     largest: bool,
     fixed: Ints,
+    means: Floats,
     values: Floats,
     choices: Ints,
 ) -> None:
-    """Write the value [S] and the choice [S] of one obligation; `targets` [labels] as in `Layout`, `ahead` [n, S]."""
-    states, actions = options.rewards.shape
+    """Write the value [S] and the choice [S] of one obligation; `targets` [labels] as in `Layout`, `ahead` [n, S].
+
+    `means` [A]: working memory.
+    """
+    states, actions = options.rewards.shape[0], options.rewards.shape[1]
     sign = 1.0 if largest else -1.0
-    means = np.zeros(actions)
     for state in range(states):
-        target = targets[label_of[state]]
-        best = -np.inf
+        target, best = targets[label_of[state]], -INFINITY
         for action in range(actions):
-            pair = state * actions + action
-            if options.alike[pair] < 0 or (len(fixed) and fixed[state] != action):
+            alike = options.alike[state * actions + action]
+            if alike < 0 or (len(fixed) > 0 and fixed[state] != action):
                 continue
-            if options.alike[pair] == action or len(fixed):
+            if alike == action or len(fixed) > 0:
                 means[action] = mean_of(options, state, action, target, rewarded, ahead, end)
             else:
-                means[action] = means[options.alike[pair]]
+                means[action] = means[alike]
             if sign * means[action] > best:
                 best = sign * means[action]
                 choices[state] = action
         if choices[state] < 0:
             continue
         values[state] = sign * best
-        if len(fixed):
+        if len(fixed) > 0:
             continue
         liked = 0.0
         for action in range(actions - 1, -1, -1):
@@ -197,19 +200,17 @@ def _backup(
                 choices[state], liked = action, weight
 
 
-@compiled
 def nominal_weight(options: Options, state: int, action: int) -> float:
     """Return the probability of an action under the nominal policy."""
-    if len(options.actions):
+    if len(options.actions) > 0:
         return 1.0 if options.actions[state] == action else 0.0
-    return float(options.choices[state, action])
+    return options.choices[state, action]
 
 
-@compiled
 def mean_of(options: Options, state: int, action: int, target: int, rewarded: bool, ahead: Floats, end: int) -> float:
     """Return the reward of a pair plus the mean of the values ahead, over the row of the model."""
     if state == end:
-        return float(ahead[target - FIRST_SLOT, state]) if target >= FIRST_SLOT else float(target)
+        return ahead[target - FIRST_SLOT, state] if target >= FIRST_SLOT else float(target)
     pair = state * options.rewards.shape[1] + action
     total = options.rewards[state, action] if rewarded else 0.0
     if target < FIRST_SLOT:
@@ -217,6 +218,6 @@ def mean_of(options: Options, state: int, action: int, target: int, rewarded: bo
     for k in range(options.indptr[pair], options.indptr[pair + 1]):
         if target >= FIRST_SLOT:
             total += options.probabilities[k] * ahead[target - FIRST_SLOT, options.successors[k]]
-        if rewarded and len(options.extra):
+        if rewarded and len(options.extra) > 0:
             total += options.probabilities[k] * options.extra[k]
     return total

@@ -39,15 +39,14 @@ def responsibility(values: BestValues, path: Observed, meets: Meets, within: int
     levels = len(values.layout(path).used)
     lanes, lane_of = lanes_of_sets(levels, max(within - 1, 1))
     found = values.backward(path, lanes)
-    held, actions = found.decisions.held, found.decisions.actions
     happened = float(found.values[0, lane_of[()]])
-    best = np.fmax.reduce(actions, axis=1) if largest else np.fmin.reduce(actions, axis=1)
+    best = np.fmax.reduce(found.actions, axis=1) if largest else np.fmin.reduce(found.actions, axis=1)
     sufficient: set[tuple[int, ...]] = set()
     degrees = [0.0] * len(path.states)
     for size in range(1, within + 1):
         for each in combinations(range(levels), size):
             first, lane = each[0], lane_of[each[1:]]
-            value = happened - held[first, lane_of[()]] + best[first, lane]  # what was earned before is the same
+            value = happened - found.held[first, lane_of[()]] + best[first, lane]  # what was earned before is the same
             if np.isnan(value) or not meets(float(value)) or _has_part(each, sufficient):
                 continue
             sufficient.add(each)

@@ -7,25 +7,38 @@ stays as it is (locality).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
-from monitor.causal.row import bound, reweigh
+from monitor.arrays import Bytes, Floats, Ints
+from monitor.causal.row import RowMemory, bound, reweigh_within, row_memory
 from monitor.exact.best.options import Options
-from monitor.exact.best.posteriors import Posteriors
 from monitor.exact.forward.row_table import EXACT, STABLE
-from monitor.jit import compiled, inlined
 
-__all__ = ["Row", "prepare", "scratch_row"]
+__all__ = ["Posteriors", "Row", "condition", "prepare", "scratch_row"]
 
 
-class Row(NamedTuple):
+@dataclass(eq=False)
+class Posteriors:
+    """Kept rows of n transitions, filled on demand; which of them a path's levels use.
+
+    `weights` [n, N]: in the order of the model's rows; `filled` [n, S * A]: whether a row is known; `slot_of` [L]: the
+    transition of a level, -1 if its rows are not kept.
+    """
+
+    weights: Floats
+    filled: Bytes
+    slot_of: Ints
+
+
+@dataclass(eq=False)
+class Row:
     """Scratch for one row of at most K successors.
 
     Of each successor: its probability, or the lower bound of it (`weights`), the `upper` bound, and the part of the
-    reward that depends on it (`extra`). `values` [K]: for one lane. `p`, `q`, `posterior` [K + 1]: see `condition`.
+    reward that depends on it (`extra`). `values` [K]: for one lane. `observed` [S]: the row of the observed pair.
+    `memory`: for at least K + 1 successors, and all actions.
     """
 
     successors: Ints
@@ -33,30 +46,21 @@ class Row(NamedTuple):
     upper: Floats
     extra: Floats
     values: Floats
-    p: Floats
-    q: Floats
-    posterior: Floats
+    observed: Floats
+    memory: RowMemory
 
 
-@compiled
 def scratch_row(options: Options) -> Row:
-    """Return scratch for the longest row."""
-    longest = 1
-    for pair in range(len(options.alike)):
-        longest = max(longest, options.indptr[pair + 1] - options.indptr[pair])
-    return Row(
-        np.zeros(longest, dtype=np.int64),
-        np.zeros(longest),
-        np.zeros(longest),
-        np.zeros(longest),
-        np.zeros(longest),
-        np.zeros(longest + 1),
-        np.zeros(longest + 1),
-        np.zeros(longest + 1),
-    )
+    """Return scratch for the longest row, with no observed pair."""
+    states, actions = options.rewards.shape
+    longest = int(np.diff(options.indptr).max(initial=1))
+    rest = np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(states)
+    return Row(np.zeros(longest, dtype=np.int64), *rest, row_memory(max(longest + 1, actions)))
 
 
-@inlined
+# ---- compiled ----
+
+
 def prepare(
     options: Options,
     posteriors: Posteriors,
@@ -65,7 +69,6 @@ def prepare(
     action: int,
     outcome: int,
     certain: bool,
-    observed: Floats,
     kind: int,
     row: Row,
 ) -> tuple[float, int, bool]:
@@ -78,54 +81,45 @@ def prepare(
         state, action: the pair.
         outcome: the observed successor, -1 if none was.
         certain: the pair is the observed one, so that its successor is the observed one in every causal model.
-        observed: [S] the row of the observed pair.
         kind: EXACT, ANY or STABLE.
-        row: overwritten.
+        row: overwritten, except `observed`.
     """
     pair = state * options.rewards.shape[1] + action
-    begin, end = options.indptr[pair], options.indptr[pair + 1]
-    length, reward = end - begin, options.rewards[state, action]
-    row.successors[:length] = options.successors[begin:end]
-    if len(options.extra):
-        row.extra[:length] = options.extra[begin:end]
-    slot = posteriors.slot_of[level]
-    if slot >= 0 and posteriors.filled[slot, pair] and not certain:
-        row.weights[:length] = posteriors.weights[slot, begin:end]
-        return reward, length, True
-    row.weights[:length] = options.probabilities[begin:end]
-    if outcome < 0:
-        return reward, length, True
-    at = -1
+    begin, reward, at = options.indptr[pair], options.rewards[state, action], -1
+    length, slot = options.indptr[pair + 1] - begin, posteriors.slot_of[level]
+    kept = slot >= 0 and not certain and posteriors.filled[slot, pair] > 0
     for k in range(length):
-        if row.successors[k] == outcome:
-            at = k
+        row.successors[k] = options.successors[begin + k]
+        row.weights[k] = posteriors.weights[slot, begin + k] if kept else options.probabilities[begin + k]
+        row.extra[k] = options.extra[begin + k] if len(options.extra) > 0 else 0.0
+        at = k if row.successors[k] == outcome else at
+    if kept or outcome < 0:
+        return reward, length, True
     if certain:
         row.successors[0], row.weights[0], row.extra[0] = outcome, 1.0, row.extra[at]
         return reward, 1, True
     if kind != EXACT:
-        row.q[:length] = row.weights[:length]
+        p, q = row.memory.p[:length], row.memory.q[:length]
         for k in range(length):
-            row.p[k] = observed[row.successors[k]]
-        p, q = row.p[:length], row.q[:length]
-        bound(p, q, observed[outcome], at, kind == STABLE, row.weights, row.upper)
+            p[k], q[k] = row.observed[row.successors[k]], row.weights[k]
+        bound(p, q, row.observed[outcome], at, kind == STABLE, row.weights, row.upper)
         return reward, length, False
-    condition(row, length, at, observed, outcome)
+    condition(row, length, at, outcome)
     if slot >= 0:
-        posteriors.weights[slot, begin:end] = row.weights[:length]
-        posteriors.filled[slot, pair] = True
+        for k in range(length):
+            posteriors.weights[slot, begin + k] = row.weights[k]
+        posteriors.filled[slot, pair] = 1
     return reward, length, True
 
 
-@compiled
-def condition(row: Row, length: int, at: int, observed: Floats, outcome: int) -> None:
+def condition(row: Row, length: int, at: int, outcome: int) -> None:
     """Replace the row q in `row.weights` [K] by the counterfactual one; `at`: index of the outcome in it, or -1."""
+    p, q, after = row.memory.p, row.memory.q, row.memory.after
     count, place, rest = 0, -1, 0.0
     for k in range(length):
-        p = observed[row.successors[k]]
-        if p > 0.0:
-            row.p[count], row.q[count] = p, row.weights[k]
-            if k == at:
-                place = count
+        if row.observed[row.successors[k]] > 0.0:
+            p[count], q[count] = row.observed[row.successors[k]], row.weights[k]
+            place = count if k == at else place
             count += 1
         else:
             rest += row.weights[k]
@@ -133,13 +127,13 @@ def condition(row: Row, length: int, at: int, observed: Floats, outcome: int) ->
         return
     total = count
     if rest > 0.0:
-        row.p[count], row.q[count] = 0.0, rest
-        total = count + 1
-    reweigh(row.p[:total], row.q[:total], observed[outcome], place, row.posterior[:total])
+        p[count], q[count] = 0.0, rest
+        total += 1
+    reweigh_within(p[:total], q[:total], row.observed[outcome], place, after[:total], row.memory.order, row.memory.keys)
     count = 0
     for k in range(length):
-        if observed[row.successors[k]] > 0.0:
-            row.weights[k] = row.posterior[count]
+        if row.observed[row.successors[k]] > 0.0:
+            row.weights[k] = after[count]
             count += 1
         else:
-            row.weights[k] *= row.posterior[total - 1] / rest
+            row.weights[k] *= after[total - 1] / rest

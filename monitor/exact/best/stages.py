@@ -9,13 +9,14 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.lanes import NEVER
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_SLOT", "MAX_SLOTS", "Layout", "Stages"]
+__all__ = ["FIRST_SLOT", "MAX_SLOTS", "NEVER", "Layout", "Node", "Stages"]
 
 FIRST_SLOT = 2
 """Target of a transition: FALSE, TRUE, or FIRST_SLOT + the index of a slot at the next level."""
+NEVER = 1 << 62
+"""A number of steps that no path has."""
 
 MAX_SLOTS: Final = 500_000
 """Slots of one layout, all levels together: a second to lay out."""

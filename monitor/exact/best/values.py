@@ -11,12 +11,12 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.induction import BLOCK, Decisions, Held, Plan, induct, reach
-from monitor.exact.best.lanes import NEVER, Lanes, Way, lanes_of
-from monitor.exact.best.options import Options, acting_of
+from monitor.exact.best.induction import BLOCK, Decisions, Held, Lanes, Plan, induct, reach, scratch_of
+from monitor.exact.best.lanes import Way, lanes_of
+from monitor.exact.best.options import TIE, Options, acting_of
 from monitor.exact.best.posteriors import Transitions
-from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, TIE, Prior
-from monitor.exact.best.stages import FIRST_SLOT, Layout, Node, Stages
+from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, Prior
+from monitor.exact.best.stages import FIRST_SLOT, NEVER, Layout, Node, Stages
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
@@ -73,10 +73,13 @@ class Outlook(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """Results of one backward pass: values [slots, lanes] of the first level, and the decisions."""
+    """Results of one backward pass: values [slots, lanes] of the first level, and the arrays of `Decisions`."""
 
     values: Floats
-    decisions: Decisions
+    held: Floats
+    actions: Floats
+    chosen: Ints
+    begun: Floats
 
 
 class Lookback(NamedTuple):
@@ -96,7 +99,7 @@ class Lookback(NamedTuple):
 class _Frame(NamedTuple):
     """What backward passes over all paths of `pairs` pairs share, from the first of them on or from each.
 
-    `plan`: without `along`. `closing`: the values after the last pair; None if they are not kept.
+    `closing`: the values after the last pair; None if they are not kept.
     """
 
     lanes: Lanes
@@ -140,7 +143,7 @@ class BestValues:
     def profile(self, path: Observed, way: Way) -> Floats:
         """Return the Gumbel-Max value [L] from each pair on, with decisions made in one way; one pass finds all."""
         found, (lane,) = self._decided(path, (_possible(way, path),), each=True)
-        return found.decisions.begun[:, lane]
+        return found.begun[:, lane]
 
     def products(self, pairs: int, way: Way, *, each: bool) -> int:
         """Return how many products a backward pass over so many pairs adds up, from the first pair on or from `each`.
@@ -174,12 +177,12 @@ class BestValues:
 
     def lookback(self, path: Observed, most: int) -> Lookback:
         """Return the outlook with up to `most` changes, at least 1, and what it depends on."""
-        outlook, few, decisions = self._outlook(path, most, whole=True)
-        effects = decisions.actions[:, :, few[0]] - decisions.held[:, few[0], None]
-        return Lookback(outlook, outlook.unchanged + effects, decisions.chosen[..., few], self.layout(path))
+        outlook, few, found = self._outlook(path, most, whole=True)
+        effects = found.actions[:, :, few[0]] - found.held[:, few[0], None]
+        return Lookback(outlook, outlook.unchanged + effects, found.chosen[..., few], self.layout(path))
 
-    def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Decisions]:
-        """Return the outlook, the lane of each number of changes, and the decisions: all, or those of the path."""
+    def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Pass]:
+        """Return the outlook, the lane of each number of changes, and the pass, with all decisions or the path's."""
         found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
         outlook = Outlook(
@@ -187,21 +190,21 @@ class BestValues:
             [float(values[lane]) for lane in few],
             float(values[best]),
             float(values[optimal]),
-            [None, *self._first_changes(path, found.decisions, few[1:])],
+            [None, *self._first_changes(path, found, few[1:])],
         )
-        return outlook, few, found.decisions
+        return outlook, few, found
 
-    def _first_changes(self, path: Observed, decisions: Decisions, lanes: list[int]) -> Iterator[Change | None]:
+    def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[Change | None]:
         """Yield the first decision on the observed path that a better one replaces: up to it the world is ours.
 
         `lanes`: each of some number of changes, after that of one less. Of equally good actions the least is proposed.
         """
         sign = 1.0 if self._prior.largest else -1.0
-        held, changed = sign * decisions.held[:, lanes], sign * decisions.actions[:, :, [lane - 1 for lane in lanes]]
+        held, changed = sign * found.held[:, lanes], sign * found.actions[:, :, [lane - 1 for lane in lanes]]
         best = np.fmax.reduce(changed, axis=1)  # nan once nothing remains
         better = best - held > TIE * np.maximum(1.0, np.abs(held))
-        for n, found in enumerate(better.any(axis=0)):
-            if not found:
+        for n, changes in enumerate(better.any(axis=0)):
+            if not changes:
                 yield None
                 continue
             level = int(better[:, n].argmax())
@@ -296,8 +299,8 @@ class BestValues:
 
     def _laid_out(self, pairs: int, lanes: Lanes, *, each: bool) -> Layout:
         """Return the obligations of paths of so many pairs, from the first pair on or from `each`."""
-        ends = lanes.until[lanes.until < NEVER]
-        return self._stages.layout(pairs, int(ends.max(initial=0)) if each else None)
+        ends = [until for until in lanes.until if until < NEVER]
+        return self._stages.layout(pairs, max(ends, default=0) if each else None)
 
     def _backward(self, path: Observed, frame: _Frame, kind: int, *, greatest: bool, whole: bool) -> Pass:
         layout, lanes = frame.layout, frame.lanes
@@ -309,22 +312,22 @@ class BestValues:
             acting, acted = acting_of(path.acted[:levels], *self._options.rewards.shape)
         else:
             acting, acted = self._alone, np.zeros(levels, dtype=np.int64)
-        held = Held(states, actions, outcomes, self._end, acted, path.repeats)
-        plan = frame.plan._replace(along=self._along(layout, path))
+        held = Held(states, actions, outcomes, acted, self._along(layout, path), self._end, path.repeats)
         (size, available), width = self._options.rewards.shape, len(lanes.spends)
         padded = -(-width // BLOCK) * BLOCK
-        buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.bool_)
+        buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.uint8)
         if frame.closing is not None:
             buffers[0] = frame.closing
         elif levels == len(path.states):
             self._close(buffers[0], layout.nodes[levels], lanes)
-        decisions = Decisions(
+        decisions = (
             np.zeros((levels, width)),
             np.full((levels, available, width), np.nan),
             np.full((levels, size, widest, width) if whole else (0, 0, 0, 0), -1),
             np.zeros((levels, width)),
         )
-        reach(self._options, acting, plan, lanes, held, reached)
+        scratch = scratch_of(self._options, frame.plan, lanes)
+        reach(self._options, acting, frame.plan, lanes, held, reached, scratch)
         posteriors = (
             self._transitions.of(states, actions, outcomes) if kind == EXACT else self._transitions.none(levels)
         )
@@ -332,17 +335,18 @@ class BestValues:
             self._options,
             posteriors,
             acting,
-            plan,
+            frame.plan,
             lanes,
             held,
             reached,
             buffers,
-            decisions,
+            Decisions(*decisions),
             kind,
             greatest,
             self._prior.largest,
+            scratch,
         )
-        return Pass(buffers[now, int(states[0]), :, :width], decisions)
+        return Pass(buffers[now, int(states[0]), :, :width], *decisions)
 
     def _frame(self, pairs: int, lanes: Lanes, *, each: bool) -> _Frame:
         """Return what the passes over paths of so many pairs share."""
@@ -350,15 +354,23 @@ class BestValues:
         return _Frame(lanes, layout, self._plan(layout, lanes, pairs), pairs)
 
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
-        """Return the plan of paths of so many pairs; what depends on the path itself, `along`, is empty."""
+        """Return the plan of paths of so many pairs."""
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
-        if lanes.follows.any():
+        if any(lanes.follows):
             choices = self._choices(layout, pairs)
             policy = list(choices.values())
             for row, (level, slot) in enumerate(choices):
                 policy_of[level, slot] = row
-        shape = layout.target, layout.rewarded, layout.used, self._stages.label_of
-        return Plan(*shape, np.stack(policy), policy_of, np.zeros(0, dtype=np.int64), layout.age, layout.start)
+        return Plan(
+            layout.target,
+            layout.rewarded.view(np.uint8),
+            layout.used,
+            self._stages.label_of,
+            np.stack(policy),
+            policy_of,
+            layout.age,
+            layout.start,
+        )
 
     def _along(self, layout: Layout, path: Observed) -> Ints:
         """Return the slot of each level on the observed path, -1 once nothing remains, or if a path begins at each."""

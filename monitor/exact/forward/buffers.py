@@ -1,37 +1,32 @@
-"""Arrays of the compiled loops: allocated here, and replaced by larger ones when a loop reports that one is full.
+"""Arrays of the loops: allocated here, and grown in place when a loop reports that one is full. Compiled.
 
 A `Workspace` is scratch memory, one for all queries on a model; its contents mean nothing between two calls. A
-`ForwardBuffers` has one agent's forward weights; it keeps its contents when it grows. Compiled code is handed the
-arrays lent (`jit.lend`), so whoever replaces them lends them again.
+`ForwardBuffers` has one agent's forward weights; it keeps its contents when it grows.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arrays import Floats, Ints, Shorts
+from monitor.arrays import Floats, Ints, Shorts, longer
 from monitor.errors import LimitError
-from monitor.exact.forward import step
-from monitor.exact.forward.bounds import WORD, Levels
-from monitor.jit import lend
 
-__all__ = ["MAX_LEVELS", "ForwardBuffers", "Workspace", "too_long"]
+__all__ = [
+    "EDGES",
+    "MAX_LEVELS",
+    "NODES",
+    "OFFSETS",
+    "ForwardBuffers",
+    "Levels",
+    "Workspace",
+    "too_long",
+]
 
-
-def _ints(*shape: int) -> Ints:
-    return np.zeros(shape, dtype=np.int64)
-
-
-def _shorts(count: int) -> Shorts:
-    return np.zeros(count, dtype=np.int32)
-
+OFFSETS, NODES, EDGES = range(3)
+"""Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
 
 MAX_LEVELS = 8_000_000
 """Limit on the nodes, and on the edges between them, of bounds over one path: at most 320 MB and 256 MB."""
-
 
 INITIAL_NODES = 64
 """Nodes and edges that fit into a workspace before it grows."""
@@ -49,155 +44,145 @@ def too_long(count: str) -> str:
 
 
 class Workspace:
-    """Scratch memory for models of `states` states, shared by all queries; arrays are replaced when it grows.
+    """Working memory of a step, shared by all forward weights of a model of `states` states.
 
-    `share_prior_rows`: see `Dynamics`.
+    `state_stamp`, `state_node` [S]: the node of a state in the column at hand, valid if the stamp is the current one;
+    `observed_stamp` [S] (empty unless `share_prior_rows`, see `Dynamics`): likewise, successors of the observed pair.
+    `edge_lists` [columns, 3]: stamp, first and last edge into a column; `edges` [n, 5]: source node, row, first and
+    last (exclusive) start, next edge into the same column. `column` to `accumulated`: the next weights, their nodes in
+    the order in which they were met; `by_state`, their order by state, and `keys`, to sort them. `edge_clock`,
+    `node_clock`: the current stamps, of edge lists and of states; they only grow, as old stamps must not become valid
+    again. `missing` [2]: see `codes.py`.
     """
 
     def __init__(self, states: int, *, share_prior_rows: bool = False) -> None:
-        self._state_stamp, self._state_node = _ints(states), _shorts(states)
-        self._observed_stamp = _ints(states if share_prior_rows else 0)
-        self.zero_values = np.zeros((1, states))  # with weight 0 some vector of values is read, so there must be one
-        self._clock = _ints(2)  # never reset: old stamps must not become valid again
-        self.columns, self.starts, self._nodes = 4, 1, INITIAL_NODES
-        self.scratch = self._scratch()
-        self._levels: tuple[Levels, Any] | None = None
-        self._sizes = [INITIAL_NODES] * 3
+        self.state_stamp, self.state_node = _ints(states), _shorts(states)
+        self.observed_stamp = _ints(states if share_prior_rows else 0)
+        self.edge_clock = self.node_clock = 0
+        self.missing = _ints(2)
+        self.columns, self.starts, self.nodes = 4, 1, INITIAL_NODES
+        self._levels: Levels | None = None
+        self._allocate()
 
     @property
     def levels(self) -> Levels:
-        """Levels for bounds, allocated on first use; their sizes grow separately, as bounds are of one start."""
-        return self._both_levels()[0]
-
-    @property
-    def lent_levels(self) -> Any:  # noqa: ANN401 - numba's box
-        """The same, lent to compiled code until they grow."""
-        return self._both_levels()[1]
-
-    def _both_levels(self) -> tuple[Levels, Any]:
+        """Levels for bounds, allocated on first use; they grow separately, as bounds are of one start."""
         if self._levels is None:
-            offsets, nodes, edges = self._sizes
-            levels = Levels(
-                first_node=_ints(offsets),
-                edge_count=_ints(offsets),
-                column=_ints(nodes),
-                state=_shorts(nodes),
-                first_edge=_ints(nodes),
-                low=np.zeros(nodes),
-                high=np.zeros(nodes),
-                edges=_ints(edges, 4),
-                row_values=np.zeros((2, len(self._state_stamp))),
-                rank=_ints(len(self._state_stamp), 2),
-                by_rank=np.zeros((2, len(self._state_stamp))),
-                marked=_ints(2, len(self._state_stamp) // WORD + 1),
-                place=_ints(2, len(self._state_stamp)),
-            )
-            self._levels = levels, lend(levels)
+            self._levels = Levels(len(self.state_stamp))
         return self._levels
 
-    def grow_levels(self, part: int, length: int) -> None:
-        """Make a part of the levels (OFFSETS, NODES or EDGES) twice as long as needed.
+    def grow(self) -> None:
+        """Double the number of nodes and edges that fit."""
+        self.nodes *= 2
+        self._allocate()
+
+    def fit(self, columns: int, starts: int) -> None:
+        """Make space for at least so many columns and starts."""
+        if columns > self.columns or starts > self.starts:
+            self.columns, self.starts = max(columns, self.columns), max(starts, self.starts)
+            self._allocate()
+
+    def _allocate(self) -> None:
+        nodes = self.nodes
+        self.edge_lists, self.edges = _ints(self.columns, 3), _ints(nodes, 5)
+        self.column, self.first_node = _ints(nodes), _ints(nodes + 1)
+        self.states, self.by_state, self.keys = _shorts(nodes), _ints(nodes), np.zeros(nodes)
+        self.start_range, self.weights = _ints(nodes, 2), np.zeros((nodes, self.starts))
+        self.accumulated = np.zeros(nodes)
+
+
+class Levels:
+    """Reached nodes and the edges between them, offset by offset, of bounds over `states` states.
+
+    Level o has the nodes `first_node[o]:first_node[o + 1]`, each with a `column`, a `state` and the bounds `low`,
+    `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
+    collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
+    the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. `ranked`
+    [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]: these.
+    """
+
+    def __init__(self, states: int) -> None:
+        self._allocate(OFFSETS, INITIAL_NODES)
+        self._allocate(NODES, INITIAL_NODES)
+        self._allocate(EDGES, INITIAL_NODES)
+        self.row_values, self.by_rank, self.ranked = np.zeros((2, states)), np.zeros((2, states)), _ints(2, states)
+
+    def grow(self, part: int, length: int) -> None:
+        """Make a part (OFFSETS, NODES or EDGES) twice as long as needed; its contents are lost.
 
         Raises LimitError beyond `MAX_LEVELS`.
         """
         if length > MAX_LEVELS:
             raise LimitError(too_long(f"more than {MAX_LEVELS:,}"))
-        self._sizes[part] = min(2 * length, MAX_LEVELS)
-        self._levels = None
+        self._allocate(part, min(2 * length, MAX_LEVELS))
 
-    def grow(self) -> None:
-        """Double the number of nodes and edges that fit."""
-        self._nodes *= 2
-        self.scratch = self._scratch()
-
-    def fit(self, columns: int, starts: int) -> None:
-        """Make space for at least so many columns and starts."""
-        self.columns, self.starts = max(columns, self.columns), max(starts, self.starts)
-        self.scratch = self._scratch()
-
-    def _scratch(self) -> step.Scratch:
-        nodes = self._nodes
-        return step.Scratch(
-            state_stamp=self._state_stamp,
-            state_node=self._state_node,
-            observed_stamp=self._observed_stamp,
-            edge_lists=_ints(self.columns, 3),
-            edges=_ints(nodes, 5),
-            column=_ints(nodes),
-            first_node=_ints(nodes + 1),
-            states=_shorts(nodes),
-            by_state=_ints(nodes),
-            start_range=_ints(nodes, 2),
-            weights=np.zeros((nodes, self.starts)),
-            accumulated=np.zeros(nodes),
-            vectors=_ints(self.starts),
-            clock=self._clock,
-            missing=_ints(2),
-        )
+    def _allocate(self, part: int, length: int) -> None:
+        if part == OFFSETS:
+            self.first_node, self.edge_count = _ints(length), _ints(length)
+        elif part == NODES:
+            self.column, self.state, self.first_edge = _ints(length), _shorts(length), _ints(length)
+            self.low, self.high = np.zeros(length), np.zeros(length)
+        else:
+            self.edges = _ints(length, 4)
 
 
 class ForwardBuffers:
-    """Forward weights (`step.Forward`) in arrays that grow: one agent's path under one evaluator.
+    """Forward weights after the newest observed pair: one agent's path under one evaluator.
 
     Args:
         max_starts: start points to hold at most; 0: the first pair alone.
         queried_start: the start to answer, counted from the oldest; -1: all.
         horizon: number of offsets at which an obligation may remain; older starts need no weights.
+
+    `segment_count` segments are held; each has the nodes of one column: segment g those of `column[g]`,
+    `first_node[g]:first_node[g + 1]`, by ascending `states`. `weights` [nodes, `live_starts`]: of a node's weights
+    those of `start_range` [nodes, 2] (first, last exclusive) are valid, the others undefined; older starts are decided.
+    `accumulated` [starts]: probability that the formula is decided true, or reward collected.
+
+    `start_count`: starts held; `last_state`, `last_action`: the newest pair; `base_offset`: the offset of start 0 at
+    that pair; `unanswered`: the newest pair is observed and its answer stopped for missing values. `values` [starts]:
+    the answers, newest start point first, or that of the queried one at 0; `answers`: the same array for the loops.
     """
 
     def __init__(self, max_starts: int, queried_start: int, horizon: int) -> None:
+        segments, nodes = INITIAL_FORWARD
         self.max_starts, self.live_starts = max_starts, max(min(max_starts, horizon), 1)
-        self.fitted: step.Scratch | None = None
-        """The scratch memory that an evaluator has found large enough for these weights."""
-        self.arrays = self._allocate(max(max_starts, 1), *INITIAL_FORWARD)
-        self.scalars[step.MAX_STARTS], self.scalars[step.QUERIED_START] = max_starts, queried_start
-        self.lent = lend(self.arrays)
-
-    @property
-    def scalars(self) -> Ints:
-        """See `step.Forward`."""
-        return self.arrays.scalars
-
-    @property
-    def values(self) -> Floats:
-        """The answers, newest start point first; that of the queried one at 0."""
-        return self.arrays.values
+        self.queried_start, self.last_state, self.last_action = queried_start, -1, -1
+        self.restart()
+        self.column, self.first_node = _ints(segments), _ints(segments + 1)
+        self.states, self.start_range = _shorts(nodes), _ints(nodes, 2)
+        self.weights, self.accumulated = np.zeros((nodes, self.live_starts)), np.zeros(max(max_starts, 1))
+        self.values = self.answers = np.full(max(max_starts, 1), np.nan)
 
     def restart(self) -> None:
         """Forget the path."""
-        self.scalars[: step.MAX_STARTS] = 0
-        self.scalars[step.UNANSWERED] = 0
+        self.start_count = self.segment_count = self.base_offset = 0
+        self.unanswered = False
 
     def grow(self, segments: int, nodes: int) -> None:
         """Make space for at least so many segments and nodes, keeping the contents."""
-        old = self.arrays
-        sizes = zip((len(old.column), len(old.states)), (segments, nodes), strict=True)
-        new = self._allocate(len(old.accumulated), *(2 * needed if needed > size else size for size, needed in sizes))
-        for name in step.Forward._fields:
-            source: npt.NDArray[np.generic] = getattr(old, name)
-            getattr(new, name)[: len(source)] = source
-        self.arrays, self.lent = new, lend(new)
+        if segments > len(self.column):
+            self.column, self.first_node = longer(self.column, 2 * segments), longer(self.first_node, 2 * segments + 1)
+        if nodes > len(self.states):
+            self.states, self.start_range = longer(self.states, 2 * nodes), longer(self.start_range, 2 * nodes)
+            self.weights = longer(self.weights, 2 * nodes)
 
     def of_start(self, start: int) -> list[tuple[int, Ints, Floats]]:
         """Return the weights of one start: (column, states, weights) of each segment."""
-        arrays, found = self.arrays, []
-        for segment in range(arrays.scalars[step.SEGMENT_COUNT]):
-            nodes = np.arange(arrays.first_node[segment], arrays.first_node[segment + 1])
-            nodes = nodes[(arrays.start_range[nodes, 0] <= start) & (start < arrays.start_range[nodes, 1])]
-            nodes = nodes[arrays.weights[nodes, start] > 0.0] if len(nodes) else nodes
+        ranges, weights, found = np.asarray(self.start_range), np.asarray(self.weights), []
+        for segment in range(self.segment_count):
+            nodes = np.arange(self.first_node[segment], self.first_node[segment + 1])
+            nodes = nodes[(ranges[nodes, 0] <= start) & (start < ranges[nodes, 1])]
+            nodes = nodes[weights[nodes, start] > 0.0] if len(nodes) else nodes
             if len(nodes):
-                states, weights = arrays.states[nodes].astype(np.int64), arrays.weights[nodes, start]
-                found.append((int(arrays.column[segment]), states, weights))
+                states = np.asarray(self.states)[nodes].astype(np.int64)
+                found.append((int(self.column[segment]), states, weights[nodes, start]))
         return found
 
-    def _allocate(self, starts: int, segments: int, nodes: int) -> step.Forward:
-        return step.Forward(
-            scalars=_ints(8),
-            column=_ints(segments),
-            first_node=_ints(segments + 1),
-            states=_shorts(nodes),
-            start_range=_ints(nodes, 2),
-            weights=np.zeros((nodes, self.live_starts)),
-            accumulated=np.zeros(starts),
-            values=np.full(starts, np.nan),
-        )
+
+def _ints(*shape: int) -> Ints:
+    return np.zeros(shape, dtype=np.int64)
+
+
+def _shorts(count: int) -> Shorts:
+    return np.zeros(count, dtype=np.int32)

@@ -1,10 +1,9 @@
-"""One law and one measure, ready to answer: the arrays of compiled code, shared by all paths, agents and offsets.
+"""One law and one measure, ready to answer: what the compiled loops read, shared by all paths, agents and offsets.
 
-An `Evaluator` calls the compiled loops and grows what they report as full or missing. Rules:
+An `Evaluator` calls the loops and grows what they report as full or missing. Rules:
 
 - Nothing is computed before a path needs it: offsets of the automaton, rows of the chain and vectors of values are
   added when a loop stops for lack of them; then it is called again. Each call makes progress or raises LimitError.
-- A `Context` holds arrays by reference, so it is made anew whenever one of them was replaced (`_contexts`).
 - The row table may be cleared once in a query; a query that needs more than the limit gets more (`RowTable.grow`).
 - For a model that is too large for vectors over all states (`lazy`), the loops only advance the weights, and the answer
   is closed in Python around the states reached, in the same order of additions.
@@ -12,6 +11,7 @@ An `Evaluator` calls the compiled loops and grows what they report as full or mi
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,28 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
-from monitor.exact.forward import bounds as compiled_bounds
-from monitor.exact.forward import close, step
+from monitor.exact.forward import bounds, close
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
-from monitor.exact.forward.row_table import EXACT, RowTable, RowTables
+from monitor.exact.forward.codes import (
+    DONE,
+    FORWARD_FULL,
+    LEVELS_FULL,
+    NOT_COMPUTED,
+    SCRATCH_FULL,
+    TABLE_FULL,
+    VALUES_MISSING,
+)
+from monitor.exact.forward.row_table import EXACT, RowTables
 from monitor.exact.forward.rows import Dynamics
+from monitor.exact.forward.step import CompiledAutomaton, Context, Future
 from monitor.exact.forward.unroll import Unrolled
 from monitor.exact.value_table import SMALL, ValueTable, is_large
-from monitor.jit import lend, specialized
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
 __all__ = ["Evaluator", "LabelledAutomaton", "closing_values", "dynamics", "labelled_automaton"]
 
 Pairs = tuple[Ints, Ints]
-_ANY_FORWARD = ForwardBuffers(0, 0, 1)
 _ALL: Ints = np.zeros(0, dtype=np.int64)
 LabelledAutomaton = tuple[Unrolled, Shorts]
 """An unrolled automaton, and the label of each state (of each state-action pair, if quantities are nested)."""
@@ -46,49 +53,39 @@ def dynamics(nominal: Law, law: Law, *, merge_actions: bool) -> Dynamics:
     chosen = [law.table(offset) for offset in begin]
     observed = [nominal.table(offset) for offset in begin]
     model, observed_model = law.dynamics, nominal.dynamics
-    uncertain = any(table.actions is None for table in observed)
+    mixed, uncertain = (any(table.actions is None for table in tables) for tables in (chosen, observed))
+    nobody = np.zeros(model.states, dtype=np.int64)
     return Dynamics(
-        *_rows(model),
-        *_rows(observed_model),
-        _fixed(model.rewards),
-        _fixed(np.zeros(0) if model.transition_rewards is None else model.transition_rewards),
+        model.indptr,
+        model.successors,
+        model.probabilities,
+        observed_model.indptr,
+        observed_model.successors,
+        observed_model.probabilities,
+        model.rewards,
+        np.zeros(0) if model.transition_rewards is None else model.transition_rewards,
         np.array(begin),
-        np.array([law.nominal_from is not None and offset >= law.nominal_from for offset in begin]),
-        np.array([table.actions is None for table in chosen]),
-        _stack([np.zeros(model.states, dtype=np.int64) if t.actions is None else t.actions for t in chosen]),
-        _choices(chosen, model) if any(t.actions is None for t in chosen) else _no_choices(model),
-        _choices(observed, observed_model) if uncertain else _no_choices(observed_model),
+        np.array([law.nominal_from is not None and offset >= law.nominal_from for offset in begin], dtype=np.uint8),
+        np.array([table.actions is None for table in chosen], dtype=np.uint8),
+        _stack([nobody if table.actions is None else table.actions for table in chosen]),
+        _choices(chosen if mixed else [], model),
+        _choices(observed if uncertain else [], observed_model),
         model is observed_model,
         merge_actions,
         is_large(model) and not uncertain,  # a stochastic action, once observed, conditions the rows of all states
     )
 
 
-def _rows(model: MDP) -> tuple[Ints, Ints, Floats]:
-    return _fixed(model.indptr), _fixed(model.successors), _fixed(model.probabilities)
-
-
 def _choices(tables: list[PolicyTable], model: MDP) -> Floats:
-    """Return [H, S, A]; a single table is not copied."""
-    one = [t.probabilities for t in tables if t.probabilities is not None]
+    """Return [H, S, A] of H tables; a single one, which is stochastic, is not copied."""
     if len(tables) == 1:
-        return _stack(one)
-    return _fixed(np.stack([[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]))
-
-
-def _no_choices(model: MDP) -> Floats:
-    return _fixed(np.zeros((0, model.states, model.actions)))
+        return _stack([table.probabilities for table in tables])
+    rows = [[table.distribution(s, model.actions) for s in range(model.states)] for table in tables]
+    return np.array(rows).reshape(-1, model.states, model.actions)
 
 
 def _stack(arrays: list[Any]) -> AnyArray:
-    return _fixed(arrays[0][np.newaxis] if len(arrays) == 1 else np.stack(arrays))
-
-
-def _fixed(array: AnyArray) -> AnyArray:
-    """Return a read-only view: to numba a writeable array has another type, for which it would compile again."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
+    return arrays[0][np.newaxis] if len(arrays) == 1 else np.stack(arrays)
 
 
 class Evaluator:
@@ -111,13 +108,24 @@ class Evaluator:
         workspace: Workspace,
     ) -> None:
         self.nominal, self.value_table = nominal, value_table
-        self.unrolled, self._label_of = automaton
+        self.unrolled, label_of = automaton
         self._dynamics, self._row_tables = chain
         self._workspace = workspace
-        self._contexts: dict[int, tuple[RowTable, step.Context, Any]] = {}
-        self._scratch = workspace.scratch
-        self._bounds = np.zeros(2)
-        self._ranges: Ints | None = None
+        self._automaton = CompiledAutomaton(
+            self.unrolled.ranges, self.unrolled.transitions, label_of, value_table.labelling.by_action
+        )
+        future = value_table.law.future
+        self._future = Future(
+            value_table.table,
+            np.zeros((0, 0), dtype=np.int64),
+            future.indptr,
+            future.successors,
+            future.probabilities,
+            future.expected_rewards,
+        )
+        self._contexts: dict[int, Context] = {}
+        self._offsets = 0
+        """Offsets for which there are transitions, and indices of vectors."""
         self._cleared = False
         self.lazy = not value_table.law.explicit  # compiled code reads the model's rows as they are written
 
@@ -128,17 +136,9 @@ class Evaluator:
 
     def push(self, forward: ForwardBuffers, state: int, action: int, *, answered: bool) -> None:
         """Observe one pair (action -1: not yet taken); if `answered`, write the answers into `forward.values`."""
-        scratch = self._workspace.scratch
-        if forward.fitted is not scratch or self._scratch is not scratch or self._ranges is not self.unrolled.ranges:
-            self._fit(forward, 1)
-        contexts = self._contexts
-        context = contexts[EXACT][2] if EXACT in contexts else self._context(EXACT)
-        status = self._push(context, forward.lent, state, action, answered and not self.lazy)
-        if status:
-            self._cleared = False
-        while status:
-            self._provide(status, EXACT, forward)
-            status = self._push(self._context(EXACT), forward.lent, state, action, answered and not self.lazy)
+        context = self._fit(forward, 1)
+        while status := close.push(context, forward, state, action, answered and not self.lazy):
+            self._provide(status, context, forward)
         if answered and self.lazy:
             self._close(forward, forward.values)
 
@@ -148,21 +148,20 @@ class Evaluator:
         `plan` [n]: what to do with each pair, as in `close.push_all`; where there is no table of values it is not used.
         """
         states, actions = pairs
-        self._fit(forward, len(states))
+        context, done = self._fit(forward, len(states)), 0
         if values is None:
             values = np.zeros((0, 0))
         elif self.lazy:
             self._push_each(forward, pairs, values)
             return
-        done = 0
         while True:
             before = done
-            done, status = close.push_all(self._context(EXACT), forward.lent, states, actions, values, plan, done)
-            if status == step.DONE:
+            done, status = close.push_all(context, forward, states, actions, values, plan, done)
+            if status == DONE:
                 return
             if done > before:
                 self._cleared = False
-            self._provide(status, EXACT, forward)
+            self._provide(status, context, forward)
             if self.lazy and len(values):
                 if len(plan):
                     forward.restart()
@@ -172,143 +171,117 @@ class Evaluator:
 
     def answer(self, forward: ForwardBuffers) -> None:
         """Write the answers under this evaluator's law, without another pair, into `forward.values`."""
-        self._fit(forward, 0)
+        context = self._fit(forward, 0)
         while not self.lazy:
-            status = close.answer(self._context(EXACT), forward.lent)
-            if status == step.DONE:
+            status = close.answer(context, forward)
+            if status == DONE:
                 return
-            self._provide(status, EXACT, forward)
+            self._provide(status, context, forward)
         self._close(forward, forward.values)
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
-        bounds = self._bounds
+        found = np.zeros(2)
         self._cleared = False
         self._unroll(len(pairs[0]) + 1)
-        self._fit_workspace(1)
+        context, levels = self._context(kind), self._workspace.levels
         while True:
-            context = self._context(kind)
-            levels = self._workspace.lent_levels  # anew each time: another evaluator may have replaced the arrays
             if self.lazy:
-                status = compiled_bounds.forward(context, levels, kind, *pairs)
+                status = bounds.forward(context, levels, *pairs)
             else:
-                status = self._interval(context, levels, kind, *pairs, bounds)
-            if status == step.DONE:
+                status = bounds.interval(context, levels, *pairs, found)
+            if status == DONE:
                 break
-            if status == compiled_bounds.LEVELS_FULL:
-                self._workspace.grow_levels(*self._scratch.missing.tolist())
-            else:
-                self._provide(status, kind, None)
+            self._provide(status, context, None)
         if self.lazy:
             self._close_levels(pairs)
-            compiled_bounds.backward(context, levels, len(pairs[0]) - 1, bounds)
-        low, high = bounds.tolist()
+            bounds.backward(context, levels, len(pairs[0]) - 1, found)
+        low, high = found.tolist()
         return low, high
 
-    def _fit(self, forward: ForwardBuffers, pairs: int) -> None:
+    def _fit(self, forward: ForwardBuffers, pairs: int) -> Context:
         """Make space for what the weights may need after so many more pairs."""
         self._cleared = False
-        offsets = forward.max_starts + 1 if forward.max_starts else int(forward.scalars[step.BASE_OFFSET]) + pairs + 2
-        if offsets > self.unrolled.depth or self._ranges is not self.unrolled.ranges:
+        offsets = forward.max_starts + 1 if forward.max_starts else forward.base_offset + pairs + 2
+        if offsets > self._offsets:
             self._unroll(offsets)
-        self._fit_workspace(forward.live_starts)
-        if forward.max_starts:  # else each pair needs one offset more
-            forward.fitted = self._scratch
-
-    def _fit_workspace(self, starts: int) -> None:
-        """Make space in the workspace, and notice that another evaluator has made it grow."""
-        if starts > self._workspace.starts or len(self.unrolled.obligations) > self._workspace.columns:
-            self._workspace.fit(len(self.unrolled.obligations), starts)
-        if self._scratch is not self._workspace.scratch:
-            self._scratch = self._workspace.scratch
-            self._contexts.clear()
+        if forward.live_starts > self._workspace.starts:
+            self._workspace.fit(0, forward.live_starts)
+        return self._context(EXACT)
 
     def _unroll(self, offsets: int) -> None:
         """Have transitions, and indices of vectors, for at least so many offsets."""
-        self.unrolled.extend(offsets)
-        if self._ranges is not self.unrolled.ranges:
-            self._ranges = self.unrolled.ranges
-            self._vectors = np.full((self.unrolled.depth + 2, len(self.unrolled.obligations)), step.NOT_COMPUTED)
-            self._find_vectors()
+        if offsets <= self._offsets:
+            return
+        unrolled = self.unrolled
+        unrolled.extend(offsets)
+        self._automaton.ranges, self._automaton.transitions = unrolled.ranges, unrolled.transitions
+        columns = len(unrolled.obligations)
+        self._future.vector = np.full((unrolled.depth + 2, columns), NOT_COMPUTED)
+        self._workspace.fit(columns, 1)
+        self._offsets = unrolled.depth if unrolled.depth < unrolled.horizon else sys.maxsize
+        self._find_vectors()
 
-    def _context(self, kind: int) -> Any:  # noqa: ANN401 - numba's box
+    def _context(self, kind: int) -> Context:
         if kind not in self._contexts:
-            table, unrolled = self._row_tables(kind), self.unrolled
-            future, by_action = self.value_table.law.future, self.value_table.labelling.by_action
-            context = step.Context(
-                self._dynamics,
-                table.arrays,
-                step.CompiledAutomaton(unrolled.ranges, unrolled.transitions, self._label_of, by_action),
-                step.Future(_fixed(self._values), self._vectors, *_rows(future), _fixed(future.expected_rewards)),
-                self._scratch,
-            )
-            self._contexts[kind] = table, context, lend(context)
-            if kind == EXACT:
-                lent = self._contexts[kind][2]
-                self._push = specialized(close.push, lent, _ANY_FORWARD.lent, 0, 0, True)  # noqa: FBT003
-            elif not self.lazy:
-                examples = self._contexts[kind][2], self._workspace.lent_levels, kind, _ALL, _ALL, self._bounds
-                self._interval = specialized(compiled_bounds.interval, *examples)
-        return self._contexts[kind][2]
+            table = self._row_tables(kind)
+            self._contexts[kind] = Context(self._dynamics, table, self._automaton, self._future, self._workspace)
+        return self._contexts[kind]
 
-    def _provide(self, status: int, kind: int, forward: ForwardBuffers | None) -> None:
+    def _provide(self, status: int, context: Context, forward: ForwardBuffers | None) -> None:
         """Grow or compute what a loop has reported as full or missing."""
-        table, context, _ = self._contexts[kind]
-        first, second = self._scratch.missing.tolist()
-        if status == step.TABLE_FULL:
-            if context.table is table.arrays:  # else another evaluator has grown it meanwhile
-                table.grow(forget=not self._cleared)
-                self._cleared = True
-        elif status == step.SCRATCH_FULL:
+        first, second = self._workspace.missing
+        if status == TABLE_FULL:
+            context.table.grow(forget=not self._cleared)
+            self._cleared = True
+        elif status == SCRATCH_FULL:
             self._workspace.grow()
-            self._fit_workspace(1)
-        elif status == step.FORWARD_FULL:
+        elif status == FORWARD_FULL:
             assert forward is not None
             forward.grow(first, second)
-            return
-        elif status == step.VALUES_MISSING:
+        elif status == LEVELS_FULL:
+            self._workspace.levels.grow(first, second)
+        elif status == VALUES_MISSING:
             try:
                 self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
                 if forward is not None:
-                    forward.scalars[step.UNANSWERED] = 0  # the pair was observed all the same; the next is another one
+                    forward.unanswered = False  # the pair was observed all the same; the next is another one
                 raise
-        self._contexts.clear()
 
     def _compute_values(self, offset: int, obligation: int) -> None:
         """Add one vector of values; turn `lazy` if the model is too large for it."""
-        if self._dynamics.rewards.shape[0] > SMALL and not self.value_table.tabled(offset, obligation):
+        if self.value_table.law.dynamics.states > SMALL and not self.value_table.tabled(offset, obligation):
             self.lazy = True
             return
         self.value_table.all_values(offset, obligation)
         self._find_vectors()
 
     def _find_vectors(self) -> None:
-        self._values = self.value_table.table if len(self.value_table.table) else self._workspace.zero_values
+        self._future.values = self.value_table.table
         last = self.value_table.law.stationary_from()
         for column, cells in enumerate(self.unrolled.obligations):
             for offset, obligation in cells.items():
                 cell = min(offset, last), obligation
-                self._vectors[offset, column] = self.value_table.rows.get(cell, step.NOT_COMPUTED)
-        self._contexts.clear()
+                self._future.vector[offset, column] = self.value_table.rows.get(cell, NOT_COMPUTED)
 
     def _push_each(self, forward: ForwardBuffers, pairs: Pairs, values: Floats) -> None:
         for n, (state, action) in enumerate(zip(*pairs, strict=True)):
             self.push(forward, int(state), int(action), answered=True)
-            starts = int(forward.scalars[step.START_COUNT])
+            starts = forward.start_count
             values[n, :starts] = forward.values[:starts]
 
     def _close(self, forward: ForwardBuffers, values: Floats) -> None:
         """Do what the compiled `close` does, around the states reached, each looked up or computed by itself."""
-        scalars = forward.scalars
-        starts, last = int(scalars[step.START_COUNT]), (int(scalars[step.LAST_STATE]), int(scalars[step.LAST_ACTION]))
-        queried = int(scalars[step.QUERIED_START])
-        oldest = starts - 1
-        for start in range(starts) if queried < 0 else [oldest - min(queried, oldest)]:
-            offset = int(scalars[step.BASE_OFFSET]) + start
-            total = float(forward.arrays.accumulated[start])
+        last, queried, oldest = (
+            (forward.last_state, forward.last_action),
+            forward.queried_start,
+            forward.start_count - 1,
+        )
+        for start in range(oldest + 1) if queried < 0 else [oldest - min(queried, oldest)]:
+            total = forward.accumulated[start]
             for column, states, weights in forward.of_start(start):
-                total = _add(total, weights * self._closing_values(offset, column, states, last))
+                total = _add(total, weights * self._closing_values(forward.base_offset + start, column, states, last))
             values[start if queried < 0 else 0] = total
 
     def _close_levels(self, pairs: Pairs) -> None:
@@ -316,10 +289,15 @@ class Evaluator:
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
         nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
         last = int(pairs[0][-1]), int(pairs[1][-1])
-        for column in np.unique(levels.column[nodes]).tolist():
-            here = np.flatnonzero(levels.column[nodes] == column) + nodes.start
-            levels.low[here] = self._closing_values(offset, column, levels.state[here].astype(np.int64), last)
-        levels.high[nodes] = levels.low[nodes]
+        columns, states, low = (
+            np.asarray(levels.column)[nodes],
+            np.asarray(levels.state)[nodes],
+            np.asarray(levels.low)[nodes],
+        )
+        for column in np.unique(columns).tolist():
+            here = columns == column
+            low[here] = self._closing_values(offset, column, states[here].astype(np.int64), last)
+        np.asarray(levels.high)[nodes] = low
 
     def _closing_values(self, offset: int, column: int, states: Ints, last: tuple[int, int]) -> Floats:
         obligation = self.unrolled.obligations[column][offset]

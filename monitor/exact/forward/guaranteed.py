@@ -13,58 +13,94 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
-import numpy as np
-
-from monitor.arrays import Bools, Floats, Ints, Shorts
+from monitor.arrays import Bytes, Floats, Ints, Shorts
 from monitor.causal.interval_row import extreme_given, least_probability
-from monitor.causal.row import choose, greedy
+from monitor.causal.row import RowMemory, choose, greedy
 from monitor.exact.forward.rows import Dynamics, phase_at
 from monitor.exact.forward.unroll import FIRST_COLUMN
-from monitor.jit import compiled, inlined
-from monitor.model.confidence import IntervalRows
 
-__all__ = ["IntervalProblem", "interval", "level"]
+__all__ = ["IntervalProblem", "RowBounds", "interval", "level"]
 
 TRUE = 1
-UNOBSERVED = -1
+
+Observed = tuple[int, int, int, float]
+"""The pair observed at an offset (-1: none), its successor (-1: not observed), and p* of that."""
 
 
-class IntervalProblem(NamedTuple):
+@dataclass(eq=False)
+class RowBounds:
+    """`monitor.model.confidence.IntervalRows`, for compiled code."""
+
+    indptr: Ints
+    successors: Ints
+    lower: Floats
+    upper: Floats
+    extra: Floats
+
+
+@dataclass(eq=False)
+class IntervalProblem:
     """A measure under a law, over a confidence set of rows.
 
     `dynamics`: what acts; its rows are not used. `target`, `observed`: bounds of the rows of the counterfactual and of
-    the observed world. `rewards` [S, A]; `extremes` [2]: least and greatest reward of a transition. `ranges`,
-    `transitions`, `label_of`: the unrolled automaton, see `CompiledAutomaton`. `alive` [offsets, columns]: whether an
-    obligation may remain. `unknown` [offsets, columns, 2]: its least and greatest value in the state `elsewhere`
-    (-1: there is none).
+    the observed world. `extremes` [2]: least and greatest reward of a transition. `ranges`, `transitions`, `label_of`:
+    the unrolled automaton, see `CompiledAutomaton`. `alive` [offsets, columns]: whether an obligation may remain.
+    `unknown` [offsets, columns, 2]: its least and greatest value in the state `elsewhere` (-1: there is none).
+
+    Working memory: `choice` [A], probabilities of actions; `low`, `high` [S], values of a row's successors; `memory`.
     """
 
     dynamics: Dynamics
-    target: IntervalRows
-    observed: IntervalRows
-    rewards: Floats
+    target: RowBounds
+    observed: RowBounds
     extremes: Floats
     ranges: Ints
     transitions: Ints
     label_of: Shorts
-    alive: Bools
+    alive: Bytes
     unknown: Floats
     elsewhere: int
+    choice: Floats
+    low: Floats
+    high: Floats
+    memory: RowMemory
 
 
-class Observed(NamedTuple):
-    """The pair observed at an offset (-1: none), its successor (-1: not observed), and `least`, p* of it."""
+def interval(
+    problem: IntervalProblem, states: Ints, actions: Ints, reached: Bytes, values: Floats
+) -> tuple[float, float]:
+    """Return the bounds from the first of the pairs [d + 1].
 
-    state: int
-    action: int
-    successor: int
-    least: float
+    With c offsets up to the horizon that have a pair: `reached` [c + 1, columns, S], zeros to fill; `values`
+    [2, columns, S, 2], at c modulo 2 the bounds at offset c, without observations.
+    """
+    count = len(reached) - 1
+    reached[0, 0, states[0]] = 1
+    for offset in range(count - 1):
+        spread(problem, offset, observed_at(problem, states, actions, offset), reached[offset], reached[offset + 1])
+    for offset in range(count - 1, -1, -1):
+        seen, ahead, here = observed_at(problem, states, actions, offset), values[(offset + 1) & 1], values[offset & 1]
+        fill(problem, offset, seen, reached[offset], ahead, here)
+    return values[0, 0, states[0], 0], values[0, 0, states[0], 1]
 
 
-@compiled
-def least_observed(rows: IntervalRows, row: int, successor: int) -> float:
+def level(problem: IntervalProblem, offset: int, reached: Bytes, ahead: Floats, here: Floats) -> None:
+    """Do what `fill` does where nothing is observed."""
+    fill(problem, offset, (-1, -1, -1, 1.0), reached, ahead, here)
+
+
+def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: int) -> Observed:
+    """Return what was observed at an offset of the path."""
+    if offset + 1 == len(states):
+        return states[offset], actions[offset], -1, 1.0
+    row = states[offset] * problem.dynamics.rewards.shape[1] + actions[offset]
+    least = least_observed(problem.observed, row, states[offset + 1])
+    return states[offset], actions[offset], states[offset + 1], least
+
+
+def least_observed(rows: RowBounds, row: int, successor: int) -> float:
     """Return p* of an observed successor; 0 if the row lacks it."""
     begin, end = rows.indptr[row], rows.indptr[row + 1]
     for k in range(begin, end):
@@ -73,62 +109,55 @@ def least_observed(rows: IntervalRows, row: int, successor: int) -> float:
     return 0.0
 
 
-@inlined
-def choose_actions(dynamics: Dynamics, offset: int, seen: Observed, state: int, choice: Floats) -> None:
-    """Write the distribution [A] of the action in `state` to `choice`."""
-    phase = phase_at(dynamics, offset)
-    choice[:] = 0.0
-    if seen.action >= 0 and dynamics.is_nominal[phase] and state == seen.state:
-        choice[seen.action] = 1.0
-    elif not dynamics.stochastic[phase]:
-        choice[dynamics.policy_actions[phase, state]] = 1.0
+def choose_actions(problem: IntervalProblem, offset: int, seen: Observed, state: int) -> None:
+    """Write the distribution [A] of the action in `state` to `problem.choice`."""
+    s, a, _, _ = seen
+    choice, phase = problem.choice, phase_at(problem.dynamics, offset)
+    for action in range(len(choice)):
+        choice[action] = 0.0
+    if a >= 0 and problem.dynamics.is_nominal[phase] and state == s:
+        choice[a] = 1.0
+    elif not problem.dynamics.stochastic[phase]:
+        choice[problem.dynamics.policy_actions[phase, state]] = 1.0
     else:
-        policy = dynamics.policy_probabilities[phase, state]
-        choice[:] = policy
-        if seen.action >= 0 and len(dynamics.nominal_policy_probabilities):
-            choose(dynamics.nominal_policy_probabilities[phase, seen.state], seen.action, policy, choice)
+        policy = problem.dynamics.policy_probabilities[phase, state]
+        for action in range(len(choice)):
+            choice[action] = policy[action]
+        if a >= 0 and len(problem.dynamics.nominal_policy_probabilities):
+            choose(problem.dynamics.nominal_policy_probabilities[phase, s], a, policy, choice, problem.memory)
 
 
-@inlined
 def transition_at(problem: IntervalProblem, offset: int, column: int, state: int) -> int:
     """Return the automaton's transition of a column at an offset, on the label of a state."""
-    transition = int(problem.ranges[column, problem.label_of[state], 0])
+    transition = problem.ranges[column, problem.label_of[state], 0]
     while problem.transitions[transition, 1] <= offset:
         transition += 1
     return transition
 
 
-@inlined
 def is_certain(problem: IntervalProblem, seen: Observed, state: int, action: int) -> bool:
     """Return whether the pair is the one observed, in the same model: its successor is the observed one."""
-    same = state == seen.state and action == seen.action
-    return seen.successor >= 0 and same and problem.dynamics.same_model
+    s, a, s_next, _ = seen
+    return s_next >= 0 and state == s and action == a and problem.dynamics.same_model
 
 
-@inlined
 def pair_values(
-    problem: IntervalProblem,
-    seen: Observed,
-    transition: int,
-    state: int,
-    action: int,
-    ahead: Floats,
-    low: Floats,
-    high: Floats,
+    problem: IntervalProblem, seen: Observed, transition: int, state: int, action: int, ahead: Floats
 ) -> tuple[float, float]:
-    """Return the least and the greatest value of a pair over its rows; `low`, `high`: scratch of S numbers."""
-    target, rewarded = problem.target, problem.transitions[transition, 3] == 1
-    goal = problem.transitions[transition, 2]
-    fixed = problem.rewards[state, action] if rewarded else 0.0
+    """Return the least and the greatest value of a pair over its rows."""
+    _, _, s_next, least = seen
+    low, high = problem.low, problem.high
+    goal, rewarded = problem.transitions[transition, 2], problem.transitions[transition, 3] == 1
+    fixed = problem.dynamics.rewards[state, action] if rewarded else 0.0
     decided = 1.0 if goal == TRUE else 0.0
     if goal < FIRST_COLUMN and not rewarded:
         return decided, decided
-    row = state * problem.rewards.shape[1] + action
-    begin, end = target.indptr[row], target.indptr[row + 1]
+    row = state * problem.dynamics.rewards.shape[1] + action
+    begin, end = problem.target.indptr[row], problem.target.indptr[row + 1]
     certain = is_certain(problem, seen, state, action)
     for k in range(begin, end):
-        successor = target.successors[k]
-        extra = target.extra[k] if rewarded and len(target.extra) else 0.0
+        successor = problem.target.successors[k]
+        extra = problem.target.extra[k] if rewarded and len(problem.target.extra) else 0.0
         low[k - begin] = high[k - begin] = decided + fixed + extra
         if goal >= FIRST_COLUMN:
             low[k - begin] += ahead[goal - FIRST_COLUMN, successor, 0]
@@ -136,19 +165,22 @@ def pair_values(
         if successor == problem.elsewhere and rewarded:
             low[k - begin] += problem.extremes[0] - fixed - extra
             high[k - begin] += problem.extremes[1] - fixed - extra
-        if certain and successor == seen.successor:
+        if certain and successor == s_next:
             return low[k - begin], high[k - begin]
-    lower, upper = target.lower[begin:end], target.upper[begin:end]
-    if seen.successor < 0:
-        return greedy(lower, upper, low, False), greedy(lower, upper, high, True)
-    return extreme_given(lower, upper, seen.least, low, False), extreme_given(lower, upper, seen.least, high, True)
+    lower, upper = problem.target.lower[begin:end], problem.target.upper[begin:end]
+    if s_next < 0:
+        keys, order = problem.memory.keys, problem.memory.order
+        return greedy(lower, upper, low, False, keys, order), greedy(lower, upper, high, True, keys, order)
+    return (
+        extreme_given(lower, upper, least, low, False, problem.memory),
+        extreme_given(lower, upper, least, high, True, problem.memory),
+    )
 
 
-@compiled
-def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bools, following: Bools) -> None:
+def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, following: Bytes) -> None:
     """Mark in `following` [columns, S] all nodes of the next offset that can be reached from those in `reached`."""
-    target = problem.target
-    choice = np.empty(problem.rewards.shape[1])
+    _, _, s_next, _ = seen
+    choice = problem.choice
     for column in range(reached.shape[0]):
         for state in range(reached.shape[1]):
             if not reached[column, state] or state == problem.elsewhere:
@@ -156,76 +188,36 @@ def spread(problem: IntervalProblem, offset: int, seen: Observed, reached: Bools
             goal = problem.transitions[transition_at(problem, offset, column, state), 2] - FIRST_COLUMN
             if goal < 0:
                 continue
-            choose_actions(problem.dynamics, offset, seen, state, choice)
+            choose_actions(problem, offset, seen, state)
             for action in range(len(choice)):
                 if choice[action] == 0.0:
                     continue
                 if is_certain(problem, seen, state, action):
-                    following[goal, seen.successor] = True
+                    following[goal, s_next] = 1
                     continue
                 row = state * len(choice) + action
-                for k in range(target.indptr[row], target.indptr[row + 1]):
-                    if target.upper[k] > 0.0:
-                        following[goal, target.successors[k]] = True
+                for k in range(problem.target.indptr[row], problem.target.indptr[row + 1]):
+                    if problem.target.upper[k] > 0.0:
+                        following[goal, problem.target.successors[k]] = 1
 
 
-@compiled
-def fill(problem: IntervalProblem, offset: int, seen: Observed, reached: Bools, ahead: Floats, here: Floats) -> None:
+def fill(problem: IntervalProblem, offset: int, seen: Observed, reached: Bytes, ahead: Floats, here: Floats) -> None:
     """Write the bounds of the reached nodes at an offset to `here` [columns, S, 2]; `ahead`: those of the next."""
-    low, high = np.empty(reached.shape[1]), np.empty(reached.shape[1])
-    choice = np.empty(problem.rewards.shape[1])
+    choice = problem.choice
     for column in range(reached.shape[0]):
-        if not problem.alive[offset, column]:
-            continue
         for state in range(reached.shape[1]):
-            if not reached[column, state]:
+            here[column, state, 0] = here[column, state, 1] = 0.0
+            if not reached[column, state] or not problem.alive[offset, column]:
                 continue
             if state == problem.elsewhere:
-                here[column, state] = problem.unknown[offset, column]
+                here[column, state, 0] = problem.unknown[offset, column, 0]
+                here[column, state, 1] = problem.unknown[offset, column, 1]
                 continue
-            here[column, state] = 0.0
             transition = transition_at(problem, offset, column, state)
-            choose_actions(problem.dynamics, offset, seen, state, choice)
+            choose_actions(problem, offset, seen, state)
             for action in range(len(choice)):
                 if choice[action] == 0.0:
                     continue
-                least, most = pair_values(problem, seen, transition, state, action, ahead, low, high)
+                least, most = pair_values(problem, seen, transition, state, action, ahead)
                 here[column, state, 0] += choice[action] * least
                 here[column, state, 1] += choice[action] * most
-
-
-@compiled
-def level(lent: Any, offset: int, reached: Bools, ahead: Floats, here: Floats) -> None:
-    """Do what `fill` does where nothing is observed; `lent`: an `IntervalProblem` in a box (`jit.lend`)."""
-    fill(lent.value, offset, Observed(-1, -1, -1, 1.0), reached, ahead, here)
-
-
-@compiled
-def interval(lent: Any, states: Ints, actions: Ints, beyond: Floats) -> tuple[float, float]:
-    """Return the bounds from the first of the pairs [d + 1].
-
-    `beyond` [columns, S, 2]: the bounds at offset d + 1, without observations, or at the horizon if that is earlier.
-    """
-    problem = lent.value
-    horizon, columns = problem.alive.shape[0] - 1, problem.alive.shape[1]
-    count = min(len(states), horizon)
-    reached = np.zeros((count + 1, columns, problem.rewards.shape[0]), dtype=np.bool_)
-    reached[0, 0, states[0]] = True
-    for offset in range(count - 1):
-        spread(problem, offset, observed_at(problem, states, actions, offset), reached[offset], reached[offset + 1])
-    ahead = beyond
-    for offset in range(count - 1, -1, -1):
-        here = np.zeros((columns, problem.rewards.shape[0], 2))
-        fill(problem, offset, observed_at(problem, states, actions, offset), reached[offset], ahead, here)
-        ahead = here
-    return ahead[0, states[0], 0], ahead[0, states[0], 1]
-
-
-@compiled
-def observed_at(problem: IntervalProblem, states: Ints, actions: Ints, offset: int) -> Observed:
-    """Return what was observed at an offset of the path."""
-    if offset + 1 == len(states):
-        return Observed(states[offset], actions[offset], -1, 1.0)
-    row = states[offset] * problem.rewards.shape[1] + actions[offset]
-    least = least_observed(problem.observed, row, states[offset + 1])
-    return Observed(states[offset], actions[offset], states[offset + 1], least)

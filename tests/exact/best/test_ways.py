@@ -151,7 +151,7 @@ def test_actions_with_the_same_row_are_one_option_and_the_observed_one_stays_cer
             *[(1, a, 1, 1) for a in range(3)],
         ],
     )
-    assert options_of(twice, as_table([0, 0], twice)).alike.tolist() == [0, 0, 2, 0, 0, 0]
+    assert list(options_of(twice, as_table([0, 0], twice)).alike) == [0, 0, 2, 0, 0, 0]
     about: dict[str, Any] = {"model": twice, "path": [(0, 0), (0, 0)], "policies": {"nominal": [0, 0]}}
     exact = monitor.check('best@1.P>=0.5 [ F=1 "good" ]', **about, causal_model="any")
     assert exact.quantities[0].value == 0.0
