@@ -28,7 +28,7 @@ TESTS: Final = {
     "causal": ("tests/causal",),
     "exact": ("tests/exact", "monitor/exact"),
     "alarm": ("tests/alarm", "monitor/alarm"),
-    "statistics": ("tests/statistics",),
+    "statistics": ("tests/statistics", "monitor/statistics"),
     "stream": ("tests/stream", "monitor/stream"),
     "runtime": ("tests/runtime", "monitor/runtime"),
 }

@@ -67,8 +67,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/evaluator.py",
-                "                self._workspace.grow_levels(*self._scratch.missing.tolist())",
-                "                self._workspace.grow_levels(*self._scratch.missing.tolist()), self._workspace.grow()",
+                "            self._workspace.levels.grow(first, second)",
+                "            self._workspace.levels.grow(first, second), self._workspace.grow()",
             ),
         ),
         ("tests/exact/test_long_bounds.py", "-k", "one_start_point"),
@@ -100,8 +100,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/rows.py",
-                "begin, rewarded = used[SUCCESSORS], len(dynamics.transition_rewards) > 0",
-                "begin, rewarded = used[SUCCESSORS], False",
+                "end - first, len(extra) > 0, table.kind == EXACT",
+                "end - first, False, table.kind == EXACT",
             ),
         ),
         ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),
@@ -156,7 +156,7 @@ FAULTS: Final = (
     ),
     Fault(
         "verify accepts a manifest of another policy",
-        (("monitor/alarm/evidence.py", "if named != policy.sha256:", "if False:"),),
+        (("monitor/alarm/evidence.py", "if policy.manifest and named != policy.sha256:", "if False:"),),
         ("tests/alarm/test_evidence.py", "tests/cli/test_verify.py"),
     ),
     Fault(
