@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
 
@@ -56,7 +55,7 @@ def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothi
             if observation is not None:
                 monitor.observe(observation, now)
                 continue
-            by_time = now.ticks >= min(monitor.timing.timer, monitor.timing.sweep)
+            by_time = monitor.due is None or now.ticks >= monitor.due
             before, was_due = state(monitor), by_time or monitor.dump().ready
             said = monitor.evaluate(now)
             if was_due:
@@ -70,10 +69,11 @@ def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothi
 
 
 def test_silent_agents_are_looked_for_four_times_before_one_is_silent() -> None:
-    monitor = fresh()
-    assert monitor.timing == (math.inf, -math.inf, -math.inf)
-    monitor.evaluate(Instant(1000.0, 10.0))
-    assert monitor.timing == (math.inf, 11.0, 10.0)
+    monitor, now = fresh(), Instant(1000.0, 10.0)
+    assert monitor.due is None, "there is nobody to look for"
+    monitor.observe(Observation("ada", 1, 0, 0, 0), now)
+    monitor.evaluate(now)
+    assert monitor.due == 11.0
     assert (monitor.pause, monitor.patience) == (1.0, 4.0)
 
 
