@@ -1,20 +1,19 @@
 """The two sides of a bet on a transition: the model's probability, and the counts of what was observed.
 
-`monitor.statistics.model_test` defines the bets.
+`monitor.statistics.model_test` defines the bets. Compiled.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
-__all__ = ["DENSE", "MAX_TRANSITIONS", "MEMORY", "PRIOR", "DenseLearner", "Departure", "Learner", "Odds", "Transition"]
+__all__ = ["DENSE", "MAX_TRANSITIONS", "MEMORY", "PRIOR", "Counts", "Departure", "Learner", "Odds", "Transition"]
 
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
@@ -23,7 +22,7 @@ MEMORY: Final = 256
 MAX_TRANSITIONS: Final = 16_384
 """Most transitions counted, since a snapshot holds all of them; one more clears all counts."""
 DENSE: Final = 2048
-"""Most transitions of a model whose counts and odds are arrays, which compiled code shares: 16 KiB for each agent."""
+"""Most transitions of a model whose counts are arrays: 16 KiB for each agent."""
 
 
 class Departure(msgspec.Struct, frozen=True):
@@ -45,107 +44,162 @@ class Transition:
     `given`: the row is known exactly.
     """
 
-    __slots__ = ("flatter", "given", "index", "odds", "row", "sharper")
-
-    def __init__(self, row: int, index: int, p: float, roots: float, squares: float) -> None:
-        self.given = True
+    def __init__(self, row: int, index: int, odds: float, flatter: float, sharper: float, *, given: bool) -> None:
         self.row = row
         self.index = index
-        self.odds = min(1.0 / p, 1e300)  # never infinite, however small p is
-        self.flatter = 1.0 / (math.sqrt(p) * roots)
-        self.sharper = p / squares
+        self.odds = odds
+        self.flatter = flatter
+        self.sharper = sharper
+        self.given = given
 
 
 class Odds:
-    """The model's odds, computed once for each transition that occurs.
+    """The model's odds; those of a transition are computed when it occurs, and kept until the space is needed.
 
-    `starts`, `successors`, `probabilities`: as for `ModelTest`. `columns`: of a small model, for compiled code: 1/p of
-    all transitions, then the q/p of `flatter` and of `sharper`; 0 where not computed yet; None if the model is larger.
+    `starts`, `successors`, `probabilities`: as for `ModelTest`. `dense`: counts of the model's transitions are arrays.
     """
 
     def __init__(self, starts: Sequence[int], successors: Sequence[int], probabilities: Sequence[float]) -> None:
-        self.starts, self.successors, self.probabilities = starts, successors, probabilities
-        self._sums: dict[int, tuple[float, float]] = {}
-        self._found: dict[int, Transition] = {}
-        dense = max(len(starts), len(probabilities)) <= DENSE
-        self.columns = array("d", bytes(24 * len(probabilities))) if dense else None
+        self.starts: Sequence[int] = np.ascontiguousarray(starts, np.int64).data
+        self.successors: Sequence[int] = np.ascontiguousarray(successors, np.int64).data
+        self.probabilities: Sequence[float] = np.ascontiguousarray(probabilities, np.float64).data
+        self.dense = max(len(starts), len(probabilities)) <= DENSE
+        size = 1
+        while size < min(len(probabilities), MAX_TRANSITIONS):
+            size *= 2
+        self._last = size - 1
+        self._kept: list[Transition | None] = [None] * size
 
     def learner(self, most: int, memory: int | None = None) -> Learner:
         """Return a learner that bets at these odds; `most`, `memory`: of `Learner`."""
-        return Learner(self, most, memory) if self.columns is None else DenseLearner(self, most, memory)
+        return Learner(self, most, memory)
 
     def find(self, row: int, successor: int) -> Transition | None:
         """Return the transition, None if the model lacks it."""
-        found = self._found.get(row << 32 | successor)
-        return found if found is not None else self._look_up(row, successor)
+        index = self.index_of(row, successor)
+        return None if index < 0 else self.at(row, index)
+
+    def at(self, row: int, index: int) -> Transition:
+        """Return the transition of a row at this index."""
+        found = self._kept[index & self._last]
+        if found is None or found.index != index:
+            found = self._kept[index & self._last] = self.transition(row, index)
+        return found
 
     def row_of(self, index: int) -> int:
         """Return the row of a transition."""
-        return bisect_right(self.starts, index) - 1
+        return _newest(self.starts, index, 0, len(self.starts))
 
-    def _look_up(self, row: int, successor: int) -> Transition | None:
-        start, end = self.starts[row], self.starts[row + 1]
-        index = bisect_left(self.successors, successor, start, end)
-        if index == end or self.successors[index] != successor:
-            return None
-        return self._keep(row, successor, index)
+    def index_of(self, row: int, successor: int) -> int:
+        """Return the index of a transition, -1 if the model lacks it; of two, the last."""
+        start = self.starts[row]
+        index = _newest(self.successors, successor, start, self.starts[row + 1])
+        return index if index >= start and self.successors[index] == successor else -1
 
-    def _keep(self, row: int, successor: int, index: int) -> Transition:
-        """Return the transition at this index, and cache it under its successor."""
-        if len(self._found) >= MAX_TRANSITIONS:
-            self._found.clear()
-            self._sums.clear()
-        if row not in self._sums:
-            chances = self.probabilities[self.starts[row] : self.starts[row + 1]]
-            self._sums[row] = sum(map(math.sqrt, chances)), sum(p * p for p in chances)
-        found = self._found[row << 32 | successor] = Transition(row, index, self.probabilities[index], *self._sums[row])
-        if self.columns is not None:
-            for place, value in enumerate((found.odds, found.flatter, found.sharper)):
-                self.columns[place * len(self.probabilities) + index] = value
-        return found
+    def transition(self, row: int, index: int) -> Transition:
+        """Return the transition at this index, computed anew."""
+        roots = squares = 0.0
+        for each in range(self.starts[row], self.starts[row + 1]):
+            roots += math.sqrt(self.probabilities[each])
+            squares += self.probabilities[each] * self.probabilities[each]
+        p = self.probabilities[index]
+        odds = min(1.0 / p, 1e300)  # never infinite, however small p is
+        return Transition(row, index, odds, 1.0 / (math.sqrt(p) * roots), p / squares, given=True)
+
+
+def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
+    """Return the last of the places low:high whose number is at most this one; low - 1 if there is none."""
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] <= number:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+class Counts:
+    """Counts by place: an array if `dense`, else a dict with those that were put.
+
+    `size`: number of places with a count; in an array 0 is none.
+    """
+
+    def __init__(self, places: int, *, dense: bool) -> None:
+        self.size = 0
+        self._all = array("q", bytes(8 * places if dense else 0))
+        self._put: dict[int, int] | None = None if dense else {}
+
+    def get(self, place: int) -> int:
+        """Return a count, 0 if there is none."""
+        return self._all[place] if self._put is None else self._put.get(place, 0)
+
+    def put(self, place: int, count: int) -> None:
+        """Replace a count."""
+        if self._put is None:
+            self.size += (count != 0) - (self._all[place] != 0)
+            self._all[place] = count
+        else:
+            self._put[place] = count
+            self.size = len(self._put)
+
+    def clear(self) -> None:
+        """Remove all counts."""
+        for place in range(len(self._all)):
+            self._all[place] = 0
+        if self._put is not None:
+            self._put.clear()
+        self.size = 0
+
+    def by_place(self) -> dict[int, int]:
+        """Return the counts by place."""
+        if self._put is not None:
+            return dict(self._put)
+        return {place: self._all[place] for place in range(len(self._all)) if self._all[place] != 0}
 
 
 class Learner:
     """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
-    `counts`: index of a transition -> n(s, a, s'), at most `most` of them. `memory`: steps of a row after which its
-    counts are halved; `MEMORY` if None.
+    At most `most` transitions are counted. `prior`: c. `memory`: steps of a row after which its counts are halved;
+    `MEMORY` if None.
     """
 
     def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:
+        self.prior = PRIOR
+        self.memory = MEMORY if memory is None else memory
         self._odds = odds
         self._most = most
-        self._memory = MEMORY if memory is None else memory
-        self.counts: dict[int, int] = {}
-        self._rows: dict[int, int] = {}
+        self._seen = Counts(len(odds.probabilities), dense=odds.dense)  # n(s, a, s') by index of the transition
+        self._steps = Counts(len(odds.starts) - 1, dense=odds.dense)  # n(s, a) by row
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Index of a transition -> n(s, a, s')."""
+        return self._seen.by_place()
 
     def ratio(self, found: Transition) -> float:
         """Return q / p of a transition."""
-        return (PRIOR + self.counts.get(found.index, 0) * found.odds) / (PRIOR + self._rows.get(found.row, 0))
+        return (self.prior + self._seen.get(found.index) * found.odds) / (self.prior + self._steps.get(found.row))
 
     def settle(self, found: Transition) -> float:
         """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
-        row, index, counts = found.row, found.index, self.counts
-        seen, of = counts.get(index, 0), self._rows.get(row, 0)
-        counts[index] = seen + 1
-        self._rows[row] = of + 1
-        if of >= self._memory:
-            self._halve(row)
-        if len(counts) > self._most:
+        ratio = self.ratio(found)
+        steps = self._steps.get(found.row)
+        self._seen.put(found.index, self._seen.get(found.index) + 1)
+        self._steps.put(found.row, steps + 1)
+        if steps >= self.memory:
+            self._halve(found.row)
+        if self._seen.size > self._most:
             self.load({})
-        return (PRIOR + seen * found.odds) / (PRIOR + of)
-
-    def steps(self, row: int) -> int:
-        """Return n(s, a) of a row."""
-        return self._rows[row]
+        return ratio
 
     def seen(self, row: int) -> dict[int, int]:
         """Return the counts of a row, by index of the transition."""
-        entries, counts = range(self._odds.starts[row], self._odds.starts[row + 1]), self.counts
-        return {index: counts[index] for index in entries if index in counts}
+        entries = range(self._odds.starts[row], self._odds.starts[row + 1])
+        return {index: self._seen.get(index) for index in entries if self._seen.get(index) > 0}
 
     def by_row(self) -> dict[int, dict[int, int]]:
-        """Return row -> its counts, as `seen` returns them."""
+        """Return row -> its counts by index of the transition."""
         found: dict[int, dict[int, int]] = {}
         for index, seen in self.counts.items():
             found.setdefault(self._odds.row_of(index), {})[index] = seen
@@ -156,7 +210,7 @@ class Learner:
         found: list[tuple[float, Departure]] = []
         for index, seen in self.counts.items():
             row = self._odds.row_of(index)
-            steps, p = self.steps(row), self._odds.probabilities[index]
+            steps, p = self._steps.get(row), self._odds.probabilities[index]
             if seen > steps * p:
                 evidence = seen * math.log(seen / (steps * p))
                 found.append((evidence, Departure(row, self._odds.successors[index], seen, steps, steps * p)))
@@ -165,79 +219,19 @@ class Learner:
 
     def load(self, counts: Mapping[int, int]) -> None:
         """Replace the counts."""
-        self.counts, self._rows = dict(counts), {}
+        self._seen.clear()
+        self._steps.clear()
         for index, seen in counts.items():
             row = self._odds.row_of(index)
-            self._rows[row] = self._rows.get(row, 0) + seen
+            self._seen.put(index, seen)
+            self._steps.put(row, self._steps.get(row) + seen)
 
     def _halve(self, row: int) -> None:
         """Halve the counts of a row."""
-        self._rows[row] = 0
+        left = 0
         for index in range(self._odds.starts[row], self._odds.starts[row + 1]):
-            if index in self.counts:
-                self.counts[index] //= 2
-                self._rows[row] += self.counts[index]
-
-
-class DenseLearner(Learner):
-    """A learner whose counts are arrays, for small models: compiled code counts in the same memory.
-
-    `seen_of`: [transitions], n(s, a, s'). `steps_of`: [rows], n(s, a). `distinct`: [1], transitions with a count;
-    `most`, `memory`: as for `Learner`.
-    """
-
-    def __init__(self, odds: Odds, most: int, memory: int | None = None) -> None:
-        self._odds = odds
-        self.most, self.memory = most, MEMORY if memory is None else memory
-        self.seen_of = array("q", bytes(8 * len(odds.probabilities)))
-        self.steps_of = array("q", bytes(8 * (len(odds.starts) - 1)))
-        self.distinct = array("q", (0,))
-
-    @property
-    def counts(self) -> dict[int, int]:  # type: ignore[override] # computed, not stored
-        """Index of a transition -> n(s, a, s')."""
-        seen = np.frombuffer(self.seen_of, np.int64)
-        found = np.flatnonzero(seen)
-        return dict(zip(found.tolist(), seen[found].tolist(), strict=True))
-
-    def ratio(self, found: Transition) -> float:
-        """Return q / p of a transition."""
-        return (PRIOR + self.seen_of[found.index] * found.odds) / (PRIOR + self.steps_of[found.row])
-
-    def settle(self, found: Transition) -> float:
-        """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
-        row, index = found.row, found.index
-        seen, of = self.seen_of[index], self.steps_of[row]
-        self.seen_of[index] = seen + 1
-        self.steps_of[row] = of + 1
-        if seen == 0:
-            self.distinct[0] += 1
-        if of >= self.memory:
-            self._halve(row)
-        if self.distinct[0] > self.most:
-            self.load({})
-        return (PRIOR + seen * found.odds) / (PRIOR + of)
-
-    def load(self, counts: Mapping[int, int]) -> None:
-        """Replace the counts."""
-        for column in (self.seen_of, self.steps_of):
-            np.frombuffer(column, np.int64)[:] = 0
-        for index, seen in counts.items():
-            self.seen_of[index] = seen
-            self.steps_of[self._odds.row_of(index)] += seen
-        self._count()
-
-    def steps(self, row: int) -> int:
-        """Return n(s, a) of a row."""
-        return self.steps_of[row]
-
-    def _halve(self, row: int) -> None:
-        """Halve the counts of a row."""
-        self.steps_of[row] = 0
-        for index in range(self._odds.starts[row], self._odds.starts[row + 1]):
-            self.seen_of[index] //= 2
-            self.steps_of[row] += self.seen_of[index]
-        self._count()
-
-    def _count(self) -> None:
-        self.distinct[0] = int(np.count_nonzero(np.frombuffer(self.seen_of, np.int64)))
+            seen = self._seen.get(index)
+            if seen > 0:
+                self._seen.put(index, seen // 2)
+                left += seen // 2
+        self._steps.put(row, left)

@@ -13,13 +13,13 @@ Where a contradiction lies: `wrong_rows` (`monitor.statistics.row_tests`) and `w
 a transition has the weight `part_of(n)`, fixed before its first step; the weights of any number of agents sum to 1 at
 most. Its evidence is the highest wealth of its own bets, adjusted: so the noises of agents may depend on each other, a
 list may be looked at at any time, and who was rejected once stays so.
+
+Compiled.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -38,22 +38,6 @@ __all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number",
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
-
-(
-    TESTS,  # address: of each agent's `ModelTest.stakes`
-    COUNT,  # agents
-    SILENT,  # 1: nothing is rejected, and a first report was made
-    TOTALS,  # address, as in `Shared.totals`
-    REPORTED,  # transitions observed when the tests were combined last
-    EVERY,  # transitions until they are combined again
-    REALS,  # address
-    WORDS,
-) = range(8)
-"""What compiled code finds at `Fleet.combination`."""
-LOST, LOGS, LOG10_E, ENOUGH, REALS_SIZE = 0, 4, 8, 9, 10
-"""Places: for each fraction the log of the losses of forgotten agents, and that of the wealth; log10 of the mean at the
-last combination; log of the wealth at which the model is rejected.
-"""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
@@ -79,7 +63,10 @@ class Fleet:
         such a row are what the data predict.
 
     Attributes:
+        cap: wealth at which that of an agent is truncated.
         doubted: True once the model is rejected: their wealth has reached 1/alpha.
+        log10_e: log10 of their wealth when they were combined last.
+        reported: transitions observed when the tests were combined last, as the caller has noted.
 
     >>> coin = Fleet([0, 2], [0, 1], [0.5, 0.5])
     >>> liar, other = coin.join(), coin.join()
@@ -101,58 +88,37 @@ class Fleet:
         bounds: Bounds | None = None,
     ) -> None:
         check_levels(alpha, impossible)
-        self._rows = starts, successors, probabilities
-        self._intervals = None if bounds is None else IntervalOdds(*self._rows, bounds)
-        self.cap = alpha ** (-2.0 / 3.0)
         self._alpha, self._impossible = alpha, impossible
-        odds = self._intervals or Odds(*self._rows)
+        rows = starts, successors, probabilities
+        odds = Odds(*rows) if bounds is None else IntervalOdds(*rows, bounds)
         tested = len(starts) - 1 - (0 if bounds is None else list(bounds.unrecorded).count(NO_DATA))
         self._start(Shared(odds, rows=RowTests(odds, tested, impossible)))
 
     def _start(self, shared: Shared) -> None:
         """Begin without agents; `shared` has counted nothing."""
-        self._shared = shared
+        self.cap = self._alpha ** (-2.0 / 3.0)
         self.doubted = False
-        self._followed: tuple[ModelTest, ...] = ()
-        self._tests = array("q")
-        self._reals = array("d", bytes(8 * REALS_SIZE))
-        self._reals[ENOUGH] = -math.log(self._alpha)
-        self._words = array("q", bytes(8 * WORDS))
+        self.log10_e = 0.0
+        self.reported = 0
+        self._shared = shared
+        self._lost = [0.0] * len(FRACTIONS)  # log of the losses of forgotten agents, for each fraction
 
     def alone(self) -> Fleet:
         """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
 
         Single rows are not tested, which keeps its state small.
         """
-        other = copy.copy(self)
-        other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - a copy of this object
+        other = Fleet.__new__(Fleet)
+        other._alpha, other._impossible = self._alpha, self._impossible  # noqa: SLF001 - of this class
+        other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - likewise
         return other
 
     def join(self) -> ModelTest:
         """Return a test for a new agent."""
-        if self._intervals is not None:
-            return IntervalModelTest(
-                self._intervals, self._shared, alpha=self._alpha, impossible=self._impossible, cap=self.cap
-            )
-        return ModelTest(*self._rows, alpha=self._alpha, impossible=self._impossible, shared=self._shared, cap=self.cap)
-
-    @property
-    def _lost(self) -> list[float]:
-        return self._reals[LOST:LOGS].tolist()
-
-    @property
-    def log10_e(self) -> float:
-        """Log10 of their wealth when they were combined last."""
-        return self._reals[LOG10_E]
-
-    @property
-    def reported(self) -> int:
-        """Transitions observed when the tests were combined last, as the caller has noted; compiled code does too."""
-        return self._words[REPORTED]
-
-    @reported.setter
-    def reported(self, number: int) -> None:
-        self._words[REPORTED] = number
+        odds, levels = self._shared.odds, {"alpha": self._alpha, "impossible": self._impossible}
+        if isinstance(odds, IntervalOdds):
+            return IntervalModelTest(odds, self._shared, **levels, cap=self.cap)
+        return ModelTest(odds.starts, odds.successors, odds.probabilities, **levels, shared=self._shared, cap=self.cap)
 
     @property
     def transitions(self) -> int:
@@ -189,28 +155,27 @@ class Fleet:
         logs = []
         for f, lost in zip(FRACTIONS, self._lost, strict=True):
             total = 0.0
-            for profit in profits:  # one by one as in compiled code: `sum` may correct its rounding
+            for profit in profits:  # one by one: `sum` may correct its rounding
                 total += math.log1p(f * profit)
             logs.append(total + lost)
         most, total = max(logs), 0.0
         for each in logs:
             total += math.exp(each - most)
         log_e = most + math.log(total / len(logs))
-        self._reals[LOG10_E] = log_e / math.log(10.0)
-        self.doubted = log_e >= self._reals[ENOUGH]
+        self.log10_e = log_e / math.log(10.0)
+        self.doubted = log_e >= -math.log(self._alpha)
 
     def forget(self, test: ModelTest) -> None:
         """Drop an agent, but not its losses."""
         profit = test.capped_wealth - 1.0
-        lost = [lost + min(0.0, math.log1p(f * profit)) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
-        self._reals[LOST:LOGS] = array("d", lost)
+        self._lost = [lost + min(0.0, math.log1p(f * profit)) for f, lost in zip(FRACTIONS, self._lost, strict=True)]
 
     def dump(self) -> FleetState:
         """Return the state as plain data."""
         shared = self._shared
         return FleetState(
-            counts=dict(shared.learner.counts),
-            lost=self._lost,
+            counts=shared.learner.counts,
+            lost=list(self._lost),
             transitions=self.transitions,
             doubted=self.doubted,
             log10_e=self.log10_e,
@@ -226,9 +191,8 @@ class Fleet:
         self._shared.observed = max(state.observed, state.transitions)
         if self._shared.rows is not None:
             self._shared.rows.load(state.rows)
-        for place, lost in zip(range(LOST, LOGS), state.lost, strict=True):  # in place: compiled code has the address
-            self._reals[place] = lost
-        self.doubted, self._reals[LOG10_E] = state.doubted, state.log10_e
+        self._lost = list(state.lost)
+        self.doubted, self.log10_e = state.doubted, state.log10_e
 
 
 def wrong_agents(tests: Sequence[ModelTest]) -> list[tuple[int, float]]:

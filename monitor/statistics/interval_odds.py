@@ -12,17 +12,21 @@ the sum of (p_k - p*_k) / lambda, which is 0. A bet that lies in the set pays 1:
 One entry of such a row stands for all successors that were never recorded, as in docs/semantics.md, section 13.2.
 
 Source: P. Grünwald, R. de Heide, W. Koolen, *Safe testing* (JRSS B 2024), theorem 1.
+
+Compiled.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from monitor.statistics.betting_odds import MAX_TRANSITIONS, PRIOR, Learner, Odds, Transition
+import numpy as np
 
-__all__ = ["GIVEN", "NO_DATA", "UNRECORDED", "Bounds", "IntervalLearner", "IntervalOdds", "IntervalRow", "against"]
+from monitor.arrays import Floats
+from monitor.statistics.betting_odds import Learner, Odds, Transition
+
+__all__ = ["GIVEN", "NO_DATA", "UNRECORDED", "Bounds", "IntervalLearner", "IntervalOdds", "against"]
 
 UNRECORDED: Final = (1 << 32) - 1
 """A successor that no row has; it stands for a state that the model does not have."""
@@ -43,15 +47,6 @@ class Bounds(NamedTuple):
     unrecorded: Sequence[int]
 
 
-class IntervalRow(NamedTuple):
-    """One row: expected probabilities, and bounds. `most`: upper bound of the mass that was never recorded."""
-
-    expected: Sequence[float]
-    lower: Sequence[float]
-    upper: Sequence[float]
-    most: float
-
-
 class IntervalOdds(Odds):
     """Odds of a model some of whose rows are known only up to bounds.
 
@@ -59,47 +54,58 @@ class IntervalOdds(Odds):
         starts, successors: as for `ModelTest`.
         expected: in given rows the probabilities; in the others what the data predict, all positive.
         bounds: of the rows.
+
+    Attributes:
+        unrecorded: as in `Bounds`.
+        bet: working memory, a bet on each entry of a row.
     """
 
     def __init__(
         self, starts: Sequence[int], successors: Sequence[int], expected: Sequence[float], bounds: Bounds
     ) -> None:
         super().__init__(starts, successors, expected)
-        self.columns = None  # odds of such a row depend on the counts of all its entries
-        self.unrecorded = bounds.unrecorded
-        self._lower, self._upper = bounds.lower, bounds.upper
-        self._rows: dict[int, IntervalRow] = {}
+        self.dense = False
+        self.unrecorded: Sequence[int] = np.ascontiguousarray(bounds.unrecorded, np.int64).data
+        self._lower: Floats = np.ascontiguousarray(bounds.lower, np.float64)
+        self._upper: Floats = np.ascontiguousarray(bounds.upper, np.float64)
+        widest = int(np.diff(np.asarray(starts, np.int64)).max(initial=1))
+        self.bet = np.zeros(widest)
+        self._turns = np.zeros((2, 2 * widest))
 
     def learner(self, most: int, memory: int | None = None) -> Learner:
         """Return a learner that bets at these odds."""
         return IntervalLearner(self, most, memory)
 
-    def bounds(self, row: int) -> IntervalRow:
-        """Return a row that is not given."""
-        found = self._rows.get(row)
-        if found is None:
-            if len(self._rows) >= MAX_TRANSITIONS:
-                self._rows.clear()
-            entries = slice(self.starts[row], self.starts[row + 1])
-            lower, upper = tuple(self._lower[entries]), tuple(self._upper[entries])
-            place = self.unrecorded[row] - self.starts[row]
-            most = min(upper[place], 1.0 - (sum(lower) - lower[place]))
-            found = self._rows[row] = IntervalRow(tuple(self.probabilities[entries]), lower, upper, most)
-        return found
+    def most(self, row: int) -> float:
+        """Return an upper bound of the mass of a row, not given, that was never recorded."""
+        entry, known = self.unrecorded[row], 0.0
+        for index in range(self.starts[row], self.starts[row + 1]):
+            known += self._lower[index]
+        return float(min(self._upper[entry], 1.0 - (known - self._lower[entry])))
 
-    def _look_up(self, row: int, successor: int) -> Transition | None:
+    def pays(self, row: int, index: int) -> float:
+        """Return what the bet in `bet` on a row that is not given pays at this entry."""
+        start, end = self.starts[row], self.starts[row + 1]
+        lower, upper = self._lower[start:end], self._upper[start:end]
+        return float(against(self.bet, lower, upper, index - start, self._turns))
+
+    def index_of(self, row: int, successor: int) -> int:
+        """Return the index of a transition, or of the entry for unrecorded successors; -1 if the model lacks it."""
+        index = Odds.index_of(self, row, successor)
+        return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
+
+    def transition(self, row: int, index: int) -> Transition:
+        """Return the transition at this index, computed anew."""
+        found = Odds.transition(self, row, index)
         if self.unrecorded[row] < 0:
-            return super()._look_up(row, successor)
-        start = self.starts[row]
-        index = bisect_right(self.successors, successor, start, self.starts[row + 1]) - 1
-        if index < start or self.successors[index] != successor:
-            index = self.unrecorded[row]
-        found = self._keep(row, successor, index)
-        bounds, place = self.bounds(row), index - start
-        found.given = False
-        found.flatter = against([p**0.5 for p in bounds.expected], bounds, place)
-        found.sharper = against([p * p for p in bounds.expected], bounds, place)
-        return found
+            return found
+        start, end = self.starts[row], self.starts[row + 1]
+        for n in range(start, end):
+            self.bet[n - start] = self.probabilities[n] ** 0.5
+        flatter = self.pays(row, index)
+        for n in range(start, end):
+            self.bet[n - start] = self.probabilities[n] * self.probabilities[n]
+        return Transition(row, index, found.odds, flatter, self.pays(row, index), given=False)
 
 
 class IntervalLearner(Learner):
@@ -109,60 +115,74 @@ class IntervalLearner(Learner):
         super().__init__(odds, most, memory)
         self._intervals = odds
 
-    def settle(self, found: Transition) -> float:
-        """Return `ratio`, and count the transition."""
-        ratio = self.ratio(found)
-        super().settle(found)
-        return ratio
-
     def ratio(self, found: Transition) -> float:
         """Return q / p*, where q is proportional to `PRIOR` times what the data predict, plus the counts."""
-        row = found.row
-        if self._intervals.unrecorded[row] < 0:
-            return super().ratio(found)
-        start = self._intervals.starts[row]
-        bounds = self._intervals.bounds(row)
-        seen = self.counts.get
-        bet = [PRIOR * p + seen(index, 0) for index, p in enumerate(bounds.expected, start)]
-        return against(bet, bounds, found.index - start)
+        if found.given:
+            return Learner.ratio(self, found)
+        odds, start, end = self._intervals, self._odds.starts[found.row], self._odds.starts[found.row + 1]
+        for index in range(start, end):
+            odds.bet[index - start] = self.prior * odds.probabilities[index] + self._seen.get(index)
+        return odds.pays(found.row, found.index)
 
 
-def against(bet: Sequence[float], bounds: IntervalRow, place: int) -> float:
+def against(bet: Floats, lower: Floats, upper: Floats, place: int, turns: Floats) -> float:
     """Return what a bet, proportional to q > 0, pays at one entry: q / p*.
 
-    >>> rain = IntervalRow(expected=(0.5, 0.5), lower=(0.4, 0.4), upper=(0.6, 0.6), most=0.6)
-    >>> against((45, 55), rain, 0), against((80, 20), rain, 0), against((80, 20), rain, 1)
-    (1.0, 1.3333333333333335, 0.5)
+    Args:
+        bet: [K] or longer, proportional to q.
+        lower: [K] lower bounds of p.
+        upper: [K] upper bounds.
+        place: of the entry.
+        turns: [2, 2 K] or longer, working memory.
+
+    >>> low, high, turns = np.array([0.4, 0.4]), np.array([0.6, 0.6]), np.zeros((2, 4))
+    >>> [against(np.array(bet), low, high, 0, turns) for bet in ([45.0, 55.0], [80.0, 20.0], [20.0, 80.0])]
+    [1.0, 1.3333333333333335, 0.5]
     """
-    total = sum(bet)
-    lower, upper = bounds.lower, bounds.upper
-    for q, low, high in zip(bet, lower, upper, strict=True):
-        if not low * total <= q <= high * total:
-            break
-    else:
+    total, within = 0.0, True
+    for k in range(len(lower)):
+        total += bet[k]
+    for k in range(len(lower)):
+        within = within and lower[k] * total <= bet[k] <= upper[k] * total
+    if within:
         return 1.0
-    scale = _scale(bet, bounds)
-    opponent = min(max(scale * bet[place], lower[place]), upper[place])
-    return bet[place] / total / opponent
+    scaled = _scale(bet, lower, upper, turns) * bet[place]
+    return float(bet[place] / total / min(max(scaled, lower[place]), upper[place]))
 
 
-def _scale(bet: Sequence[float], bounds: IntervalRow) -> float:
+def _scale(bet: Floats, lower: Floats, upper: Floats, turns: Floats) -> float:
     """Return s such that the entries of s times the bet, cut off at the bounds, sum to 1.
 
     The sum is piecewise linear in s: an entry rises from the s at which it leaves its lower bound to that at which it
-    meets the upper one.
+    meets the upper one. `turns`: as for `against`; gets each such s, and by how much the slope changes there.
     """
-    turns = [(low / q, q) for q, low in zip(bet, bounds.lower, strict=True)]
-    turns += [(high / q, -q) for q, high in zip(bet, bounds.upper, strict=True)]
-    turns.sort()
-    reached, slope, missing = 0.0, 0.0, 1.0 - sum(bounds.lower)
-    for at, change in turns:
-        gained = slope * (at - reached)
+    count, known = len(lower), 0.0
+    for k in range(count):
+        turns[0, k], turns[1, k] = lower[k] / bet[k], bet[k]
+        turns[0, count + k], turns[1, count + k] = upper[k] / bet[k], -bet[k]
+        known += lower[k]
+    _sort(turns, 2 * count)
+    reached, slope, missing = 0.0, 0.0, 1.0 - known
+    for n in range(2 * count):
+        gained = slope * (turns[0, n] - reached)
         if gained >= missing and slope > 0.0:
-            break
+            return reached + missing / slope
         missing -= gained
-        reached = at
-        slope += change
-    else:
-        return reached
-    return reached + missing / slope
+        reached = turns[0, n]
+        slope += turns[1, n]
+    return reached
+
+
+def _sort(turns: Floats, count: int) -> None:
+    """Sort so many columns, ascending by the first row, then by the second: as `monitor.causal.row.sort_pairs`."""
+    gap = 1
+    while 8 * gap < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for n in range(gap, count):
+            at, change, m = turns[0, n], turns[1, n], n
+            while m >= gap and (turns[0, m - gap] > at or (turns[0, m - gap] == at and turns[1, m - gap] > change)):
+                turns[0, m], turns[1, m] = turns[0, m - gap], turns[1, m - gap]
+                m -= gap
+            turns[0, m], turns[1, m] = at, change
+        gap //= 3

@@ -17,26 +17,21 @@ In a row with bounds
   rate at which these came lately in all such rows: (c p + m) / (c + n), m of n steps. Where that rate is within the
   upper bound, they pay 1.
 
-A row without data has no bounds: its steps are not tested.
+A row without data has no bounds: its steps are not tested. Compiled.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import msgspec
 
-from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import PRIOR, Transition
+from monitor.statistics.betting_odds import Transition
 from monitor.statistics.interval_odds import NO_DATA, IntervalOdds
 from monitor.statistics.model_test import ModelTest, ModelTestState
 from monitor.statistics.shared import Shared
 
 __all__ = ["IntervalModelTest"]
-
-NOTHING: Final = (1.0, 1.0)
-"""What the bets on unrecorded successors pay where they are not placed."""
 
 
 class IntervalModelTest(ModelTest):
@@ -59,7 +54,7 @@ class IntervalModelTest(ModelTest):
         rows = odds.starts, odds.successors, odds.probabilities
         super().__init__(*rows, alpha=alpha, impossible=impossible, shared=shared, cap=cap)
         self._intervals = odds
-        self._given = self.calm
+        self._given_rare, self._given_often = self._calm_rare, self._calm_often
         self._steps = self._unrecorded = 0
 
     def covers(self, row: int) -> bool:
@@ -71,14 +66,8 @@ class IntervalModelTest(ModelTest):
 
         `successor`: `UNRECORDED` for a state that the model does not have.
         """
-        entry = self._intervals.unrecorded[row]
-        if entry == NO_DATA:
-            return
-        self.calm = self._given
-        found = self._odds.find(row, successor) if entry >= 0 and not self._ended else None
-        if found is not None:
-            self.calm = self._bet_on_unrecorded(found, entry)
-        super().step(row, successor)
+        if self.covers(row):
+            ModelTest.step(self, row, successor)
 
     def dump(self) -> ModelTestState:
         """Return the state as plain data."""
@@ -89,16 +78,23 @@ class IntervalModelTest(ModelTest):
         super().load(state)
         self._steps, self._unrecorded = state.unrecorded
 
-    def _bet_on_unrecorded(self, found: Transition, entry: int) -> tuple[float, float]:
+    def settle(self, found: Transition) -> None:
+        """Settle the bets by a transition."""
+        if found.given:
+            self._calm_rare, self._calm_often = self._given_rare, self._given_often
+        elif not self._ended:
+            self._calm_rare = self._calm_often = self._bet_on_unrecorded(found)
+        ModelTest.settle(self, found)
+
+    def _bet_on_unrecorded(self, found: Transition) -> float:
         """Return what both bets on unrecorded successors pay, and count the step."""
-        new, most = found.index == entry, self._intervals.bounds(found.row).most
-        rate = (PRIOR * self._odds.probabilities[entry] + self._unrecorded) / (PRIOR + self._steps)
-        self._unrecorded += new
+        entry, most, prior = self._intervals.unrecorded[found.row], self._intervals.most(found.row), self.own.prior
+        rate = (prior * self._odds.probabilities[entry] + self._unrecorded) / (prior + self._steps)
+        self._unrecorded += found.index == entry
         self._steps += 1
-        if self._steps > betting_odds.MEMORY:
+        if self._steps > self.own.memory:
             self._steps //= 2
             self._unrecorded //= 2
         if rate <= most:
-            return NOTHING
-        pays = rate / most if new else (1.0 - rate) / (1.0 - most)
-        return pays, pays
+            return 1.0  # not placed
+        return rate / most if found.index == entry else (1.0 - rate) / (1.0 - most)

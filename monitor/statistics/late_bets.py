@@ -1,7 +1,7 @@
 """Wealth of bets that may begin at any step.
 
 The bet that begins at step t, 2^k <= t < 2^(k+1), gets the part `1 / (2^k (k+1) (k+2))` of the wealth, idle until then;
-all parts sum to 1.
+all parts sum to 1. Compiled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["idle_after", "part_of"]
 
 def part_of(step: int) -> float:
     """Return the wealth the bet of this step (>= 1) begins with; the k-th doubling sums to 1 / ((k + 1)(k + 2))."""
-    k = step.bit_length() - 1
+    k = _doublings(step)
     return 1.0 / ((k + 1) * (k + 2) << k)
 
 
@@ -24,5 +24,13 @@ def idle_after(steps: int) -> float:
     """
     if steps == 0:
         return 1.0
-    k = steps.bit_length() - 1
+    k = _doublings(steps)
     return 1.0 / (k + 1) - (steps - (1 << k) + 1) * part_of(steps)
+
+
+def _doublings(step: int) -> int:
+    """Return the k with 2^k <= step < 2^(k+1)."""
+    k = 0
+    while step >> (k + 1) > 0:
+        k += 1
+    return k

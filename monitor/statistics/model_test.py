@@ -36,12 +36,13 @@ Several agents: `monitor.statistics.fleet`. Rows estimated from data: `monitor.s
 
 Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
 anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
+
+Compiled.
 """
 
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Sequence
 from typing import Final
 
@@ -49,47 +50,22 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import Departure, Odds
+from monitor.statistics.betting_odds import Departure, Odds, Transition
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.shared import Shared
 
-__all__ = [
-    "BETS",
-    "DECIDED",
-    "FLATTER",
-    "HIGHEST",
-    "LEARNED",
-    "NEAR",
-    "NUMBER",
-    "OFTEN",
-    "OWN_BETS",
-    "OWN_TRANSITIONS",
-    "PART",
-    "RARE",
-    "SHARPER",
-    "STAKES",
-    "TESTED",
-    "TOGETHER",
-    "ModelTest",
-    "ModelTestState",
-    "check_levels",
-]
+__all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
 
 OWN_TRANSITIONS: Final = 512
 """Most transitions counted for one agent of several."""
-GLITCHES: Final = (10.0, 100.0)
-"""Rates of impossible steps bet on, as multiples of `impossible`."""
+RARE: Final = 10.0
+"""Rate of impossible steps that a bet on glitches bets on, as a multiple of `impossible`."""
+OFTEN: Final = 100.0
+"""The same of the other one."""
 OWN_BETS: Final = 5
-"""Bets that use nothing of other agents."""
-BETS: Final = OWN_BETS + 1
-"""Bets of one of several agents."""
+"""Bets that use nothing of other agents; one of several agents has another one."""
 MOST_HIGHEST: Final = 1e12
 """Wealth at which the test of one of several agents ends."""
-LEARNED, TOGETHER, FLATTER, SHARPER, RARE, OFTEN, PART, HIGHEST, TESTED, NEAR, NUMBER, DECIDED, STAKES = range(13)
-"""Places in `ModelTest.stakes`: the wealth of each bet, what each begins with at the next step, the highest wealth so
-far (times `OWN_BETS`), the number of transitions, the sum of wealths from which on something is decided, the agent's
-number, and whether the wealth has reached the cap or the model is rejected (1).
-"""
 
 
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
@@ -126,9 +102,8 @@ class ModelTest:
         doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
             `highest` in the test of one of several agents.
         transitions: number tested, impossible ones included.
-        own, shared: counts of this agent, and what the tests of several share.
-        stakes: [12], all that a step changes beside the counts, for compiled code: `LEARNED` to `DECIDED`.
-        calm: what the two bets on glitches pay at a possible step.
+        number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
+        own: counts of this agent.
 
     Raises:
         ConfigError: alpha outside (0, 1), or impossible outside (0, 0.005].
@@ -152,33 +127,27 @@ class ModelTest:
         cap: float = math.inf,
     ) -> None:
         check_levels(alpha, impossible)
-        self.doubted = self._ended = False
-        self.shared = shared
+        self.doubted = False
+        self.transitions = self.number = 0
+        self._shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
         self.own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
-        self._bets = OWN_BETS if shared is None else BETS
+        self._bets = OWN_BETS if shared is None else OWN_BETS + 1
         self._enough = 1.0 / alpha
         self._cap = cap
-        self.calm: tuple[float, ...] = tuple((1.0 - times * impossible) / (1.0 - impossible) for times in GLITCHES)
-        self.stakes = array("d", bytes(8 * STAKES))
-        self.stakes[NEAR] = self._bets * (min(self._enough, self._cap) - 1.0)
+        self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0  # wealths
+        self._part = 0.0  # what each of these bets begins with at the next step
+        self._highest = 0.0  # sum of the wealths of the agent's own bets at its highest
+        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # sum from which on something is decided
+        self._calm_rare = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
+        self._calm_often = (1.0 - OFTEN * impossible) / (1.0 - impossible)
         self._rejected = 0.0
-        self._capped = False
-
-    @property
-    def transitions(self) -> int:
-        """Number of transitions tested, impossible ones included."""
-        return int(self.stakes[TESTED])
-
-    @property
-    def number(self) -> int:
-        """Number of this agent among those with `shared`, in the order of their first transitions; 0 before that."""
-        return int(self.stakes[NUMBER])
+        self._capped = self._ended = False
 
     @property
     def wealth(self) -> float:
         """Evidence against the model, as an e-value: 1 is none, 1000 a thousand to one."""
-        return self._rejected or idle_after(self.transitions) + self._staked() / self._bets
+        return self._wealth()
 
     @property
     def highest(self) -> float:
@@ -187,17 +156,17 @@ class ModelTest:
         That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
         only when new bets end, at the rejection, depends on others.
         """
-        return self.stakes[HIGHEST] / OWN_BETS
+        return self._highest / OWN_BETS
 
     @property
     def log10_e(self) -> float:
         """Log10 of the wealth: 0 is no evidence, 3 a thousand to one."""
-        return math.log10(self.wealth)
+        return math.log10(self._wealth())
 
     @property
     def capped_wealth(self) -> float:
         """The wealth, stopped at the cap."""
-        return self._cap if self._capped else self.wealth
+        return self._cap if self._capped else self._wealth()
 
     def departures(self, most: int = 3) -> list[Departure]:
         """Return the transitions with most evidence against the model; impossible ones are not among them."""
@@ -209,34 +178,15 @@ class ModelTest:
 
     def step(self, row: int, successor: int) -> None:
         """Bet on a transition from the row, and settle the bet by its successor."""
-        found = self._odds.find(row, successor)
-        if found is None:
+        index = self._odds.index_of(row, successor)
+        if index < 0:
             self.contradict(row)
-            return
-        shared, at = self.shared, self.stakes
-        if shared is not None:
-            shared.observed += 1
-            if shared.rows is not None:
-                shared.rows.step(found)
-        if self._ended:
-            return
-        part = self._begin()
-        at[LEARNED] = learned = (at[LEARNED] + part) * self.own.settle(found)
-        if shared is not None and not self.doubted:
-            shared.transitions += 1
-            at[TOGETHER] = (at[TOGETHER] + part) * shared.learner.settle(found)
-        at[FLATTER] = flatter = (at[FLATTER] + part) * found.flatter
-        at[SHARPER] = sharper = (at[SHARPER] + part) * found.sharper
-        at[RARE] = rare = (at[RARE] + part) * self.calm[0]
-        at[OFTEN] = often = (at[OFTEN] + part) * self.calm[1]
-        alone = learned + flatter + sharper + rare + often
-        at[HIGHEST] = max(at[HIGHEST], alone)
-        if alone + at[TOGETHER] >= at[NEAR]:
-            self._look()
+        else:
+            self.settle(self._odds.at(row, index))
 
     def contradict(self, row: int | None = None) -> None:
         """Settle the bets by an impossible step, from this row if it is known."""
-        shared, at = self.shared, self.stakes
+        shared = self._shared
         if shared is not None:
             shared.observed += 1
             if shared.rows is not None and row is not None:
@@ -244,23 +194,23 @@ class ModelTest:
         if self._ended:
             return
         part = self._begin()
-        at[LEARNED] += part
+        self._learned += part
         if shared is not None and not self.doubted:
-            at[TOGETHER] += part
+            self._together += part
             shared.transitions += 1
-        at[FLATTER] += part
-        at[SHARPER] += part
-        at[RARE] = (at[RARE] + part) * GLITCHES[0]
-        at[OFTEN] = (at[OFTEN] + part) * GLITCHES[1]
-        at[HIGHEST] = max(at[HIGHEST], self._staked() - at[TOGETHER])
+        self._flatter += part
+        self._sharper += part
+        self._rare = (self._rare + part) * RARE
+        self._often = (self._often + part) * OFTEN
+        self._highest = max(self._highest, self._staked() - self._together)
         self._look()
 
     def dump(self) -> ModelTestState:
         """Return the state as plain data."""
         return ModelTestState(
             transitions=self.transitions,
-            stakes=self.stakes[: OFTEN + 1].tolist(),
-            counts=dict(self.own.counts),
+            stakes=[self._learned, self._together, self._flatter, self._sharper, self._rare, self._often],
+            counts=self.own.counts,
             capped=self._capped,
             number=self.number,
             highest=self.highest,
@@ -269,45 +219,67 @@ class ModelTest:
 
     def load(self, state: ModelTestState) -> None:
         """Restore the state of a test of the same model with the same settings."""
-        for place, stake in zip(range(OFTEN + 1), state.stakes, strict=True):  # in place: compiled code has the address
-            self.stakes[place] = stake
-        self.stakes[TESTED], self.stakes[PART] = state.transitions, part_of(max(state.transitions, 1))
+        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
+        self.transitions, self._part = state.transitions, part_of(max(state.transitions, 1))
         self.own.load(state.counts)
         self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
-        self.stakes[HIGHEST], self.stakes[NUMBER] = state.highest * OWN_BETS, state.number
-        if self.shared is not None and state.transitions > 0 == state.number:
-            self.stakes[NUMBER] = self.shared.enter()  # the state is of a version that did not number agents
+        self._highest, self.number = state.highest * OWN_BETS, state.number
+        if self._shared is not None and state.transitions > 0 == state.number:
+            self.number = self._shared.enter()  # the state is of a version that did not number agents
         self._look()
+
+    def settle(self, found: Transition) -> None:
+        """Settle the bets by a transition."""
+        shared = self._shared
+        if shared is not None:
+            shared.observed += 1
+            if shared.rows is not None:
+                shared.rows.step(found)
+        if self._ended:
+            return
+        part = self._begin()
+        self._learned = (self._learned + part) * self.own.settle(found)
+        if shared is not None and not self.doubted:
+            shared.transitions += 1
+            self._together = (self._together + part) * shared.learner.settle(found)
+        self._flatter = (self._flatter + part) * found.flatter
+        self._sharper = (self._sharper + part) * found.sharper
+        self._rare = (self._rare + part) * self._calm_rare
+        self._often = (self._often + part) * self._calm_often
+        alone = self._learned + self._flatter + self._sharper + self._rare + self._often
+        self._highest = max(self._highest, alone)
+        if alone + self._together >= self._near:
+            self._look()
 
     def _begin(self) -> float:
         """Count a transition; return the wealth that each bet begins with, computed anew at the 1st, 2nd, 4th, ..."""
         if self.doubted:
             return 0.0
-        at = self.stakes
-        at[TESTED] = tested = at[TESTED] + 1.0
-        number = int(tested)
-        if number & (number - 1) == 0:
-            at[PART] = part_of(number)
-            if number == 1 and self.shared is not None:
-                at[NUMBER] = self.shared.enter()
-        return at[PART]
+        self.transitions += 1
+        if self.transitions & (self.transitions - 1) == 0:
+            self._part = part_of(self.transitions)
+            if self.transitions == 1 and self._shared is not None:
+                self.number = self._shared.enter()
+        return self._part
 
     def _staked(self) -> float:
-        learned, together, flatter, sharper, rare, often = self.stakes[LEARNED : OFTEN + 1]
-        return learned + together + flatter + sharper + rare + often  # as compiled code adds, not as `sum` may
+        return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
+
+    def _wealth(self) -> float:
+        return self._rejected or idle_after(self.transitions) + self._staked() / self._bets
 
     def _look(self) -> None:
-        wealth = self.wealth
+        """Decide what can be decided."""
+        wealth = self._wealth()
         if wealth >= self._enough:
             self.doubted, self._rejected = True, wealth
         if wealth >= self._cap:
             self._capped = True
-        self.stakes[DECIDED] = float(self.doubted or self._capped)
         if self.doubted:
-            self._ended = self.shared is None or self.highest >= MOST_HIGHEST
-            self.stakes[NEAR] = OWN_BETS * MOST_HIGHEST
+            self._ended = self._shared is None or self.highest >= MOST_HIGHEST
+            self._near = OWN_BETS * MOST_HIGHEST
         elif self._capped:
-            self.stakes[NEAR] = self._bets * (self._enough - 1.0)
+            self._near = self._bets * (self._enough - 1.0)
 
 
 def check_levels(alpha: float, impossible: float) -> None:

@@ -12,11 +12,12 @@ Its wealth is the mean of two bets, each an e-process that begins at any visit, 
 Wealth above `MOST_WEALTH` is given away, so that a repaired environment is recognised soon. Which rows are wrong is
 decided by e-BH (`monitor.statistics.discoveries`) over all rows that have data: rows depend on each other, because each
 agent's path runs through many of them.
+
+Compiled.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -63,6 +64,32 @@ class RowState(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[int, int]
 
 
+class RowTest:
+    """Test of one row: visits, and those that led to states of probability 0; the wealth of each bet."""
+
+    def __init__(self) -> None:
+        self.visits = self.impossible = 0
+        self.learned = self.missing = 0.0
+        self._part = 0.0  # what each bet begins with next
+
+    def visit(self) -> float:
+        """Count a visit; return the wealth that each bet begins with."""
+        self.visits += 1
+        if self.visits & (self.visits - 1) == 0:
+            self._part = part_of(self.visits)
+        return self._part
+
+    def dump(self, counts: dict[int, int]) -> RowState:
+        """Return the state as plain data; `counts`: of the row."""
+        return RowState(self.visits, self.learned, self.missing, self.impossible, counts)
+
+    def load(self, state: RowState) -> None:
+        """Restore the state."""
+        self.visits, self.impossible = state.visits, state.impossible
+        self.learned, self.missing = state.learned, state.missing
+        self._part = part_of(max(state.visits, 1))
+
+
 class RowTests:
     """Tests of the rows of a model, on the transitions of all agents.
 
@@ -70,13 +97,6 @@ class RowTests:
         odds: the model's odds.
         tested: number of rows that can be rejected.
         impossible: fraction of the steps that may be impossible in a correct model.
-
-    Attributes, for compiled code:
-        learner: counts of the rows.
-        place_of: of each row, the place of each visited row in `counts` and `stakes`, else -1; None on a larger model.
-        counts: two for each place, visits, and those that led to states of probability 0.
-        stakes: three for each place, the wealth of `learned` and of `missing`, and what each begins with next.
-        calm: what `missing` pays at a possible step. near: sum of both wealths from which on a row may be rejected.
 
     >>> from monitor.statistics.betting_odds import Odds
     >>> odds = Odds([0, 2, 4], [0, 1, 0, 1], [0.5, 0.5, 0.5, 0.5])  # two rows, two successors
@@ -90,64 +110,45 @@ class RowTests:
 
     def __init__(self, odds: Odds, tested: int, impossible: float) -> None:
         self.tested = tested
-        self.learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
-        self.calm = (1.0 - MISSING * impossible) / (1.0 - impossible)
-        self.near = 2.0 * (1.0 / LEVEL - 1.0)
         self._odds = odds
+        self._learner = odds.learner(MAX_TRANSITIONS, ROW_MEMORY)
+        self._calm = (1.0 - MISSING * impossible) / (1.0 - impossible)  # what `missing` pays at a possible step
+        self._near = 2.0 * (1.0 / LEVEL - 1.0)  # sum of both wealths from which on a row may be rejected
         self._most = min(MOST_ROWS, len(odds.starts) - 1)
-        self._places: dict[int, int] = {}
+        self._tests: dict[int, RowTest] = {}
         self._suspects: set[int] = set()  # no other row can be rejected
-        self.place_of = array("q", (-1,)) * (len(odds.starts) - 1) if odds.columns is not None else None
-        self.counts = array("q", bytes(16 * self._most))
-        self.stakes = array("d", bytes(24 * self._most))
 
     def step(self, found: Transition) -> None:
         """Bet on a transition, and settle the bet by it."""
-        place = self._places.get(found.row)
-        if place is None and (place := self.open(found.row)) is None:
+        test = self._test(found.row)
+        if test is None:
             return
-        part, at, stakes = self._visit(place), 3 * place, self.stakes
-        stakes[at] = learned = (stakes[at] + part) * self.learner.settle(found)
-        stakes[at + 1] = missing = (stakes[at + 1] + part) * (self.calm if found.given else 1.0)
-        if learned + missing >= self.near:
+        part = test.visit()
+        test.learned = (test.learned + part) * self._learner.settle(found)
+        test.missing = (test.missing + part) * (self._calm if found.given else 1.0)
+        if test.learned + test.missing >= self._near:
             self._suspects.add(found.row)
-            stakes[at] = min(learned, MOST_WEALTH)
+            test.learned = min(test.learned, MOST_WEALTH)
 
     def contradict(self, row: int) -> None:
         """Settle the bets by a step to which the row gives probability 0."""
-        place = self._places.get(row)
-        if place is None and (place := self.open(row)) is None:
+        test = self._test(row)
+        if test is None:
             return
-        part, at, stakes, counts = self._visit(place), 3 * place, self.stakes, self.counts
-        stakes[at] += part
-        stakes[at + 1] = min((stakes[at + 1] + part) * MISSING, MOST_WEALTH)
-        counts[2 * place + 1] += 1
-        if counts[2 * place + 1] > ROW_MEMORY:
-            counts[2 * place + 1] //= 2
+        part = test.visit()
+        test.learned += part
+        test.missing = min((test.missing + part) * MISSING, MOST_WEALTH)
+        test.impossible += 1
+        if test.impossible > ROW_MEMORY:
+            test.impossible //= 2
         self._suspects.add(row)
 
-    def open(self, row: int) -> int | None:
-        """Return the place of a row that is visited for the first time; None if there are too many."""
-        place = len(self._places)
-        if place >= self._most:
-            return None
-        self._places[row] = place
-        if self.place_of is not None:
-            self.place_of[row] = place
-        return place
-
-    def _visit(self, place: int) -> float:
-        """Count a visit; return the wealth that each bet begins with."""
-        visits = self.counts[2 * place] + 1
-        self.counts[2 * place] = visits
-        if visits & (visits - 1) == 0:
-            self.stakes[3 * place + 2] = part_of(visits)
-        return self.stakes[3 * place + 2]
-
-    @property
-    def suspected(self) -> bool:
-        """Return whether any row might be rejected."""
-        return bool(self._suspects)
+    def _test(self, row: int) -> RowTest | None:
+        """Return the test of a row, new if it is visited for the first time; None if there are too many."""
+        test = self._tests.get(row)
+        if test is None and len(self._tests) < self._most:
+            test = self._tests[row] = RowTest()
+        return test
 
     def rejected(self) -> list[tuple[int, float]]:
         """Return the rows that e-BH rejects now, each with its e-value, the strongest evidence first."""
@@ -165,42 +166,30 @@ class RowTests:
 
     def dump(self) -> dict[int, RowState]:
         """Return the state of each visited row as plain data."""
-        counts = self.learner.by_row()
-        found = {}
-        for row, place in self._places.items():
-            visits, impossible = self.counts[2 * place : 2 * place + 2]
-            learned, missing = self.stakes[3 * place : 3 * place + 2]
-            found[row] = RowState(visits, learned, missing, impossible, counts.get(row, {}))
-        return found
+        counts = self._learner.by_row()
+        return {row: test.dump(counts.get(row, {})) for row, test in self._tests.items()}
 
     def load(self, states: Mapping[int, RowState]) -> None:
         """Restore the state of tests of the same model with the same settings."""
-        self._places.clear()
         self._suspects = set(states)
-        for column in (self.counts, self.stakes):  # in place: compiled code knows where they are
-            column[:] = array(column.typecode, bytes(8 * len(column)))
-        if self.place_of is not None:
-            self.place_of[:] = array("q", (-1,)) * len(self.place_of)
+        self._tests = {}
         counts: dict[int, int] = {}
         for row, state in states.items():
-            if (place := self.open(row)) is None:
+            test = self._test(row)
+            if test is None:
                 break
-            stakes = state.learned, state.missing, part_of(max(state.visits, 1))
-            self.counts[2 * place : 2 * place + 2] = array("q", (state.visits, state.impossible))
-            self.stakes[3 * place : 3 * place + 3] = array("d", stakes)
+            test.load(state)
             counts |= state.counts
-        self.learner.load(counts)
+        self._learner.load(counts)
 
     def wealth(self, row: int) -> float:
         """Return the e-value of a row; 1 if it was not visited."""
-        if (place := self._places.get(row)) is None:
-            return 1.0
-        learned, missing = self.stakes[3 * place : 3 * place + 2]
-        return idle_after(self.counts[2 * place]) + (learned + missing) / 2.0
+        test = self._tests.get(row)
+        return 1.0 if test is None else idle_after(test.visits) + (test.learned + test.missing) / 2.0
 
     def _described(self, row: int, evidence: float) -> WrongRow:
-        odds, counts = self._odds, self.learner.seen(row)
-        impossible = self.counts[2 * self._places[row] + 1]
+        odds, counts = self._odds, self._learner.seen(row)
+        impossible = self._tests[row].impossible
         visits = sum(counts.values()) + impossible
 
         def deviation(index: int) -> float:

@@ -201,8 +201,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/statistics/model_test.py",
-                "return self._cap if self._capped else self.wealth",
-                "return self.wealth",
+                "return self._cap if self._capped else self._wealth()",
+                "return self._wealth()",
             ),
         ),
         ("tests/runtime/test_marks.py", "tests/statistics/test_fleet.py"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -27,6 +26,16 @@ def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -
     return Fleet(starts, successors, chances, alpha=alpha, impossible=impossible)
 
 
+def copied(make: Callable[[], Fleet], fleet: Fleet, tests: Sequence[ModelTest]) -> tuple[Fleet, list[ModelTest]]:
+    """A fleet that is made anew, and its tests, which go on where these are."""
+    other = make()
+    other.load(fleet.dump())
+    others = [other.join() for _ in tests]
+    for test, again in zip(tests, others, strict=True):
+        again.load(test.dump())
+    return other, others
+
+
 def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
     fleet.combine(tests)
     return float(10.0**fleet.log10_e)
@@ -36,20 +45,23 @@ def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
 def test_a_true_model_gives_no_wealth_on_average(alpha: float, *, exact: bool) -> None:
     """Whoever's turn it is, also where that depends on what was found; no more than on average where it is cut off."""
 
+    def make() -> Fleet:
+        return the_fleet(SMALL, alpha=alpha, impossible=1e-12)  # bets on impossible steps lose next to nothing
+
     def mean(fleet: Fleet, tests: list[ModelTest], depth: int) -> float:
-        now = wealth(deepcopy(fleet), tests)
+        now = wealth(*copied(make, fleet, tests))
         if depth == 0:
             return now
         whose = 0 if now > 1.05 else depth % len(tests)
         total = 0.0
         row = depth % 2
         for successor, chance in SMALL[row].items():
-            other, others = deepcopy((fleet, tests))
+            other, others = copied(make, fleet, tests)
             others[whose].step(row, successor)
             total += chance * mean(other, others, depth - 1)
         return total
 
-    fleet = the_fleet(SMALL, alpha=alpha, impossible=1e-12)  # the bets on impossible steps lose next to nothing
+    fleet = make()
     found = mean(fleet, [fleet.join() for _ in range(3)], 7)
     if exact:
         assert found == pytest.approx(1.0, abs=1e-9)
@@ -214,18 +226,22 @@ def test_the_evidence_of_an_agent_is_never_more_for_what_others_do() -> None:
 
 
 def test_the_own_bets_of_an_agent_give_no_wealth_on_average() -> None:
+    def join() -> ModelTest:
+        return the_fleet(SMALL, alpha=1e-30, impossible=1e-12).join()
+
     def mean(test: ModelTest, depth: int) -> float:
         if depth == 0:
             own = test.dump().stakes
             return idle_after(test.transitions) + (sum(own) - own[1]) / 5.0
         total = 0.0
         for successor, chance in SMALL[depth % 2].items():
-            after = deepcopy(test)
+            after = join()
+            after.load(test.dump())
             after.step(depth % 2, successor)
             total += chance * mean(after, depth - 1)
         return total
 
-    assert mean(the_fleet(SMALL, alpha=1e-30, impossible=1e-12).join(), 7) == pytest.approx(1.0, abs=1e-9)
+    assert mean(join(), 7) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_agents_are_numbered_by_their_first_transition_and_weigh_less_the_later_they_come() -> None:

@@ -14,7 +14,6 @@ from monitor.statistics.interval_odds import (
     Bounds,
     IntervalLearner,
     IntervalOdds,
-    IntervalRow,
     against,
 )
 from tests.statistics.intervals import BoundedRow, arguments, drawn_row, slow_pays
@@ -30,8 +29,8 @@ def random_cases() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def pays(bet: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    row = IntervalRow(tuple(bet), tuple(lower), tuple(upper), 1.0)
-    return np.array([against(bet.tolist(), row, place) for place in range(len(bet))])
+    lower, upper, turns = lower.copy(), upper.copy(), np.zeros((2, 2 * len(bet)))
+    return np.array([against(bet, lower, upper, place, turns) for place in range(len(bet))])
 
 
 def test_no_distribution_within_the_bounds_makes_a_bet_profitable() -> None:
@@ -65,14 +64,14 @@ def test_pays_are_those_of_the_slow_counterpart() -> None:
 
 
 def test_a_bet_within_the_bounds_neither_wins_nor_loses() -> None:
-    row = IntervalRow((0.5, 0.5), (0.4, 0.4), (0.6, 0.6), 0.6)
-    assert [against(bet, row, place) for bet in ((4, 6), (50, 50), (6, 4)) for place in (0, 1)] == [1.0] * 6
+    lower, upper = np.array([0.4, 0.4]), np.array([0.6, 0.6])
+    for bet in ([4.0, 6.0], [50.0, 50.0], [6.0, 4.0]):
+        assert pays(np.array(bet), lower, upper).tolist() == [1.0, 1.0]
 
 
 def test_bounds_that_leave_one_distribution_give_the_odds_of_that_row() -> None:
-    p, bet = (0.2, 0.3, 0.5), (1.0, 1.0, 2.0)
-    row = IntervalRow(p, p, p, 0.5)
-    assert [against(bet, row, place) for place in range(3)] == pytest.approx([0.25 / 0.2, 0.25 / 0.3, 0.5 / 0.5])
+    p, bet = np.array([0.2, 0.3, 0.5]), np.array([1.0, 1.0, 2.0])
+    assert pays(bet, p, p) == pytest.approx([0.25 / 0.2, 0.25 / 0.3, 0.5 / 0.5])
 
 
 ROWS = [
@@ -118,21 +117,25 @@ def test_given_rows_have_the_odds_of_a_model_that_is_not_learned() -> None:
     learner, plain = odds.learner(10), Learner(odds, 10)
     assert isinstance(learner, IntervalLearner)
     for each in (learner, plain):
-        each.settle(found)
+        each.load({found.index: 1})
     assert learner.ratio(found) == plain.ratio(found) != 1.0
 
 
 def test_what_is_known_only_up_to_bounds_is_cut_off_from_above_by_the_bounds_of_the_others() -> None:
     odds = IntervalOdds(*arguments(ROWS))
-    assert odds.bounds(0).most == 0.2
+    assert odds.most(0) == 0.2
     tight = [BoundedRow({0: (0.6, 0.5, 0.8), 4: (0.3, 0.4, 0.5), 9: (0.1, 0.0, 0.2)}, 9)]
-    assert IntervalOdds(*arguments(tight)).bounds(0).most == pytest.approx(0.1)
+    assert IntervalOdds(*arguments(tight)).most(0) == pytest.approx(0.1)
 
 
-def test_the_rows_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.statistics.interval_odds.MAX_TRANSITIONS", 2)
+def test_the_odds_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.statistics.betting_odds.MAX_TRANSITIONS", 2)
     odds = IntervalOdds(*arguments([ROWS[0]] * 5))
-    made = [odds.bounds(row) for row in range(5)]
-    assert [each.expected for each in made] == [(0.6, 0.3, 0.1)] * 5
-    assert odds.bounds(4) is made[4]
-    assert all(odds.bounds(row) is not made[row] for row in range(3))
+    made = [odds.find(row, 4) for row in range(5)]
+    assert odds.find(4, 4) is made[4]
+    assert all(odds.find(row, 4) is not made[row] for row in range(3))
+    again = odds.find(0, 4)
+    assert again is not None
+    assert [each and (each.odds, each.flatter, each.sharper) for each in made] == [
+        (again.odds, again.flatter, again.sharper)
+    ] * 5

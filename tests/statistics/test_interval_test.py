@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from copy import deepcopy
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -20,6 +19,7 @@ from monitor.statistics.interval_test import IntervalModelTest
 from monitor.statistics.model_test import ModelTest
 from tests.exact.learned import learned_model
 from tests.statistics.intervals import BoundedRow, SlowWealth, arguments, greatest_mean
+from tests.statistics.test_fleet import copied
 from tests.statistics.test_model_test import grid, walk
 from tests.tiers import examples, first, scaled
 
@@ -33,8 +33,13 @@ SMALL = [
 
 
 def join(rows: list[BoundedRow], *, alpha: float = 0.001, impossible: float = 0.0001) -> ModelTest:
+    return maker(rows, alpha=alpha, impossible=impossible)().join()
+
+
+def maker(rows: list[BoundedRow], *, alpha: float, impossible: float) -> Callable[[], Fleet]:
+    """What makes a fleet that tests these rows as they are now."""
     starts, successors, expected, bounds = arguments(rows)
-    return Fleet(starts, successors, expected, alpha=alpha, impossible=impossible, bounds=bounds).join()
+    return lambda: Fleet(starts, successors, expected, alpha=alpha, impossible=impossible, bounds=bounds)
 
 
 @cache
@@ -52,20 +57,23 @@ def learned(steps: int, seed: int, *, alpha: float = 0.001) -> Fleet:
     return Fleet(*allowed[:3], alpha=alpha / 2, bounds=allowed.bounds)
 
 
-def worst(test: ModelTest, depth: int) -> float:
+def worst(make: Callable[[], Fleet], depth: int, fleet: Fleet | None = None, test: ModelTest | None = None) -> float:
     """The greatest mean of the wealth after so many steps, over all environments within the bounds.
 
     At each step, knowing everything before, the environment chooses the row and any distribution within its bounds.
     """
+    if fleet is None or test is None:
+        fleet = make()
+        test = fleet.join()
     if depth == 0:
         return test.wealth
     means = []
     for row, bounded in enumerate(SMALL[:3]):
         values = []
         for successor in bounded.entries:
-            after = deepcopy(test)
+            other, (after,) = copied(make, fleet, [test])
             after.step(row, successor)
-            values.append(worst(after, depth - 1))
+            values.append(worst(make, depth - 1, other, after))
         _, lower, upper = bounded.columns
         means.append(greatest_mean(np.array(values), lower, upper))
     return max(means)
@@ -76,15 +84,14 @@ def test_no_environment_within_the_bounds_makes_the_bets_profitable(
     memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(betting_odds, "MEMORY", memory)
-    monkeypatch.setattr("monitor.statistics.interval_odds.PRIOR", 1.0)  # so that four steps are enough to learn
-    monkeypatch.setattr("monitor.statistics.interval_test.PRIOR", 1.0)
-    assert worst(join(SMALL, alpha=1e-30, impossible=1e-15), 4) == pytest.approx(1.0, abs=1e-10)
+    monkeypatch.setattr(betting_odds, "PRIOR", 1.0)  # so that four steps are enough to learn
+    assert worst(maker(SMALL, alpha=1e-30, impossible=1e-15), 4) == pytest.approx(1.0, abs=1e-10)
 
 
 def test_an_environment_beyond_the_bounds_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    test = join(SMALL, alpha=1e-30, impossible=1e-15)
+    make = maker(SMALL, alpha=1e-30, impossible=1e-15)
     monkeypatch.setitem(SMALL[1].entries, NEW, (0.1, 0.0, 0.4))
-    assert worst(test, 4) > 1.1
+    assert worst(make, 4) > 1.1
 
 
 def mixed(rng: np.random.Generator, steps: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,20 @@
+# The C types of `fleet.py`.
+cimport cython
+from libc cimport math
+from monitor.statistics.late_bets cimport part_of
+from monitor.statistics.shared cimport Shared
+
+
+cdef class Fleet:
+    cdef readonly double cap, log10_e
+    cdef readonly bint doubted
+    cdef public long long reported
+    cdef double _alpha, _impossible
+    cdef Shared _shared
+    cdef list _lost
+
+    cdef _start(self, Shared shared)
+    @cython.locals(other=Fleet)
+    cpdef Fleet alone(self)
+    @cython.locals(f=double, lost=double, total=double, profit=double, most=double, each=double)
+    cpdef combine(self, tests)
