@@ -1,4 +1,4 @@
-"""Audits: a step of a recording in lanes, beside `cfmon replay` of the same, and two processes beside one."""
+"""Audits: a step of a recording, beside `cfmon replay` of the same, and two processes beside one."""
 
 from __future__ import annotations
 
