@@ -24,6 +24,8 @@ MAX_DIMENSIONS = 1024
 """Largest number of entries of a state that is a list."""
 
 _MAX_INT = 2**63 - 1
+_MAX_SEQ = _MAX_INT - 1
+"""The seq after it is a number of 64 bits too."""
 _MAX_TIME = 253402300800.0
 """Start of the year 10000. Later times cannot be written as dates; they are probably milliseconds."""
 
@@ -132,7 +134,7 @@ def is_plain(observation: Observation) -> bool:
     o = observation
     return (
         type(o.seq) is int
-        and 0 <= o.seq <= _MAX_INT
+        and 0 <= o.seq <= _MAX_SEQ
         and type(o.state) is int
         and 0 <= o.state <= _MAX_INT
         and (o.action is None or (type(o.action) is int and 0 <= o.action <= _MAX_INT))
@@ -179,7 +181,7 @@ def _episode(value: object) -> Episode:
 
 def _seq(value: object) -> int:
     if type(value) is int:
-        return _integer("seq", value, 0)
+        return _integer("seq", value, 0, _MAX_SEQ)
     raise _wrong("seq", value, "the step's number in its episode, an integer from 0")
 
 
@@ -268,9 +270,9 @@ def _finite(key: str, value: float) -> float:
     return value
 
 
-def _integer(key: str, value: int, least: int) -> int:
-    if not least <= value <= _MAX_INT:
-        raise InputError("out_of_range", f'"{key}" is an integer outside [{least}, {_MAX_INT}]; send one inside')
+def _integer(key: str, value: int, least: int, most: int = _MAX_INT) -> int:
+    if not least <= value <= most:
+        raise InputError("out_of_range", f'"{key}" is an integer outside [{least}, {most}]; send one inside')
     return value
 
 

@@ -133,6 +133,7 @@ def test_required_keys(key: str) -> None:
         ({"episode": "x" * (MAX_TEXT + 1)}, "out_of_range"),
         ({"episode": 2**64 - 1}, "out_of_range"),
         ({"seq": -1}, "out_of_range"),
+        ({"seq": 2**63 - 1}, "out_of_range"),
         ({"seq": 2**63}, "out_of_range"),
         ({"seq": True}, "wrong_type"),
         ({"seq": "3"}, "wrong_type"),
