@@ -82,8 +82,8 @@ def exists(name: str) -> bool:
     """Return whether a dotted name is a file, a module, a name in one, a member of a class, or one of the library."""
     modules, classes = index()
     *before, last = name.split(".")
-    if last == "py":
-        return any(path.name == name for path in SOURCES)
+    if last in {"py", "pxd"}:
+        return name == "hatch_build.py" or any(path.with_suffix(f".{last}").name == name for path in SOURCES)
     if name in modules or name in KEYS:
         return True
     if before[0] == "monitor" and len(before) > 1:
