@@ -22,7 +22,8 @@ cdef class ForwardBuffers:
     cdef readonly double[::1] answers
     cdef readonly long long max_starts, live_starts
     cdef public long long queried_start
-    cdef readonly long long start_count, segment_count, last_state, last_action, base_offset
+    cdef public long long segment_count
+    cdef readonly long long start_count, last_state, last_action, base_offset
     cdef public bint unanswered
     cdef readonly long long[::1] column, first_node
     cdef readonly int[::1] states
