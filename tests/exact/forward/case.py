@@ -196,7 +196,7 @@ def bounded(mine: Own, offset: int) -> dict[Node, tuple[float, float]]:
 
 def accumulated(buffers: ForwardBuffers, start: int) -> float:
     """Return what is decided or collected from a start point on, 0 for the newest."""
-    return buffers.accumulated[start]
+    return float(buffers.accumulated[start])
 
 
 def assert_close(found: Mapping[Any, float], expected: Mapping[Any, Fraction]) -> None:
