@@ -14,23 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent
-COMPILED: Final = (
-    "monitor/causal/row.py",
-    "monitor/causal/interval_row.py",
-    "monitor/exact/bellman.py",
-    "monitor/exact/best/induction.py",
-    "monitor/exact/best/options.py",
-    "monitor/exact/best/prior.py",
-    "monitor/exact/best/rows.py",
-    "monitor/exact/forward/bounds.py",
-    "monitor/exact/forward/buffers.py",
-    "monitor/exact/forward/close.py",
-    "monitor/exact/forward/guaranteed.py",
-    "monitor/exact/forward/row_table.py",
-    "monitor/exact/forward/rows.py",
-    "monitor/exact/forward/step.py",
-    "monitor/sampled/noise.py",
+COMPILED: Final = tuple(
+    sorted(str(file.with_suffix(".py").relative_to(ROOT)) for file in (ROOT / "monitor").rglob("*.pxd"))
 )
+"""The modules with C types beside them."""
 DIRECTIVES: Final = {
     "language_level": 3,
     "annotation_typing": False,  # annotations are for readers and type checkers; C types are in the .pxd files

@@ -21,12 +21,6 @@ ASKED = (
 )
 
 
-def test_every_module_with_c_types_is_compiled() -> None:
-    assert sorted(COMPILED) == sorted(
-        str(file.relative_to(ROOT).with_suffix(".py")) for file in (ROOT / "monitor").rglob("*.pxd")
-    )
-
-
 @pytest.mark.skipif(PURE, reason="the sources run")
 @pytest.mark.parametrize("source", COMPILED)
 def test_a_kernel_is_the_machine_code_of_its_source(source: str) -> None:
