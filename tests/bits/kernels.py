@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from monitor.arrays import Floats, Ints, Words
+from monitor.arrays import Floats, Ints
 from monitor.causal import Row, conditional_choices, counterfactual_row, extreme, row_bounds
 from monitor.sampled import noise
 from tests.bits.digest import Bits
@@ -40,7 +41,7 @@ class Drawn(NamedTuple):
             yield (self.states[n], self.p[n]), outcome, (self.others[n], self.q[n])
 
 
-def words(chance: random.Random, *shape: int) -> Words:
+def words(chance: random.Random, *shape: int) -> npt.NDArray[np.uint64]:
     """Return random words of 63 bits."""
     count = int(np.prod(shape))
     return np.frombuffer(chance.randbytes(8 * count), "<u8").astype(np.uint64).reshape(shape) >> np.uint64(1)
