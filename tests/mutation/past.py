@@ -67,8 +67,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/evaluator.py",
-                "                self._workspace.grow_levels(*self._scratch.missing.tolist())",
-                "                self._workspace.grow_levels(*self._scratch.missing.tolist()), self._workspace.grow()",
+                "            self._workspace.levels.grow(first, second)",
+                "            self._workspace.levels.grow(first, second), self._workspace.grow()",
             ),
         ),
         ("tests/exact/test_long_bounds.py", "-k", "one_start_point"),
@@ -100,8 +100,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/rows.py",
-                "begin, rewarded = used[SUCCESSORS], len(dynamics.transition_rewards) > 0",
-                "begin, rewarded = used[SUCCESSORS], False",
+                "rewarded = len(dynamics.transition_rewards) > 0",
+                "rewarded = False",
             ),
         ),
         ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),

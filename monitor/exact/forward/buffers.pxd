@@ -3,7 +3,8 @@ cdef class Levels:
     cdef readonly long long[::1] first_node, edge_count, column, first_edge
     cdef readonly int[::1] state
     cdef readonly double[::1] low, high
-    cdef readonly long long[:, ::1] edges, ranked
+    cdef readonly long long[:, ::1] edges, ranked, word
+    cdef readonly unsigned long long[:, ::1] bit, marked
     cdef readonly double[:, ::1] row_values, by_rank
 
 
