@@ -145,6 +145,16 @@ def test_weights_of_different_width_take_turns() -> None:
     assert len(evaluator_of(one.evaluators, goal(texts[2])).unrolled.obligations) > 4  # more than fit at first
 
 
+def test_what_was_unrolled_for_another_evaluator_has_values() -> None:
+    """Evaluators of one measure share its automaton; here the second unrolls it before the first has any values."""
+    one, text = checker(), '{}.P=? [ F<=40 "bad" ]'
+    near, weights = evaluator_of(one.evaluators, goal(text.format("nominal@1"))), ForwardBuffers(2, -1, 40)
+    near.push(weights, *PATH[0], answered=False)
+    one.stepper(goal(text.format("alt@12"))).push_all(PATH)
+    near.push(weights, *PATH[1], answered=True)
+    np.testing.assert_array_equal(weights.values, checker().along(goal(text.format("nominal@1")), PATH)[1])
+
+
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
 def test_wider_weights_of_the_same_evaluator_find_space(before: str) -> None:
     one, text = checker(), 'alt@{}.P=? [ F<=8 "bad" ]'
