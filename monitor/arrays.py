@@ -17,6 +17,7 @@ __all__ = [
     "Reals",
     "Shorts",
     "Signs",
+    "Words",
     "longer",
     "single_if_exact",
 ]
@@ -30,6 +31,7 @@ Reals = npt.NDArray[np.floating[Any]]
 """32-bit or 64-bit floats."""
 Shorts = npt.NDArray[np.int32]
 Signs = npt.NDArray[np.int8]
+Words = npt.NDArray[np.uint64]
 
 Array = TypeVar("Array", bound=AnyArray)
 """An array that keeps its type."""
