@@ -100,7 +100,7 @@ def unexamined(verdict: Verdict, reason: str) -> Verdict:
 
 
 def prepare_recourse(formula: Formula, evaluators: Evaluators, path: Path, causal_model: CausalModel) -> None:
-    """Compute and compile what the answer needs on any path, so that the first missed goal is not delayed."""
+    """Compute what the answer needs on any path, so that the first missed goal is not delayed."""
     if not isinstance(formula, Regret):
         return
     try:

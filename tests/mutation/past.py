@@ -100,8 +100,8 @@ FAULTS: Final = (
         (
             (
                 "monitor/exact/forward/rows.py",
-                "end - first, len(extra) > 0, table.kind == EXACT",
-                "end - first, False, table.kind == EXACT",
+                "rewarded = len(dynamics.transition_rewards) > 0",
+                "rewarded = False",
             ),
         ),
         ("tests/exact/test_transition_rewards.py", "-k", "earned or elsewhere"),

@@ -25,8 +25,9 @@ cdef class Plan:
 
 cdef class Lanes:
     cdef readonly const long long[::1] spends, since, until
-    cdef readonly const unsigned char[::1] holds, follows
+    cdef readonly const unsigned char[::1] holds
     cdef readonly Py_ssize_t common
+    cdef readonly bint follows
 
 
 cdef class Decisions:
@@ -47,51 +48,60 @@ cdef class Scratch:
     cdef readonly long long[:, ::1] best_action
 
 
-@cython.locals(every=bint, best=bint)
-cpdef void reach(
-    Options options, Acting acting, Plan plan, Lanes lanes, Held held, unsigned char[:, ::1] reached, Scratch scratch
-) noexcept nogil
+cdef class Task:
+    cdef readonly Options options
+    cdef readonly Posteriors posteriors
+    cdef readonly Acting acting
+    cdef readonly Plan plan
+    cdef readonly Lanes lanes
+    cdef readonly Held held
+    cdef readonly Decisions decisions
+    cdef readonly Scratch scratch
+    cdef readonly unsigned char[:, ::1] reached
+    cdef readonly double[:, :, :, ::1] buffers
+    cdef readonly long long kind
+    cdef readonly bint greatest, largest
 
-@cython.locals(found=bint, count=Py_ssize_t)
-cdef bint allow(Plan plan, Lanes lanes, Py_ssize_t level, Scratch scratch) noexcept nogil
-
-@cython.locals(weight="double[::1]")
-cdef void unchanged(
-    Options options, Acting acting, Held held, Py_ssize_t level, Py_ssize_t state, Scratch scratch
-) noexcept nogil
-
-cdef void merge(Options options, Py_ssize_t state, double[::1] weight) noexcept nogil
-
-cdef void pick(
-    Options options, Plan plan, Lanes lanes, Py_ssize_t level, Py_ssize_t state, bint merged, Scratch scratch
-) noexcept nogil
-
-cdef bint is_picked(Plan plan, Lanes lanes, Py_ssize_t level, Py_ssize_t action, Scratch scratch) noexcept nogil
 
 @cython.locals(
     now=Py_ssize_t, first="long long", last="long long", along="long long", decided=bint, observed="double[::1]",
-    ahead="double[:, :, ::1]", here="double[:, :, ::1]"
+    successors="const long long[::1]", ahead="double[:, :, ::1]", here="double[:, :, ::1]"
 )
-cpdef Py_ssize_t induct(
-    Options options, Posteriors posteriors, Acting acting, Plan plan, Lanes lanes, Held held,
-    const unsigned char[:, ::1] reached, double[:, :, :, ::1] buffers, Decisions decisions,
-    long long kind, bint greatest, bint largest, Scratch scratch
-) noexcept nogil
+cpdef Py_ssize_t induct(Task task) noexcept nogil
+
+@cython.locals(
+    every=bint, alike="const long long[::1]", indptr="const long long[::1]", weight="double[::1]"
+)
+cdef void reach(Task task) noexcept nogil
+
+@cython.locals(
+    found=bint, count=Py_ssize_t, spends="const long long[::1]", since="const long long[::1]",
+    until="const long long[::1]"
+)
+cdef bint allow(Task task, Py_ssize_t level) noexcept nogil
+
+@cython.locals(weight="double[::1]", choices="const double[:, :, ::1]")
+cdef void unchanged(Task task, Py_ssize_t level, Py_ssize_t state) noexcept nogil
+
+cdef void merge(Options options, Py_ssize_t state, double[::1] weight) noexcept nogil
+
+cdef void pick(Task task, Py_ssize_t level, Py_ssize_t state, bint merged) noexcept nogil
+
+cdef bint is_picked(Task task, Py_ssize_t level, Py_ssize_t action) noexcept nogil
 
 cdef void stay(
-    Options options, Plan plan, Lanes lanes, Py_ssize_t level, Py_ssize_t state, Py_ssize_t along,
-    double[:, :, ::1] ahead, double[:, :, ::1] here, Decisions decisions
+    Task task, Py_ssize_t level, Py_ssize_t state, Py_ssize_t along, double[:, :, ::1] ahead, double[:, :, ::1] here
 ) noexcept nogil
 
 @cython.locals(
     merged=bint, certain=bint, every=bint, gains=bint, point=bint, needed=Py_ssize_t,
-    weight="double[::1]", mean="double[::1]", kept="double[:, ::1]", best="double[:, ::1]",
-    best_action="long long[:, ::1]"
+    weight="double[::1]", mean="double[::1]", picks="long long[::1]", followed="double[::1]",
+    kept="double[:, ::1]", best="double[:, ::1]", best_action="long long[:, ::1]",
+    values="double[:, :, ::1]", chosen="long long[:, :, :, ::1]"
 )
 cdef void decide(
-    Options options, Posteriors posteriors, Acting acting, Plan plan, Lanes lanes, Held held, Py_ssize_t level,
-    Py_ssize_t state, Py_ssize_t along, bint decided, double[:, :, ::1] ahead, double[:, :, ::1] here,
-    Decisions decisions, long long kind, bint greatest, bint largest, Scratch scratch
+    Task task, Py_ssize_t level, Py_ssize_t state, Py_ssize_t along, bint decided,
+    double[:, :, ::1] ahead, double[:, :, ::1] here
 ) noexcept nogil
 
 cdef bint exceeds(double value, double other) noexcept nogil

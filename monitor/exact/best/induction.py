@@ -29,7 +29,7 @@ from monitor.exact.best.options import TIE, Acting, Options
 from monitor.exact.best.rows import Posteriors, Row, prepare, scratch_row
 from monitor.exact.best.stages import FIRST_SLOT
 
-__all__ = ["BLOCK", "Decisions", "Held", "Lanes", "Plan", "Scratch", "induct", "reach", "scratch_of"]
+__all__ = ["BLOCK", "Decisions", "Held", "Lanes", "Plan", "Task", "induct", "scratch_of"]
 
 BLOCK: Final = 4
 """Lanes whose means are computed together; the numbers of each node are padded to a multiple of it."""
@@ -78,16 +78,16 @@ class Lanes:
 
     `spends` [n]: the lane in which the path goes on after a best decision, -1 if none is allowed; `since`, `until` [n]:
     how many steps after the intervention state it is for the first time, and no longer. `holds` [n]: whether a decision
-    may be unchanged below `until`; from it on each is. `follows` [n]: whether the optimal policy decides, which the
-    last lane alone may do. `common`: the first lanes, to which best decisions lead.
+    may be unchanged below `until`; from it on each is. `common`: the first lanes, to which best decisions lead.
+    `follows`: whether the optimal policy decides in the last lane.
     """
 
     spends: Ints
     since: Ints
     until: Ints
     holds: Bytes
-    follows: Bytes
     common: int
+    follows: bool
 
 
 @dataclass(eq=False)
@@ -129,6 +129,30 @@ class Scratch:
     best_action: Ints
 
 
+@dataclass(eq=False)
+class Task:
+    """All that one pass works on.
+
+    `reached` [L, S], zero at first: whether an allowed decision reaches a state, or it was observed. `buffers` [2, S,
+    slots, lanes and padding]: the first has the values after the last pair. `kind`: EXACT, ANY or STABLE; for the last
+    two, `greatest`: whether means are as large as possible. `largest`: whether decisions maximise.
+    """
+
+    options: Options
+    posteriors: Posteriors
+    acting: Acting
+    plan: Plan
+    lanes: Lanes
+    held: Held
+    decisions: Decisions
+    scratch: Scratch
+    reached: Bytes
+    buffers: Floats
+    kind: int
+    greatest: bool
+    largest: bool
+
+
 def scratch_of(options: Options, plan: Plan, lanes: Lanes) -> Scratch:
     """Return working memory for a pass."""
     slots, width = plan.target.shape[1], len(lanes.spends)
@@ -150,63 +174,92 @@ def scratch_of(options: Options, plan: Plan, lanes: Lanes) -> Scratch:
 # ---- compiled ----
 
 
-def reach(
-    options: Options, acting: Acting, plan: Plan, lanes: Lanes, held: Held, reached: Bytes, scratch: Scratch
-) -> None:
-    """Mark in `reached` [L, S] the states that the allowed decisions reach, and those observed.
+def induct(task: Task) -> int:
+    """Compute all values and decisions; return the index n of `buffers` with the values of the first level."""
+    states, actions, now = task.options.rewards.shape[0], task.options.rewards.shape[1], 0
+    successors, observed = task.options.successors, task.scratch.row.observed
+    reach(task)
+    for level in range(len(task.held.states) - 1, -1, -1):
+        ahead, here = task.buffers[now], task.buffers[1 - now]
+        s, start, first, last = task.held.states[level], task.plan.start[level], 0, 0
+        if task.held.outcomes[level] >= 0:
+            pair = s * actions + task.held.actions[level]
+            first, last = task.options.indptr[pair], task.options.indptr[pair + 1]
+        for k in range(first, last):
+            observed[successors[k]] = task.options.probabilities[k]
+        decided = allow(task, level)
+        for state in range(states):
+            if not task.reached[level, state]:
+                continue
+            along = task.held.along[level] if state == s and decided else -1
+            if task.held.outcomes[level] < 0 and state == task.held.end:
+                stay(task, level, state, along, ahead, here)
+            else:
+                decide(task, level, state, along, decided, ahead, here)
+            if state == s and start >= 0:
+                for lane in range(len(task.lanes.spends)):
+                    task.decisions.begun[level, lane] = here[state, start, lane]
+        for k in range(first, last):
+            observed[successors[k]] = 0.0
+        now = 1 - now
+    return now
+
+
+def reach(task: Task) -> None:
+    """Mark the states that the allowed decisions reach, and those observed, in `reached`.
 
     Successors count too that the observations exclude.
     """
-    states, actions = options.rewards.shape[0], options.rewards.shape[1]
-    for level in range(len(held.states)):
-        reached[level, held.states[level]] = 1
-    for level in range(len(held.states) - 1):
-        every = allow(plan, lanes, level, scratch)
+    states, actions = task.options.rewards.shape[0], task.options.rewards.shape[1]
+    alike, indptr, weight = task.options.alike, task.options.indptr, task.scratch.weight
+    for level in range(len(task.held.states)):
+        task.reached[level, task.held.states[level]] = 1
+    for level in range(len(task.held.states) - 1):
+        every = allow(task, level)
         for state in range(states):
-            if not reached[level, state]:
+            if not task.reached[level, state]:
                 continue
-            unchanged(options, acting, held, level, state, scratch)
-            pick(options, plan, lanes, level, state, False, scratch)
+            unchanged(task, level, state)
+            pick(task, level, state, False)
             for action in range(actions):
                 pair = state * actions + action
-                if options.alike[pair] < 0:
+                if alike[pair] < 0:
                     continue
-                best = every and options.alike[pair] == action
-                if best or scratch.weight[action] > 0.0 or is_picked(plan, lanes, level, action, scratch):
-                    for k in range(options.indptr[pair], options.indptr[pair + 1]):
-                        reached[level + 1, options.successors[k]] = 1
+                if (every and alike[pair] == action) or weight[action] > 0.0 or is_picked(task, level, action):
+                    for k in range(indptr[pair], indptr[pair + 1]):
+                        task.reached[level + 1, task.options.successors[k]] = 1
 
 
-def allow(plan: Plan, lanes: Lanes, level: int, scratch: Scratch) -> bool:
+def allow(task: Task, level: int) -> bool:
     """Write the lanes in which the best decision is allowed at each slot; return whether there are any."""
-    found = False
-    for slot in range(plan.used[level]):
-        count, age = 0, plan.age[level, slot]
-        for lane in range(len(lanes.spends)):
-            if lanes.spends[lane] >= 0 and lanes.since[lane] <= age < lanes.until[lane]:
-                scratch.active[slot, count] = lane
+    spends, since, until, found = task.lanes.spends, task.lanes.since, task.lanes.until, False
+    for slot in range(task.plan.used[level]):
+        count, age = 0, task.plan.age[level, slot]
+        for lane in range(len(spends)):
+            if spends[lane] >= 0 and since[lane] <= age < until[lane]:
+                task.scratch.active[slot, count] = lane
                 count += 1
-        scratch.counts[slot] = count
+        task.scratch.counts[slot] = count
         found = found or count > 0
     return found
 
 
-def unchanged(options: Options, acting: Acting, held: Held, level: int, state: int, scratch: Scratch) -> None:
-    """Write the distribution of the unchanged decision to `scratch.weight`."""
-    weight, s, a = scratch.weight, held.states[level], held.actions[level]
-    policy = held.acted[level]
-    row = acting.row[policy]
+def unchanged(task: Task, level: int, state: int) -> None:
+    """Write the distribution of the unchanged decision to `weight`."""
+    weight, choices = task.scratch.weight, task.acting.choices
+    s, a, policy = task.held.states[level], task.held.actions[level], task.held.acted[level]
+    row = task.acting.row[policy]
     for action in range(len(weight)):
         weight[action] = 0.0
-    if a >= 0 and (state == s or (held.repeats and options.alike[state * len(weight) + a] >= 0)):
+    if a >= 0 and (state == s or (task.held.repeats and task.options.alike[state * len(weight) + a] >= 0)):
         weight[a] = 1.0
     elif row < 0:
-        weight[acting.actions[policy, state]] = 1.0
+        weight[task.acting.actions[policy, state]] = 1.0
     elif a >= 0:
-        choose(acting.choices[row, s], a, acting.choices[row, state], weight, scratch.row.memory)
+        choose(choices[row, s], a, choices[row, state], weight, task.scratch.row.memory)
     else:
         for action in range(len(weight)):
-            weight[action] = acting.choices[row, state, action]
+            weight[action] = choices[row, state, action]
 
 
 def merge(options: Options, state: int, weight: Floats) -> None:
@@ -219,177 +272,90 @@ def merge(options: Options, state: int, weight: Floats) -> None:
             weight[action] = 0.0
 
 
-def pick(options: Options, plan: Plan, lanes: Lanes, level: int, state: int, merged: bool, scratch: Scratch) -> None:
-    """Write the optimal policy's action at each slot to `scratch.picks`, if a lane follows it."""
-    if not lanes.follows[len(lanes.follows) - 1]:
+def pick(task: Task, level: int, state: int, merged: bool) -> None:
+    """Write the optimal policy's action at each slot to `picks`, if a lane follows it."""
+    if not task.lanes.follows:
         return
-    for slot in range(plan.used[level]):
-        action = plan.policy[plan.policy_of[level, slot], state]
-        scratch.picks[slot] = options.alike[state * options.rewards.shape[1] + action] if merged else action
+    for slot in range(task.plan.used[level]):
+        action = task.plan.policy[task.plan.policy_of[level, slot], state]
+        alike = task.options.alike[state * task.options.rewards.shape[1] + action]
+        task.scratch.picks[slot] = alike if merged else action
 
 
-def is_picked(plan: Plan, lanes: Lanes, level: int, action: int, scratch: Scratch) -> bool:
+def is_picked(task: Task, level: int, action: int) -> bool:
     """Return whether the optimal policy takes an action at some slot."""
-    if lanes.follows[len(lanes.follows) - 1]:
-        for slot in range(plan.used[level]):
-            if scratch.picks[slot] == action:
+    if task.lanes.follows:
+        for slot in range(task.plan.used[level]):
+            if task.scratch.picks[slot] == action:
                 return True
     return False
 
 
-def induct(
-    options: Options,
-    posteriors: Posteriors,
-    acting: Acting,
-    plan: Plan,
-    lanes: Lanes,
-    held: Held,
-    reached: Bytes,
-    buffers: Floats,
-    decisions: Decisions,
-    kind: int,
-    greatest: bool,
-    largest: bool,
-    scratch: Scratch,
-) -> int:
-    """Compute all values; return the index n of `buffers` with those of the first level.
-
-    Args:
-        options, posteriors, acting, plan, lanes, held: see there.
-        reached: [L, S], from `reach`.
-        buffers: [2, S, slots, lanes and padding]; the first has the values after the last pair.
-        decisions: filled.
-        kind: EXACT, ANY or STABLE.
-        greatest: for ANY and STABLE, whether means are as large as possible.
-        largest: whether decisions maximise.
-        scratch: working memory.
-    """
-    states, actions = options.rewards.shape[0], options.rewards.shape[1]
-    now, observed = 0, scratch.row.observed
-    for level in range(len(held.states) - 1, -1, -1):
-        ahead, here = buffers[now], buffers[1 - now]
-        now = 1 - now
-        s, first, last = held.states[level], 0, 0
-        if held.outcomes[level] >= 0:
-            pair = s * actions + held.actions[level]
-            first, last = options.indptr[pair], options.indptr[pair + 1]
-        for k in range(first, last):
-            observed[options.successors[k]] = options.probabilities[k]
-        decided = allow(plan, lanes, level, scratch)
-        for state in range(states):
-            if not reached[level, state]:
-                continue
-            along = held.along[level] if state == s and decided else -1
-            if held.outcomes[level] < 0 and state == held.end:
-                stay(options, plan, lanes, level, state, along, ahead, here, decisions)
-            else:
-                decide(
-                    options, posteriors, acting, plan, lanes, held, level, state, along, decided, ahead, here,
-                    decisions, kind, greatest, largest, scratch,
-                )  # fmt: skip
-            if state == s and plan.start[level] >= 0:
-                for lane in range(len(lanes.spends)):
-                    decisions.begun[level, lane] = here[state, plan.start[level], lane]
-        for k in range(first, last):
-            observed[options.successors[k]] = 0.0
-    return now
-
-
-def stay(
-    options: Options,
-    plan: Plan,
-    lanes: Lanes,
-    level: int,
-    state: int,
-    along: int,
-    ahead: Floats,
-    here: Floats,
-    decisions: Decisions,
-) -> None:
+def stay(task: Task, level: int, state: int, along: int, ahead: Floats, here: Floats) -> None:
     """Write the values of the state in which the episode has ended: those ahead, whatever the decision is."""
-    actions = options.rewards.shape[1]
-    for slot in range(plan.used[level]):
-        target = plan.target[level, slot, plan.label_of[state]]
+    actions = task.options.rewards.shape[1]
+    for slot in range(task.plan.used[level]):
+        target = task.plan.target[level, slot, task.plan.label_of[state]]
         for lane in range(here.shape[2]):
             here[state, slot, lane] = target if target < FIRST_SLOT else ahead[state, target - FIRST_SLOT, lane]
     if along < 0:
         return
-    for lane in range(len(lanes.spends)):
-        decisions.held[level, lane] = here[state, along, lane]
+    for lane in range(len(task.lanes.spends)):
+        task.decisions.held[level, lane] = here[state, along, lane]
         for action in range(actions):
-            if options.alike[state * actions + action] >= 0:
-                decisions.actions[level, action, lane] = here[state, along, lane]
+            if task.options.alike[state * actions + action] >= 0:
+                task.decisions.actions[level, action, lane] = here[state, along, lane]
 
 
-def decide(
-    options: Options,
-    posteriors: Posteriors,
-    acting: Acting,
-    plan: Plan,
-    lanes: Lanes,
-    held: Held,
-    level: int,
-    state: int,
-    along: int,
-    decided: bool,
-    ahead: Floats,
-    here: Floats,
-    decisions: Decisions,
-    kind: int,
-    greatest: bool,
-    largest: bool,
-    scratch: Scratch,
-) -> None:
+def decide(task: Task, level: int, state: int, along: int, decided: bool, ahead: Floats, here: Floats) -> None:
     """Write the values of one state to `here`, and its decisions.
 
     `along`: the slot of the observed path, -1 if it is elsewhere; `decided`: whether a lane allows the best decision.
     """
-    actions, width, used = options.rewards.shape[1], len(lanes.spends), plan.used[level]
-    outcome, label, sign = held.outcomes[level], plan.label_of[state], 1.0 if largest else -1.0
-    merged = outcome < 0 or state != held.states[level]
-    weight, mean, kept, best, best_action = (
-        scratch.weight,
-        scratch.mean,
-        scratch.kept,
-        scratch.best,
-        scratch.best_action,
-    )
+    actions, width, used = task.options.rewards.shape[1], len(task.lanes.spends), task.plan.used[level]
+    outcome, label, sign = task.held.outcomes[level], task.plan.label_of[state], 1.0 if task.largest else -1.0
+    merged = outcome < 0 or state != task.held.states[level]
+    weight, mean, picks, followed = task.scratch.weight, task.scratch.mean, task.scratch.picks, task.scratch.followed
+    kept, best, best_action = task.scratch.kept, task.scratch.best, task.scratch.best_action
+    values, chosen = task.decisions.actions, task.decisions.chosen
     for slot in range(used):
         for lane in range(width):
             kept[slot, lane], best[slot, lane], best_action[slot, lane] = 0.0, -INFINITY, -1
-    unchanged(options, acting, held, level, state, scratch)
+    unchanged(task, level, state)
     if merged:
-        merge(options, state, weight)
-    pick(options, plan, lanes, level, state, merged, scratch)
+        merge(task.options, state, weight)
+    pick(task, level, state, merged)
     for action in range(actions):
-        alike = options.alike[state * actions + action]
+        alike = task.options.alike[state * actions + action]
         if alike < 0:
             continue
         if merged and alike != action:
             if along >= 0:
                 for lane in range(width):
-                    decisions.actions[level, action, lane] = decisions.actions[level, alike, lane]
+                    values[level, action, lane] = values[level, alike, lane]
             continue
-        if not (decided or weight[action] > 0.0 or is_picked(plan, lanes, level, action, scratch)):
+        if not (decided or weight[action] > 0.0 or is_picked(task, level, action)):
             continue
-        certain = not merged and action == held.actions[level]
-        reward, length, point = prepare(options, posteriors, level, state, action, outcome, certain, kind, scratch.row)
+        certain = not merged and action == task.held.actions[level]
+        reward, length, point = prepare(
+            task.options, task.posteriors, level, state, action, outcome, certain, task.kind, task.scratch.row
+        )
         for slot in range(used):
-            every = weight[action] > 0.0 or scratch.picks[slot] == action or slot == along
-            needed = width if every else lanes.common
-            then, earns = plan.target[level, slot, label], plan.rewarded[level, slot]
-            row_means(scratch.row, reward, length, point, then, earns, ahead, needed, greatest, mean)
+            every = weight[action] > 0.0 or picks[slot] == action or slot == along
+            needed = width if every else task.lanes.common
+            target, earns = task.plan.target[level, slot, label], task.plan.rewarded[level, slot]
+            row_means(task.scratch.row, reward, length, point, target, earns, ahead, needed, task.greatest, mean)
             if slot == along:
                 for lane in range(width):
-                    decisions.actions[level, action, lane] = mean[lane]
+                    values[level, action, lane] = mean[lane]
             if weight[action] > 0.0:
                 for lane in range(width):
                     kept[slot, lane] += weight[action] * mean[lane]
-            if scratch.picks[slot] == action:
-                scratch.followed[slot] = mean[width - 1]
-            for n in range(scratch.counts[slot]):
-                lane = scratch.active[slot, n]
-                value = sign * mean[lanes.spends[lane]]
+            if picks[slot] == action:
+                followed[slot] = mean[width - 1]
+            for n in range(task.scratch.counts[slot]):
+                lane = task.scratch.active[slot, n]
+                value = sign * mean[task.lanes.spends[lane]]
                 if value > best[slot, lane]:
                     if best_action[slot, lane] < 0 or exceeds(value, best[slot, lane]):
                         best_action[slot, lane] = action
@@ -397,17 +363,17 @@ def decide(
     for slot in range(used):
         for lane in range(width):
             value = kept[slot, lane]
-            if lanes.follows[lane]:
-                value = scratch.followed[slot]
-            elif best_action[slot, lane] >= 0 and (not lanes.holds[lane] or best[slot, lane] > sign * value):
+            if task.lanes.follows and lane == width - 1:
+                value = followed[slot]
+            elif best_action[slot, lane] >= 0 and (not task.lanes.holds[lane] or best[slot, lane] > sign * value):
                 value = sign * best[slot, lane]
             here[state, slot, lane] = value
-            if len(decisions.chosen) > 0:
+            if len(chosen) > 0:
                 gains = best_action[slot, lane] >= 0 and exceeds(best[slot, lane], sign * kept[slot, lane])
-                decisions.chosen[level, state, slot, lane] = best_action[slot, lane] if gains else -1
+                chosen[level, state, slot, lane] = best_action[slot, lane] if gains else -1
     if along >= 0:
         for lane in range(width):
-            decisions.held[level, lane] = kept[along, lane]
+            task.decisions.held[level, lane] = kept[along, lane]
 
 
 def exceeds(value: float, other: float) -> bool:

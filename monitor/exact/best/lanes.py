@@ -45,8 +45,8 @@ def lanes_of(ways: tuple[Way, ...]) -> tuple[Lanes, list[int]]:
         np.zeros(count, dtype=np.int64),
         np.array([*free, *[NEVER] * (count - len(free))], dtype=np.int64),
         np.array([0] * first_few + [1] * (count - first_few), dtype=np.uint8),
-        np.array([0] * (count - optimal) + [1] * optimal, dtype=np.uint8),
         len(free) + max(most, 0),
+        optimal,
     )
     places = {"free": 0, "few": first_few, "optimal": count - 1}
     return lanes, [places[way.kind] + (free.index(way.until) if way.kind == "free" else way.changes) for way in ways]
@@ -66,7 +66,7 @@ def lanes_of_sets(levels: int, size: int) -> tuple[Lanes, dict[tuple[int, ...], 
         np.array(first, dtype=np.int64),
         np.array(first, dtype=np.int64) + 1,
         np.ones(len(sets), dtype=np.uint8),
-        np.zeros(len(sets), dtype=np.uint8),
         sum(len(each) < size for each in sets),
+        False,  # noqa: FBT003 - a field
     )
     return lanes, lane

@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.induction import BLOCK, Decisions, Held, Lanes, Plan, induct, reach, scratch_of
+from monitor.exact.best.induction import BLOCK, Decisions, Held, Lanes, Plan, Task, induct, scratch_of
 from monitor.exact.best.lanes import Way, lanes_of
 from monitor.exact.best.options import TIE, Options, acting_of
 from monitor.exact.best.posteriors import Transitions
@@ -299,7 +299,7 @@ class BestValues:
 
     def _laid_out(self, pairs: int, lanes: Lanes, *, each: bool) -> Layout:
         """Return the obligations of paths of so many pairs, from the first pair on or from `each`."""
-        ends = [until for until in lanes.until if until < NEVER]
+        ends = [until for until in lanes.until if until < NEVER] if each else []
         return self._stages.layout(pairs, max(ends, default=0) if each else None)
 
     def _backward(self, path: Observed, frame: _Frame, kind: int, *, greatest: bool, whole: bool) -> Pass:
@@ -315,7 +315,7 @@ class BestValues:
         held = Held(states, actions, outcomes, acted, self._along(layout, path), self._end, path.repeats)
         (size, available), width = self._options.rewards.shape, len(lanes.spends)
         padded = -(-width // BLOCK) * BLOCK
-        buffers, reached = np.zeros((2, size, widest, padded)), np.zeros((levels, size), dtype=np.uint8)
+        buffers = np.zeros((2, size, widest, padded))
         if frame.closing is not None:
             buffers[0] = frame.closing
         elif levels == len(path.states):
@@ -326,26 +326,25 @@ class BestValues:
             np.full((levels, size, widest, width) if whole else (0, 0, 0, 0), -1),
             np.zeros((levels, width)),
         )
-        scratch = scratch_of(self._options, frame.plan, lanes)
-        reach(self._options, acting, frame.plan, lanes, held, reached, scratch)
         posteriors = (
             self._transitions.of(states, actions, outcomes) if kind == EXACT else self._transitions.none(levels)
         )
-        now = induct(
+        task = Task(
             self._options,
             posteriors,
             acting,
             frame.plan,
             lanes,
             held,
-            reached,
-            buffers,
             Decisions(*decisions),
+            scratch_of(self._options, frame.plan, lanes),
+            np.zeros((levels, size), dtype=np.uint8),
+            buffers,
             kind,
             greatest,
             self._prior.largest,
-            scratch,
         )
+        now = induct(task)
         return Pass(buffers[now, int(states[0]), :, :width], *decisions)
 
     def _frame(self, pairs: int, lanes: Lanes, *, each: bool) -> _Frame:
@@ -356,7 +355,7 @@ class BestValues:
     def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
         """Return the plan of paths of so many pairs."""
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
-        if any(lanes.follows):
+        if lanes.follows:
             choices = self._choices(layout, pairs)
             policy = list(choices.values())
             for row, (level, slot) in enumerate(choices):
@@ -421,7 +420,7 @@ class BestValues:
                 ahead[:, slot, lane] = self._beyond(node, lanes, lane)
 
     def _beyond(self, node: Node, lanes: Lanes, lane: int) -> Floats:
-        if lanes.follows[lane]:
+        if lanes.follows and lane == len(lanes.spends) - 1:
             return self._prior.followed(node.obligation)
         if lanes.holds[lane]:
             return self._prior.takeover(0, node.obligation)

@@ -11,6 +11,8 @@ from monitor.exact.forward.step cimport CompiledAutomaton, Context
 cdef int DONE, LEVELS_FULL, TABLE_FULL
 cdef long long FULL, TRUE, FIRST_COLUMN, OFFSETS, NODES, EDGES, SHORT, SPARSE
 cdef double INFINITY
+cdef unsigned long long DE_BRUIJN
+cdef const long long[::1] LOWEST_BIT
 
 
 @cython.locals(status=int)
@@ -61,11 +63,12 @@ cdef (double, double) greedy_means(RowTable table, Levels levels, long long begi
 )
 cpdef (double, double) short_means(RowTable table, Levels levels, long long begin, long long stop) noexcept nogil
 
-@cython.locals(ranked="long long[:, ::1]", by_rank="double[:, ::1]")
+@cython.locals(ranked="long long[:, ::1]", by_rank="double[:, ::1]", one="unsigned long long")
 cpdef void rank_states(Workspace workspace, Levels levels, long long first, long long end) noexcept nogil
 
 @cython.locals(
-    free=double, least=double, most=double, rest=double, total=double, given=double, n=longlong, k=longlong
+    marked="unsigned long long[:, ::1]", free=double, least=double, most=double, rest=double, total=double,
+    given=double, bits="unsigned long long", n=longlong, k=longlong
 )
 cpdef (double, double) ranked_means(
     RowTable table, Workspace workspace, Levels levels, long long begin, long long stop, long long states

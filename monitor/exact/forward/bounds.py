@@ -14,6 +14,8 @@ See docs/semantics.md, section 6.3. Each row is known up to bounds of its entrie
 
 from __future__ import annotations
 
+import numpy as np
+
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import greedy, sort_pairs
 from monitor.exact.forward.buffers import EDGES, NODES, OFFSETS, Levels, Workspace
@@ -31,6 +33,10 @@ SHORT = 8
 """Up to this length a row's best successors are found one by one, without ranks."""
 SPARSE = 32
 """Likewise if a column has so many times more nodes than the row has successors."""
+DE_BRUIJN = 0x03F79D71B4CB0A89
+"""A number whose shifts by 0 to 63 differ in their highest six bits."""
+LOWEST_BIT = np.argsort([(DE_BRUIJN << shift & (1 << 64) - 1) >> 58 for shift in range(64)])
+"""Which bit a power of two is, by the highest six of the 64 bits of its product with DE_BRUIJN."""
 INFINITY = float("inf")
 
 
@@ -244,7 +250,7 @@ def short_means(table: RowTable, levels: Levels, begin: int, stop: int) -> tuple
 
 def rank_states(workspace: Workspace, levels: Levels, first: int, end: int) -> None:
     """Rank the states of a column by ascending `low` and by descending `high`, on ties by number."""
-    ranked, by_rank, count = levels.ranked, levels.by_rank, end - first
+    ranked, by_rank, count, one = levels.ranked, levels.by_rank, end - first, 1
     for n in range(count):
         ranked[0, n], by_rank[0, n] = levels.state[first + n], levels.low[first + n]
     sort_pairs(by_rank[0], ranked[0], count)
@@ -254,6 +260,8 @@ def rank_states(workspace: Workspace, levels: Levels, first: int, end: int) -> N
     sort_pairs(by_rank[1], ranked[1], count)
     for n in range(count):
         by_rank[1, n] = -by_rank[1, n]
+        for side in range(2):
+            levels.word[ranked[side, n], side], levels.bit[ranked[side, n], side] = n >> 6, one << (n & 63)
 
 
 def ranked_means(
@@ -261,24 +269,33 @@ def ranked_means(
 ) -> tuple[float, float]:
     """Do what `greedy_means` does, to the bit, by the ranks of a row's successors among `states`.
 
-    Usually few of the best states take all probability, so they are looked up in the row, in the order of their ranks.
+    Marking the ranks in a set of bits sorts them.
     """
-    free, least, most = 1.0, 0.0, 0.0
+    marked, free, least, most = levels.marked, 1.0, 0.0, 0.0
     for k in range(begin, stop):
-        table.place[table.successors[k]] = k
+        state = table.successors[k]
+        table.place[state] = k
+        marked[0, levels.word[state, 0]] |= levels.bit[state, 0]
+        marked[1, levels.word[state, 1]] |= levels.bit[state, 1]
         if table.lower[k] > 0.0:
-            node = workspace.state_node[table.successors[k]]
+            node = workspace.state_node[state]
             free -= table.lower[k]
             least += table.lower[k] * levels.low[node]
             most += table.lower[k] * levels.high[node]
     for side in range(2):
-        rest, total, n = free, most if side else least, 0
-        while rest > 0.0 and n < states:
-            k = table.place[levels.ranked[side, n]]
-            if begin <= k < stop and table.successors[k] == levels.ranked[side, n]:
+        rest, total, words = free, most if side else least, (states + 63) >> 6
+        for word in range(words):
+            bits = int(marked[side, word])
+            while bits and rest > 0.0:
+                n = (word << 6) + LOWEST_BIT[((bits & -bits) * DE_BRUIJN >> 58) & 63]
+                bits &= bits - 1
+                k = table.place[levels.ranked[side, n]]
                 given = min(rest, table.upper[k] - table.lower[k])
                 total += given * levels.by_rank[side, n]
                 rest -= given
-            n += 1
+            if rest <= 0.0:
+                break
+        for word in range(words):
+            marked[side, word] = 0
         least, most = (least, total) if side else (total, most)
     return least, most

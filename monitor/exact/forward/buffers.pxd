@@ -3,7 +3,8 @@ cdef class Levels:
     cdef readonly long long[::1] first_node, edge_count, column, first_edge
     cdef readonly int[::1] state
     cdef readonly double[::1] low, high
-    cdef readonly long long[:, ::1] edges, ranked
+    cdef readonly long long[:, ::1] edges, ranked, word
+    cdef readonly unsigned long long[:, ::1] bit, marked
     cdef readonly double[:, ::1] row_values, by_rank
 
 
@@ -22,7 +23,8 @@ cdef class ForwardBuffers:
     cdef readonly double[::1] answers
     cdef readonly long long max_starts, live_starts
     cdef public long long queried_start
-    cdef readonly long long start_count, segment_count, last_state, last_action, base_offset
+    cdef public long long segment_count
+    cdef readonly long long start_count, last_state, last_action, base_offset
     cdef public bint unanswered
     cdef readonly long long[::1] column, first_node
     cdef readonly int[::1] states

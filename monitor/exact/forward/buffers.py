@@ -98,7 +98,8 @@ class Levels:
     `high` of its value. `edges` [n, 4]: source node, row, next edge into the same column, whether a reward is
     collected; `edge_count[o]`: edges before level o. `first_edge` [nodes]: for the first node of a column in its level,
     the first edge into that column. `row_values` [2, S]: of one row's successors `low`, and `high` negated. `ranked`
-    [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]: these.
+    [2, S]: the states of one column of a level, by ascending `low` and by descending `high`; `by_rank` [2, S]: these;
+    `word`, `bit` [S, 2]: the ranks of each state, in a set of bits. `marked` [2, S / 64]: such sets, of one row.
     """
 
     def __init__(self, states: int) -> None:
@@ -106,6 +107,8 @@ class Levels:
         self._allocate(NODES, INITIAL_NODES)
         self._allocate(EDGES, INITIAL_NODES)
         self.row_values, self.by_rank, self.ranked = np.zeros((2, states)), np.zeros((2, states)), _ints(2, states)
+        self.word, self.bit = _ints(states, 2), np.zeros((states, 2), dtype=np.uint64)
+        self.marked = np.zeros((2, states // 64 + 1), dtype=np.uint64)
 
     def grow(self, part: int, length: int) -> None:
         """Make a part (OFFSETS, NODES or EDGES) twice as long as needed; its contents are lost.

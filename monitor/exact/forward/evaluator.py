@@ -211,16 +211,9 @@ class Evaluator:
 
     def _unroll(self, offsets: int) -> None:
         """Have transitions, and indices of vectors, for at least so many offsets."""
-        if offsets <= self._offsets:
-            return
-        unrolled = self.unrolled
-        unrolled.extend(offsets)
-        self._automaton.ranges, self._automaton.transitions = unrolled.ranges, unrolled.transitions
-        columns = len(unrolled.obligations)
-        self._future.vector = np.full((unrolled.depth + 2, columns), NOT_COMPUTED)
-        self._workspace.fit(columns, 1)
-        self._offsets = unrolled.depth if unrolled.depth < unrolled.horizon else sys.maxsize
-        self._find_vectors()
+        if offsets > self._offsets:
+            self.unrolled.extend(offsets)
+            self._find_vectors()
 
     def _context(self, kind: int) -> Context:
         if kind not in self._contexts:
@@ -258,12 +251,17 @@ class Evaluator:
         self._find_vectors()
 
     def _find_vectors(self) -> None:
-        self._future.values = self.value_table.table
+        """Take over what is unrolled by now, maybe for another evaluator, and where its values are."""
+        unrolled, future = self.unrolled, self._future
+        self._automaton.ranges, self._automaton.transitions = unrolled.ranges, unrolled.transitions
+        self._offsets = unrolled.depth if unrolled.depth < unrolled.horizon else sys.maxsize
+        self._workspace.fit(len(unrolled.obligations), 1)
+        future.values = self.value_table.table
+        future.vector = np.full((unrolled.depth + 2, len(unrolled.obligations)), NOT_COMPUTED)
         last = self.value_table.law.stationary_from()
-        for column, cells in enumerate(self.unrolled.obligations):
+        for column, cells in enumerate(unrolled.obligations):
             for offset, obligation in cells.items():
-                cell = min(offset, last), obligation
-                self._future.vector[offset, column] = self.value_table.rows.get(cell, NOT_COMPUTED)
+                future.vector[offset, column] = self.value_table.rows.get((min(offset, last), obligation), NOT_COMPUTED)
 
     def _push_each(self, forward: ForwardBuffers, pairs: Pairs, values: Floats) -> None:
         for n, (state, action) in enumerate(zip(*pairs, strict=True)):

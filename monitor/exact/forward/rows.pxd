@@ -40,8 +40,8 @@ cdef bint append_rows(
 ) noexcept nogil
 
 @cython.locals(
-    extra="const double[::1]", q_states="const long long[::1]", q="const double[::1]", posterior="double[::1]",
-    p="double[::1]", rewarded=bint, exact=bint, informed=bint, reward=double, chance=double
+    q="const double[::1]", posterior="double[::1]", p="double[::1]", exact=bint, rewarded=bint, informed=bint,
+    at=longlong, successor=longlong, reward=double, extra=double, chance=double
 )
 cdef bint append_row(
     Dynamics dynamics, RowTable table, long long s, long long a, long long s_next, long long state,
@@ -49,5 +49,7 @@ cdef bint append_row(
 ) noexcept nogil
 
 cdef void add(RowTable table, long long row, long long successor, double probability) noexcept nogil
+
+cdef void append_bounds(RowTable table, long long successor, double low, double high, double reward) noexcept nogil
 
 cdef void hold_observed(Dynamics dynamics, RowTable table, long long pair) noexcept nogil

@@ -159,13 +159,11 @@ def append_row(
 
     An observation (s_next >= 0) is abduced here: `reweigh` gives the posterior row, `bound` its bounds.
     """
-    successors, lower, upper, extra = table.successors, table.lower, table.upper, dynamics.transition_rewards
     pair = state * dynamics.rewards.shape[1] + action
     first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
-    begin, size, rewarded, exact = table.successor_count, end - first, len(extra) > 0, table.kind == EXACT
-    q_states = dynamics.counterfactual_row_successors[first:end]
-    q = dynamics.counterfactual_row_probabilities[first:end]
-    if row + 2 > len(table.row_begin) or begin + size + 1 > len(successors):
+    begin, size, exact = table.successor_count, end - first, table.kind == EXACT
+    rewarded = len(dynamics.transition_rewards) > 0
+    if row + 2 > len(table.row_begin) or begin + size + 1 > len(table.successors):
         return False
     if row == table.row_count:
         table.action[row], table.weight[row], table.reward[row], table.row_begin[row] = action, 0.0, 0.0, begin
@@ -173,45 +171,41 @@ def append_row(
     reward = dynamics.rewards[state, action]
     if dynamics.same_model and state == s and action == a:
         # The same state, action and model as observed: the same successor, under every causal model.
-        for k in range(size if rewarded else 0):
-            if q_states[k] == s_next:
-                reward += extra[first + k]
+        for k in range(first, end if rewarded else first):
+            if dynamics.counterfactual_row_successors[k] == s_next:
+                reward += dynamics.transition_rewards[k]
         if exact:
             add(table, row, s_next, weight)
         else:
-            successors[begin], lower[begin], upper[begin], table.successor_reward[begin] = s_next, 1.0, 1.0, 0.0
-            table.successor_count += 1
+            append_bounds(table, s_next, 1.0, 1.0, 0.0)
     else:
-        posterior = lower[begin : begin + size]
+        q, posterior = dynamics.counterfactual_row_probabilities[first:end], table.lower[begin : begin + size]
         if s_next < 0:
             for k in range(size):
                 posterior[k] = q[k]
         else:
             p, at, informed = table.memory.p[:size], -1, False
             for k in range(size):
-                p[k] = table.observed[q_states[k]]
+                successor = dynamics.counterfactual_row_successors[first + k]
+                p[k] = table.observed[successor]
                 informed = informed or p[k] > 0.0
-                if q_states[k] == s_next:
-                    at = k
+                at = k if successor == s_next else at
             p_s_next = table.observed[s_next]
             if exact:
                 reweigh_within(p, q, p_s_next, at, posterior, table.memory.order, table.memory.keys)
             else:
-                bound(p, q, p_s_next, at, table.kind == STABLE, posterior, upper[begin : begin + size])
+                bound(p, q, p_s_next, at, table.kind == STABLE, posterior, table.upper[begin : begin + size])
             table.computed += informed
         # Entries move to the front, or to where the row has the successor: never behind what is still to be read.
         for k in range(size):
-            chance = posterior[k]
-            if exact:
-                if chance > 0.0:
-                    if rewarded:
-                        reward += chance * extra[first + k]
-                    add(table, row, q_states[k], weight * chance)
-            elif upper[begin + k] > 0.0:
-                n = table.successor_count
-                successors[n], lower[n], upper[n] = q_states[k], chance, upper[begin + k]
-                table.successor_reward[n] = extra[first + k] if rewarded else 0.0
-                table.successor_count += 1
+            successor, chance = dynamics.counterfactual_row_successors[first + k], posterior[k]
+            extra = dynamics.transition_rewards[first + k] if rewarded else 0.0
+            if not exact:
+                if table.upper[begin + k] > 0.0:
+                    append_bounds(table, successor, chance, table.upper[begin + k], extra)
+            elif chance > 0.0:
+                reward += chance * extra
+                add(table, row, successor, weight * chance)
     table.weight[row] += weight
     table.reward[row] += weight * reward
     table.row_begin[row + 1] = table.successor_count
@@ -226,6 +220,14 @@ def add(table: RowTable, row: int, successor: int, probability: float) -> None:
     else:
         table.place[successor], table.successors[end], table.lower[end] = end, successor, probability
         table.successor_count += 1
+
+
+def append_bounds(table: RowTable, successor: int, low: float, high: float, reward: float) -> None:
+    """Append a successor to the last row of bounds."""
+    end = table.successor_count
+    table.successors[end], table.lower[end], table.upper[end] = successor, low, high
+    table.successor_reward[end] = reward
+    table.successor_count += 1
 
 
 def hold_observed(dynamics: Dynamics, table: RowTable, pair: int) -> None:

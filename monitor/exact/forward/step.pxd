@@ -47,7 +47,6 @@ cdef int label_step(
     long long s_next, long long kept
 ) noexcept nogil
 
-@cython.locals(edge_lists="long long[:, ::1]", edges="long long[:, ::1]")
 cdef void add_edge(
     Workspace workspace, long long column, long long edge, long long node, long long row, long long first, long long last
 ) noexcept nogil
@@ -60,9 +59,7 @@ cdef long long push_rows(
     RowTable table, Workspace workspace, ForwardBuffers forward, long long columns, long long shift, long long s_next
 ) noexcept nogil
 
-@cython.locals(
-    edges="long long[:, ::1]", start_range="long long[:, ::1]", weights="double[:, ::1]", old="double[:, ::1]"
-)
+@cython.locals(node=longlong, state=longlong, first=longlong, last=longlong)
 cdef long long push_row(
     RowTable table, Workspace workspace, ForwardBuffers forward, long long edge, long long shift, long long nodes
 ) noexcept nogil

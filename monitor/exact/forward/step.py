@@ -204,13 +204,13 @@ def label_step(
 
 def add_edge(workspace: Workspace, column: int, edge: int, node: int, row: int, first: int, last: int) -> None:
     """Write an edge and append it to the list of its column."""
-    edge_lists, edges = workspace.edge_lists, workspace.edges
-    if edge_lists[column, 0] == workspace.edge_clock:
-        edges[edge_lists[column, 2], 4] = edge
+    if workspace.edge_lists[column, 0] == workspace.edge_clock:
+        workspace.edges[workspace.edge_lists[column, 2], 4] = edge
     else:
-        edge_lists[column, 0], edge_lists[column, 1] = workspace.edge_clock, edge
-    edge_lists[column, 2] = edge
-    edges[edge, 0], edges[edge, 1], edges[edge, 2], edges[edge, 3], edges[edge, 4] = node, row, first, last, -1
+        workspace.edge_lists[column, 0], workspace.edge_lists[column, 1] = workspace.edge_clock, edge
+    workspace.edge_lists[column, 2] = edge
+    workspace.edges[edge, 0], workspace.edges[edge, 1], workspace.edges[edge, 4] = node, row, -1
+    workspace.edges[edge, 2], workspace.edges[edge, 3] = first, last
 
 
 def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
@@ -262,8 +262,8 @@ def push_rows(
 
 def push_row(table: RowTable, workspace: Workspace, forward: ForwardBuffers, edge: int, shift: int, nodes: int) -> int:
     """Push weights along one edge; return the number of nodes that there are now, or -1 if they do not fit."""
-    edges, start_range, weights, old = workspace.edges, workspace.start_range, workspace.weights, forward.weights
-    source, row, first, last = edges[edge, 0], edges[edge, 1], edges[edge, 2], edges[edge, 3]
+    source, row = workspace.edges[edge, 0], workspace.edges[edge, 1]
+    first, last = workspace.edges[edge, 2], workspace.edges[edge, 3]
     for k in range(table.row_begin[row], table.row_begin[row + 1]):
         state, probability = table.successors[k], table.lower[k]
         if workspace.state_stamp[state] != workspace.node_clock:
@@ -271,14 +271,14 @@ def push_row(table: RowTable, workspace: Workspace, forward: ForwardBuffers, edg
                 return -1
             add_node(workspace, nodes, state, first + shift, last + shift, forward.live_starts)
             for start in range(first, last):
-                weights[nodes, start + shift] = probability * old[source, start]
+                workspace.weights[nodes, start + shift] = probability * forward.weights[source, start]
             nodes += 1
             continue
         node = workspace.state_node[state]
-        start_range[node, 0] = min(start_range[node, 0], first + shift)
-        start_range[node, 1] = max(start_range[node, 1], last + shift)
+        workspace.start_range[node, 0] = min(workspace.start_range[node, 0], first + shift)
+        workspace.start_range[node, 1] = max(workspace.start_range[node, 1], last + shift)
         for start in range(first, last):
-            weights[node, start + shift] += probability * old[source, start]
+            workspace.weights[node, start + shift] += probability * forward.weights[source, start]
     return nodes
 
 

@@ -54,7 +54,7 @@ def test_one_backward_pass_finds_all_offsets(monkeypatch: pytest.MonkeyPatch) ->
     passes: list[int] = []
 
     def counted(*given: Any) -> int:  # noqa: ANN401 - arguments of induct
-        passes.append(len(given[5].states))
+        passes.append(len(given[0].held.states))
         return int(induction.induct(*given))
 
     monkeypatch.setattr(values, "induct", counted)

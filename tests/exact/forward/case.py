@@ -14,7 +14,6 @@ import numpy.typing as npt
 from monitor.causal import Law
 from monitor.exact import tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
-from monitor.exact.forward import step
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
 from monitor.exact.forward.evaluator import Evaluator, dynamics, labelled_automaton
 from monitor.exact.forward.row_table import Budget, RowTables
@@ -169,7 +168,7 @@ def own(evaluators: Evaluators, goal: Goal) -> Own:
     nominal, law, model = evaluators.nominal(), law_of(evaluators, goal), evaluators.model
     value_table = evaluators.value_table(law, goal.measure)
     made = dynamics(nominal, law, merge_actions=not value_table.labelling.by_action)
-    rows = RowTables(model.states, Budget())
+    rows = RowTables(model.states, model.actions, Budget())
     workspace = Workspace(model.states, share_prior_rows=is_large(model))
     evaluator = Evaluator(nominal, value_table, labelled_automaton(value_table), (made, rows), workspace)
     return Own(evaluator, made, rows, workspace)
@@ -177,7 +176,7 @@ def own(evaluators: Evaluators, goal: Goal) -> Own:
 
 def pending(evaluator: Evaluator, buffers: ForwardBuffers, start: int) -> dict[Node, float]:
     """Return the weights of the nodes (state, obligation) of a start point, 0 for the newest."""
-    offset = int(buffers.scalars[step.BASE_OFFSET]) + start
+    offset = buffers.base_offset + start
     return {
         (state, evaluator.unrolled.obligations[column][offset]): weight
         for column, states, weights in buffers.of_start(start)
@@ -191,13 +190,13 @@ def bounded(mine: Own, offset: int) -> dict[Node, tuple[float, float]]:
     found = {}
     for node in range(levels.first_node[offset], levels.first_node[offset + 1]):
         obligation = mine.evaluator.unrolled.obligations[levels.column[node]][offset]
-        found[int(levels.state[node]), obligation] = float(levels.low[node]), float(levels.high[node])
+        found[levels.state[node], obligation] = levels.low[node], levels.high[node]
     return found
 
 
 def accumulated(buffers: ForwardBuffers, start: int) -> float:
     """Return what is decided or collected from a start point on, 0 for the newest."""
-    return float(buffers.arrays.accumulated[start])
+    return float(buffers.accumulated[start])
 
 
 def assert_close(found: Mapping[Any, float], expected: Mapping[Any, Fraction]) -> None:

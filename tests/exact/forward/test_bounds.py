@@ -12,12 +12,15 @@ from hypothesis import given
 from scipy.optimize import linprog
 
 from monitor.causal import World
-from monitor.causal.row import greedy
+from monitor.causal.row import extreme
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
-from monitor.exact.forward import bounds, row_table, step
+from monitor.exact.forward import bounds, row_table
 from monitor.exact.forward import buffers as buffers_module
-from monitor.exact.forward.row_table import ANY, STABLE
+from monitor.exact.forward.buffers import EDGES, NODES, OFFSETS, Workspace
+from monitor.exact.forward.codes import DONE, LEVELS_FULL
+from monitor.exact.forward.evaluator import Evaluator
+from monitor.exact.forward.row_table import ANY, STABLE, RowTable
 from monitor.exact.history import HistoryChain
 from monitor.logic import FALSE, TRUE, parse
 from monitor.logic.syntax import Goal
@@ -59,7 +62,7 @@ def test_bounds_by_levels_are_those_by_cells(
         ends = mine.evaluator.interval(pair_arrays(world.path), ANY if kind == "any" else STABLE)
         assert ends == pytest.approx(by_cells, abs=1e-12)
         levels = mine.workspace.levels
-        for begin, end in pairwise(levels.first_node[: len(world.path) + 1].tolist()):
+        for begin, end in pairwise(levels.first_node[: len(world.path) + 1]):
             nodes = list(zip(levels.column[begin:end], levels.state[begin:end], strict=True))
             assert len(set(nodes)) == len(nodes)
 
@@ -137,27 +140,34 @@ def test_the_choice_at_a_node_is_the_optimum_of_a_linear_program(text: str, kind
 def test_forward_and_backward_are_the_two_halves_of_an_interval(seed: int) -> None:
     """What lies between them, the values at the last pair, may come from elsewhere."""
     case = a_case(Random(seed), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=4)
-    (evaluator, _, _, levels), pairs = own(case.evaluators, case.goal), case.arrays()
+    (evaluator, _, _, workspace), pairs = own(case.evaluators, case.goal), case.arrays()
     whole, last = evaluator.interval(pairs, ANY), len(pairs[0]) - 1
-    context = evaluator._context(ANY)  # noqa: SLF001 - what the compiled loops are given
-    nodes = slice(*levels.levels.first_node[last : last + 2])
-    closed = levels.levels.low[nodes].copy()
-    levels.levels.low[:] = levels.levels.high[:] = np.nan
-    assert bounds.forward(context, levels.lent_levels, ANY, *pairs) == step.DONE
-    levels.levels.low[nodes] = levels.levels.high[nodes] = closed
+    context, levels = evaluator._context(ANY), workspace.levels  # noqa: SLF001 - what the compiled loops are given
+    low, high = np.asarray(levels.low), np.asarray(levels.high)
+    nodes = slice(*levels.first_node[last : last + 2])
+    closed = low[nodes].copy()
+    low[:] = high[:] = np.nan
+    assert bounds.forward(context, levels, *pairs) == DONE
+    low[nodes] = high[nodes] = closed
     found = np.zeros(2)
-    bounds.backward(context, levels.lent_levels, last, found)
+    bounds.backward(context, levels, last, found)
     assert tuple(found) == whole
 
 
 def test_each_part_that_is_too_small_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking: list[int] = []
+    lacking: list[tuple[int, int]] = []
     monkeypatch.setattr(buffers_module, "INITIAL_NODES", 1)
-    note_calls(monkeypatch, buffers_module.Workspace, "grow_levels", lacking, lambda _, which, __: which)
+    note_calls(
+        monkeypatch,
+        Evaluator,
+        "_provide",
+        lacking,
+        lambda mine, status, *_: (status, mine._workspace.missing[0]),  # noqa: SLF001 - what it is told
+    )
     case = a_case(Random(1), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=5)
     bounded_value = case.evaluator().interval(case.arrays(), ANY)
     twin = case.twin(0)
-    assert set(lacking) == {bounds.OFFSETS, bounds.NODES, bounds.EDGES}
+    assert {part for status, part in lacking if status == LEVELS_FULL} == {OFFSETS, NODES, EDGES}
     assert bounded_value == pytest.approx([float(end) for end in twin.bounds(0, *twin.first, "any")], abs=CLOSE)
 
 
@@ -170,17 +180,24 @@ def test_means_by_ranks_are_those_of_the_greedy_choice(seed: int, ties: bool) ->
     states = random.permutation(size)[:count].astype(np.int32)
     low = random.integers(0, 4, count) / 3 if ties else random.random(count)
     high = low if seed % 2 else low + (random.integers(0, 3, count) / 7 if ties else random.random(count))
-    rank, by_rank = np.zeros((size, 2), dtype=np.int64), np.zeros((2, size))
-    bounds.rank_states(states, low, high, rank, by_rank)
-    marked, place = np.zeros((2, size // bounds.WORD + 1), dtype=np.int64), np.zeros((2, size), dtype=np.int64)
+    table, workspace = RowTable(ANY, size, 1), Workspace(size)
+    levels = workspace.levels
+    levels.grow(NODES, count)
+    for array, numbers in ((levels.state, states), (levels.low, low), (levels.high, high)):
+        np.asarray(array)[5 : count + 5] = numbers
+    np.asarray(workspace.state_node)[states] = np.arange(5, count + 5)
+    bounds.rank_states(workspace, levels, 5, count + 5)
     for length in (1, 2, 9, 33, count):
         nodes = random.permutation(count)[:length]
         nodes = nodes[np.argsort(states[nodes])]
         share = random.dirichlet(np.full(length, 0.5))
         lower, upper = np.maximum(share - 0.1, 0.0), np.minimum(1.0, share * random.choice([1.0, 1.5, 8.0]))
-        found = bounds.ranked_means(states[nodes], lower, upper, count, rank, by_rank, marked, place)
-        assert found == (greedy(lower, upper, low[nodes], False), greedy(lower, upper, high[nodes], True))  # noqa: FBT003
-        assert not marked.any()
+        for array, numbers in ((table.successors, states[nodes]), (table.lower, lower), (table.upper, upper)):
+            np.asarray(array)[3 : length + 3] = numbers
+        found = bounds.ranked_means(table, workspace, levels, 3, length + 3, count)
+        expected = extreme(lower, upper, low[nodes], largest=False), extreme(lower, upper, high[nodes], largest=True)
+        assert found == expected
+        assert not np.asarray(levels.marked).any()
 
 
 @pytest.mark.parametrize("kind", ["any", "stable"])
@@ -214,10 +231,15 @@ def test_bounds_over_long_rows_are_those_by_cells(text: str, kind: Literal["any"
 @pytest.mark.parametrize("seed", range(6))
 def test_means_of_short_rows_are_those_of_the_greedy_choice(seed: int) -> None:
     random = np.random.default_rng(seed)
-    for length in range(1, bounds.SHORT + 1):
+    table, levels = RowTable(ANY, 12, 1), Workspace(12).levels
+    for length in range(1, 9):
         share = random.dirichlet(np.full(length, 0.5))
         lower, upper = np.maximum(share - 0.2, 0.0), np.minimum(1.0, share * random.choice([1.0, 1.5, 8.0]))
         values = random.integers(-2, 3, (2, 12)) / 3  # with ties, and longer than the row
-        found = bounds.short_means(np.append(9.0, lower), np.append(9.0, upper), 1, length + 1, values)
-        least, most = greedy(lower, upper, values[0], False), greedy(lower, upper, -values[1], True)  # noqa: FBT003
-        assert found == (least, most)
+        for array, numbers in ((table.lower, lower), (table.upper, upper)):
+            np.asarray(array)[:10] = 9.0
+            np.asarray(array)[1 : length + 1] = numbers
+        np.asarray(levels.row_values)[:] = values
+        found = bounds.short_means(table, levels, 1, length + 1)
+        least = extreme(lower, upper, values[0], largest=False)
+        assert found == (least, extreme(lower, upper, -values[1], largest=True))

@@ -13,9 +13,11 @@ from monitor.causal import Intervention, World, conditional_choices
 from monitor.engine import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.forward import close, step
+from monitor.exact.forward import close
+from monitor.exact.forward.codes import DONE
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import EXACT
+from monitor.exact.forward.step import Context
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Reward
 from monitor.model import MDP
@@ -151,30 +153,18 @@ def test_values_after_the_last_pair_are_those_of_the_twin(chance: Random) -> Non
     context = with_all_tables(evaluator, offset)
     for column, cells in enumerate(evaluator.unrolled.obligations):
         for state in range(case.states) if offset in cells else ():
-            value, status = close.closing_value(
-                context.dynamics,
-                context.automaton,
-                context.future,
-                offset,
-                column,
-                state,
-                *last,
-                context.scratch.missing,
-            )
-            assert status == step.DONE
+            value, status = close.closing_value(context, offset, column, state, *last)
+            assert status == DONE
             assert value == pytest.approx(float(twin.value(offset, state, cells[offset])), abs=CLOSE)
 
 
-def with_all_tables(evaluator: Evaluator, offset: int) -> step.Context:
+def with_all_tables(evaluator: Evaluator, offset: int) -> Context:
     """Return what the compiled loops work on, with the values of all that can be pending at an offset and the next."""
     for cells in evaluator.unrolled.obligations:
         for k in {offset, offset + 1} & cells.keys():
             evaluator.value_table.all_values(k, cells[k])
     evaluator._find_vectors()  # noqa: SLF001 - as after each new table
-    evaluator._context(EXACT)  # noqa: SLF001 - what the compiled loops are given
-    context = evaluator._contexts[EXACT][1]  # noqa: SLF001 - what the compiled loops are given
-    assert isinstance(context, step.Context)
-    return context
+    return evaluator._context(EXACT)  # noqa: SLF001 - what the compiled loops are given
 
 
 def test_the_last_action_says_something_about_the_others_by_hand() -> None:

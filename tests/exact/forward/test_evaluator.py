@@ -87,13 +87,11 @@ def test_the_acting_policy_in_each_phase_of_the_law(  # noqa: PLR0917 - columns 
     observed: list[list[list[float]]],
 ) -> None:
     made = dynamics(nominal, law, merge_actions=True)
-    assert made.phase_begin.tolist() == first
-    assert made.is_nominal.tolist() == default
-    assert made.stochastic.tolist() == stochastic
+    assert (list(made.phase_begin), list(made.is_nominal), list(made.stochastic)) == (first, default, stochastic)
     for n, row in enumerate(actions or ()):
-        assert row is None or made.policy_actions[n].tolist() == row
-    assert made.policy_probabilities.tolist() == chances
-    assert made.nominal_policy_probabilities.tolist() == observed
+        assert row is None or list(made.policy_actions[n]) == row
+    assert np.asarray(made.policy_probabilities).tolist() == chances
+    assert np.asarray(made.nominal_policy_probabilities).tolist() == observed
     assert made.policy_probabilities.shape[1:] == made.nominal_policy_probabilities.shape[1:] == (4, 2)
     assert (made.same_model, made.merge_actions, made.share_prior_rows) == (True, True, False)
 
@@ -102,23 +100,21 @@ def test_rows_and_rewards_are_those_of_the_queried_world() -> None:
     law = plain("nominal").under(Intervention(dynamics=OTHER))
     made = dynamics(plain("nominal"), law, merge_actions=False)
     assert (made.same_model, made.merge_actions) == (False, False)
-    assert made.counterfactual_row_successors.tolist() == OTHER.successors.tolist()
-    assert made.observed_row_successors.tolist() == MODEL.successors.tolist()
-    assert made.rewards.tolist() == OTHER.rewards.tolist()
+    assert list(made.counterfactual_row_successors) == OTHER.successors.tolist()
+    assert list(made.observed_row_successors) == MODEL.successors.tolist()
+    assert np.asarray(made.rewards).tolist() == OTHER.rewards.tolist()
     assert OTHER.transition_rewards is not None
-    assert made.transition_rewards.tolist() == OTHER.transition_rewards.tolist()
-    assert dynamics(plain("nominal"), plain("nominal"), merge_actions=True).transition_rewards.tolist() == []
-    arrays = [each for each in made if isinstance(each, np.ndarray)]
-    assert not any(each.flags.writeable for each in arrays if each.dtype == np.float64)  # else compiled anew
+    assert list(made.transition_rewards) == OTHER.transition_rewards.tolist()
+    assert len(dynamics(plain("nominal"), plain("nominal"), merge_actions=True).transition_rewards) == 0
 
 
 def test_one_table_of_a_policy_is_not_copied() -> None:
     made = dynamics(plain("nominal"), taken_over("nominal", "mix"), merge_actions=True)
     assert TABLES["mix"].probabilities is not None
-    assert np.shares_memory(made.policy_probabilities, TABLES["mix"].probabilities)
+    assert np.shares_memory(np.asarray(made.policy_probabilities), TABLES["mix"].probabilities)
     made = dynamics(plain("nominal"), taken_over("nominal", "alt"), merge_actions=True)
     assert TABLES["alt"].actions is not None
-    assert np.shares_memory(made.policy_actions, TABLES["alt"].actions)
+    assert np.shares_memory(np.asarray(made.policy_actions), TABLES["alt"].actions)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +143,16 @@ def test_weights_of_different_width_take_turns() -> None:
         for stepper, expected in zip(steppers, alone, strict=True):
             np.testing.assert_array_equal(stepper.push(*pair), expected[n])
     assert len(evaluator_of(one.evaluators, goal(texts[2])).unrolled.obligations) > 4  # more than fit at first
+
+
+def test_what_was_unrolled_for_another_evaluator_has_values() -> None:
+    """Evaluators of one measure share its automaton; here the second unrolls it before the first has any values."""
+    one, text = checker(), '{}.P=? [ F<=40 "bad" ]'
+    near, weights = evaluator_of(one.evaluators, goal(text.format("nominal@1"))), ForwardBuffers(2, -1, 40)
+    near.push(weights, *PATH[0], answered=False)
+    one.stepper(goal(text.format("alt@12"))).push_all(PATH)
+    near.push(weights, *PATH[1], answered=True)
+    np.testing.assert_array_equal(weights.values, checker().along(goal(text.format("nominal@1")), PATH)[1])
 
 
 @pytest.mark.parametrize("before", ["nothing", "a wider one of another evaluator"])
@@ -292,7 +298,7 @@ def test_without_a_row_budget_rows_take_what_one_query_needs(
             evaluator.interval(pair_arrays(path[begin : begin + 4]), ANY)
     table = mine.rows(ANY if way == "bounds" else EXACT)
     assert 3 * table.computed > 8 * ONE_STEP
-    assert len(table.arrays.successors) <= 2 * ONE_STEP
+    assert len(table.successors) <= 2 * ONE_STEP
 
 
 @LAW

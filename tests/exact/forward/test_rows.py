@@ -15,14 +15,12 @@ from monitor.exact.forward import row_table
 from monitor.exact.forward.evaluator import dynamics
 from monitor.exact.forward.row_table import (
     ANY,
-    COMPUTED,
     EXACT,
+    FULL,
     STABLE,
     RowTable,
 )
 from monitor.exact.forward.rows import (
-    FULL,
-    NO_END,
     Dynamics,
     find_entry,
     find_observed,
@@ -66,78 +64,77 @@ class Found(NamedTuple):
 
 def found(of: Dynamics, kind: int, step: tuple[int, int, int], state: int, r: int = 0) -> list[Found]:
     """Return (action, weight, reward, {successor: (lower, upper, successor reward)}) of each row of a state."""
-    table = RowTable(kind, MODEL.states)
-    observed = r if step[2] < 0 else find_observed(of, table.arrays, r, *step)
-    entry = find_entry(of, table.arrays, kind, r, observed, *step, state)
+    table = RowTable(kind, MODEL.states, MODEL.actions)
+    observed = r if step[2] < 0 else find_observed(of, table, r, *step)
+    entry = find_entry(of, table, r, observed, *step, state)
     assert entry != FULL
     return read(table, entry)
 
 
 def read(table: RowTable, entry: int) -> list[Found]:
-    a = table.arrays
     some: list[Found] = []
-    for n in range(a.entry_begin[entry], a.entry_begin[entry + 1]):
-        row = {
-            int(a.successors[k]): a.lower[k] if table.kind == EXACT else (a.lower[k], a.upper[k], a.successor_reward[k])
-            for k in range(a.row_begin[n], a.row_begin[n + 1])
-        }
-        some.append(Found(int(a.action[n]), a.weight[n], a.reward[n], row))
+    for n in range(table.entry_begin[entry], table.entry_begin[entry + 1]):
+        row: dict[int, Any] = {}
+        for k in range(table.row_begin[n], table.row_begin[n + 1]):
+            low = table.lower[k]
+            row[int(table.successors[k])] = (
+                low if table.kind == EXACT else (low, table.upper[k], table.successor_reward[k])
+            )
+        some.append(Found(int(table.action[n]), table.weight[n], table.reward[n], row))
     return some
 
 
 def test_a_phase_is_in_force_from_its_first_offset_to_that_of_the_next() -> None:
     before = PLAIN.under(Intervention(OTHER, 5))
     three = dynamics(before, before.under(Intervention(MIXED, 2)), merge_actions=False)
-    assert three.phase_begin.tolist() == [0, 2, 5]
+    assert list(three.phase_begin) == [0, 2, 5]
     assert [phase_at(three, offset) for offset in range(7)] == [0, 0, 1, 1, 1, 2, 2]
-    assert [phase_end(three, r) for r in range(3)] == [2, 5, NO_END]
-    assert three.is_nominal.tolist() == [False, True, True]
-    assert three.stochastic.tolist() == [True, False, False]
+    assert [phase_end(three, r) for r in range(3)] == [2, 5, 1 << 62]
+    assert list(three.is_nominal) == [False, True, True]
+    assert list(three.stochastic) == [True, False, False]
 
 
 def test_nominal_is_back_where_a_takeover_ends() -> None:
     back = world(change=Intervention(OTHER, 2))
-    assert (back.phase_begin.tolist(), back.is_nominal.tolist()) == ([0, 2], [False, True])
-    assert world().is_nominal.tolist() == [True]
-    assert world(change=Intervention(OTHER)).is_nominal.tolist() == [False]
-    assert [back.policy_actions[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
+    assert (list(back.phase_begin), list(back.is_nominal)) == ([0, 2], [False, True])
+    assert list(world().is_nominal) == [True]
+    assert list(world(change=Intervention(OTHER)).is_nominal) == [False]
+    assert [np.asarray(back.policy_actions)[r].tolist() for r in range(2)] == [[1] * 4, [0] * 4]
 
 
 def test_an_observed_choice_is_evidence_only_if_it_was_uncertain() -> None:
     assert len(world().nominal_policy_probabilities) == 0
     uncertain = world(Law.stationary(MIXED, MODEL))
-    assert uncertain.nominal_policy_probabilities.tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
+    assert np.asarray(uncertain.nominal_policy_probabilities).tolist() == [MIXED.probabilities.tolist()]  # type: ignore[union-attr]
     later = dynamics(Law.stationary(MIXED, MODEL), PLAIN.under(Intervention(OTHER, 2)), merge_actions=False)
     assert later.nominal_policy_probabilities.shape == (2, 4, 2)
     first = Law.stationary(NOMINAL, MODEL).under(Intervention(MIXED, 2))
-    assert dynamics(first, first, merge_actions=False).nominal_policy_probabilities.tolist() == [
+    assert np.asarray(dynamics(first, first, merge_actions=False).nominal_policy_probabilities).tolist() == [
         [[0.75, 0.25]] * 4,
         [[1.0, 0.0]] * 4,
     ]
 
 
-def test_data_shared_between_paths_is_neither_copied_nor_written() -> None:
+def test_data_shared_between_paths_is_not_copied() -> None:
     mixed = world(change=Intervention(MIXED))
     assert MIXED.probabilities is not None
     assert NOMINAL.actions is not None
-    assert np.shares_memory(mixed.policy_probabilities, MIXED.probabilities)
-    assert np.shares_memory(world().policy_actions, NOMINAL.actions)
-    assert np.shares_memory(world().counterfactual_row_probabilities, MODEL.probabilities)
-    fixed = world()._replace(phase_begin=NOMINAL.actions)  # the phases are its own
-    assert not any(part.flags.writeable for part in fixed if isinstance(part, np.ndarray) and part.dtype != np.bool_)
+    assert np.shares_memory(np.asarray(mixed.policy_probabilities), MIXED.probabilities)
+    assert np.shares_memory(np.asarray(world().policy_actions), NOMINAL.actions)
+    assert np.shares_memory(np.asarray(world().counterfactual_row_probabilities), MODEL.probabilities)
 
 
 def test_every_observed_transition_has_a_number_of_its_own() -> None:
     two = world(change=Intervention(OTHER, 2))
-    table = RowTable(EXACT, MODEL.states)
+    table = RowTable(EXACT, MODEL.states, MODEL.actions)
     every = list(product(range(2), range(4), range(2), range(4)))
-    while len(table.arrays.observed_keys) < 4 * len(every):
+    while len(table.observed_keys) < 4 * len(every):
         table.grow(forget=False)
         for step in every:
-            find_observed(two, table.arrays, *step)
-    numbers = [find_observed(two, table.arrays, *step) for step in every]
+            find_observed(two, table, *step)
+    numbers = [find_observed(two, table, *step) for step in every]
     assert sorted(numbers) == list(range(2, 2 + len(every)))  # those below are of nothing observed
-    assert [find_observed(two, table.arrays, *step) for step in every] == numbers
+    assert [find_observed(two, table, *step) for step in every] == numbers
 
 
 def test_what_was_observed_is_repeated_with_its_reward() -> None:
@@ -205,13 +202,13 @@ def test_what_is_never_chosen_has_no_row() -> None:
 
 
 def test_rows_are_counted_where_the_observation_says_something() -> None:
-    table = RowTable(EXACT, MODEL.states)
+    table = RowTable(EXACT, MODEL.states, MODEL.actions)
     of = world()
-    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
+    observed = find_observed(of, table, 0, 0, 0, 1)
     counts = []
     for state in (0, 1, 2, 3):  # the very same, two that share a successor, one that shares none
-        find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, state)
-        counts.append(int(table.arrays.used[COMPUTED]))
+        find_entry(of, table, 0, observed, 0, 0, 1, state)
+        counts.append(table.computed)
     assert counts == [0, 1, 2, 2]
 
 
@@ -237,39 +234,39 @@ def test_another_model_is_never_what_was_observed() -> None:
 def with_space(monkeypatch: pytest.MonkeyPatch, kind: int, *sizes: int) -> RowTable:
     """Return a table with space for so many observed transitions, entries, rows and successors."""
     monkeypatch.setattr(row_table, "INITIAL_SIZES", sizes)
-    return RowTable(kind, MODEL.states)
+    return RowTable(kind, MODEL.states, MODEL.actions)
 
 
 @pytest.mark.parametrize(("kind", "space"), [(EXACT, 3), (ANY, 4)])  # of bounds, space for the first of two rows
 def test_without_space_nothing_is_changed(kind: int, space: int, monkeypatch: pytest.MonkeyPatch) -> None:
     of, table = world(change=Intervention(MIXED)), with_space(monkeypatch, kind, 64, 64, 64, space)
-    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
-    used = table.arrays.used.copy()
-    assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == FULL
-    assert table.arrays.used[:COMPUTED].tolist() == used[:COMPUTED].tolist()
-    assert (table.arrays.entry_keys == -1).all()
+    observed = find_observed(of, table, 0, 0, 0, 1)
+    rows, successors = table.row_count, table.successor_count
+    assert find_entry(of, table, 0, observed, 0, 0, 1, 1) == FULL
+    assert (table.entry_count, table.row_count, table.successor_count) == (0, rows, successors)
+    assert set(table.entry_keys) == {-1}
     table = with_space(monkeypatch, kind, 64, 64, 64, space + 1)
-    observed = find_observed(of, table.arrays, 0, 0, 0, 1)
-    assert find_entry(of, table.arrays, kind, 0, observed, 0, 0, 1, 1) == 0
+    observed = find_observed(of, table, 0, 0, 0, 1)
+    assert find_entry(of, table, 0, observed, 0, 0, 1, 1) == 0
 
 
 def test_space_is_used_up_and_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two transitions, three entries, and as many rows as there is space for."""
     of, table = world(), with_space(monkeypatch, EXACT, 2, 3, 8, 64)
-    numbers = [find_observed(of, table.arrays, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
+    numbers = [find_observed(of, table, 0, 0, 0, outcome) for outcome in (0, 1, 2)]
     assert numbers == [1, 2, FULL]
-    assert find_observed(of, table.arrays, 0, 0, 0, 1) == 2  # what is known needs no space
-    entries = [find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
+    assert find_observed(of, table, 0, 0, 0, 1) == 2  # what is known needs no space
+    entries = [find_entry(of, table, 0, 1, 0, 0, 0, state) for state in (0, 1, 2, 3)]
     assert entries == [0, 1, 2, FULL]
-    assert find_entry(of, table.arrays, EXACT, 0, 1, 0, 0, 0, 1) == 1
+    assert find_entry(of, table, 0, 1, 0, 0, 0, 1) == 1
 
 
 def test_two_rows_need_space_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     of, entries = world(change=Intervention(MIXED)), []
     for held in (1, 2):
         table = with_space(monkeypatch, EXACT, 64, 64, held, 64)
-        observed = find_observed(of, table.arrays, 0, 0, 0, 1)
-        entries.append(find_entry(of, table.arrays, EXACT, 0, observed, 0, 0, 1, 1))
+        observed = find_observed(of, table, 0, 0, 0, 1)
+        entries.append(find_entry(of, table, 0, observed, 0, 0, 1, 1))
     assert entries == [FULL, 0]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,8 @@ from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward import buffers as buffers_module
 from monitor.exact.forward import row_table, step
-from monitor.exact.forward.buffers import ForwardBuffers
+from monitor.exact.forward.buffers import ForwardBuffers, Workspace
+from monitor.exact.forward.codes import FORWARD_FULL, SCRATCH_FULL, TABLE_FULL
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.row_table import EXACT, RowTable
 from monitor.logic import parse
@@ -34,25 +34,30 @@ def test_nodes_are_put_in_the_order_of_their_states(states: int, nodes: int, sta
     met = Random(states + nodes).sample(range(states), nodes)
     if descending:
         met.sort(reverse=True)
-    state_stamp, state_node = np.full(states, 6), np.zeros(states, dtype=np.int32)
-    held = np.array([states - 1] * start + met, dtype=np.int32)
-    by_state = np.arange(len(held) + 2)
-    state_stamp[met], state_node[met] = 7, np.arange(start, start + nodes)
-    # As written: compiled alone, for these arguments only, it would take seconds.
-    getattr(step.sort_nodes, "py_func", step.sort_nodes)(state_stamp, state_node, held, by_state, start, start + nodes)
-    assert held[by_state[start : start + nodes]].tolist() == sorted(met)
+    workspace, last = Workspace(states), start + nodes
+    while len(workspace.states) < last + 2:
+        workspace.grow()
+    state_stamp, state_node = np.asarray(workspace.state_stamp), np.asarray(workspace.state_node)
+    held, by_state = np.asarray(workspace.states), np.asarray(workspace.by_state)
+    held[:last], by_state[:] = [states - 1] * start + met, np.arange(len(by_state))
+    state_stamp[:] = workspace.node_clock - 1
+    state_stamp[met], state_node[met] = workspace.node_clock, np.arange(start, last)
+    step.sort_nodes(workspace, start, last)
+    assert held[by_state[start:last]].tolist() == sorted(met)
     assert by_state[:start].tolist() == list(range(start))
-    assert by_state[start + nodes :].tolist() == [start + nodes, start + nodes + 1]
+    assert by_state[last : last + 2].tolist() == [last, last + 1]
 
 
 def test_overlap_of_a_row_with_the_observed_successors() -> None:
-    rows, observed_stamp = RowTable(EXACT, 40), np.zeros(40, dtype=np.int64)
+    rows, workspace = RowTable(EXACT, 40, 1), Workspace(40, share_prior_rows=True)
     first = entry(rows, 0, 1, 20)  # successors 20, 21, 25, 29
-    observed_stamp[[21, 3]] = 5
-    assert step.shares_successor(rows.arrays, first, observed_stamp, 5)
-    assert not step.shares_successor(rows.arrays, first, observed_stamp, 6)
-    observed_stamp[21] = 4
-    assert not step.shares_successor(rows.arrays, first, observed_stamp, 5)
+    observed_stamp, now = np.asarray(workspace.observed_stamp), workspace.edge_clock
+    observed_stamp[:] = now - 1
+    assert not step.shares_successor(rows, workspace, first)
+    observed_stamp[[21, 3]] = now
+    assert step.shares_successor(rows, workspace, first)
+    observed_stamp[21] = now - 1
+    assert not step.shares_successor(rows, workspace, first)
 
 
 WIDE = MDP.from_transitions(
@@ -86,14 +91,14 @@ def test_rows_that_a_step_says_nothing_about_are_those_of_the_model(
     expected = Checker(WIDE, policies).along(goal, ROUND)
     call_every_model_large(monkeypatch)
     np.testing.assert_allclose(Checker(WIDE, policies).along(goal, ROUND), expected, atol=1e-12)
-    mine, used = own(Evaluators(WIDE, policies), goal), list[list[int]]()
+    mine, computed = own(Evaluators(WIDE, policies), goal), list[int]()
     assert mine.dynamics.share_prior_rows
     for _ in range(2):
         values = np.full(expected.shape, np.nan)
         mine.evaluator.push_all(buffers_of(mine.evaluator, 5), pair_arrays(ROUND), values)
         np.testing.assert_allclose(values, expected, atol=1e-12)
-        used.append(mine.rows(EXACT).arrays.used.tolist())
-    assert used[0] == used[1]  # the second time all of it is known
+        computed.append(mine.rows(EXACT).computed)
+    assert computed[0] == computed[1]  # the second time all of it is known
 
 
 @pytest.mark.parametrize("text", ['P=? [ G<=6 !"bad" ]', "R=? [ C<=6 ]"])
@@ -135,11 +140,10 @@ def test_nodes_ascend_by_column_and_state(world: str) -> None:
     buffers, most = buffers_of(evaluator, 5), 0
     for pair in ROUND:
         evaluator.push(buffers, *pair, answered=True)
-        held = buffers.arrays
-        segments = int(held.scalars[step.SEGMENT_COUNT])
-        assert (np.diff(held.column[:segments]) > 0).all()
+        segments = buffers.segment_count
+        assert (np.diff(buffers.column[:segments]) > 0).all()
         for g in range(segments):
-            states = held.states[held.first_node[g] : held.first_node[g + 1]]
+            states = np.asarray(buffers.states)[buffers.first_node[g] : buffers.first_node[g + 1]]
             assert (np.diff(states) > 0).all()
             most = max(most, len(states))
     assert most > 3
@@ -177,7 +181,7 @@ def test_weights_after_each_pair_are_those_of_the_twin(chance: Random, *, nested
     levels = [case.twin(begin).levels() for begin in range(length)]
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert buffers.scalars[step.START_COUNT] == min(n + 1, most)  # the oldest are dropped
+        assert buffers.start_count == min(n + 1, most)  # the oldest are dropped
         for start in range(min(n + 1, most)):
             level = levels[n - start][start]
             assert_close(pending(evaluator, buffers, start), level.weights)
@@ -192,7 +196,7 @@ def test_weights_from_the_first_pair_alone_are_those_of_the_twin(chance: Random)
     levels = case.twin(0).levels()
     for n, (state, action) in enumerate(case.path):
         evaluator.push(buffers, state, action, answered=False)
-        assert (buffers.scalars[step.START_COUNT], buffers.scalars[step.BASE_OFFSET]) == (1, n)
+        assert (buffers.start_count, buffers.base_offset) == (1, n)
         assert_close(pending(evaluator, buffers, 0), levels[n].weights)
         assert accumulated(buffers, 0) == pytest.approx(float(levels[n].accumulated), abs=CLOSE)
 
@@ -205,20 +209,25 @@ def test_a_step_that_lacks_something_has_changed_nothing(seed: int, monkeypatch:
     monkeypatch.setattr(row_table, "INITIAL_SIZES", (1, 1, 1, 1))
     case = a_case(Random(seed), text='alt@4.P=? [ F<=4 ("a" & X X "b") ]', length=6)
     evaluator, buffers = case.evaluator(), case.buffers()
-    before: list[list[Any]] = []
-    lacking: list[str] = []
-    for owner, name in ((ForwardBuffers, "grow"), (buffers_module.Workspace, "grow"), (RowTable, "grow")):
-        what = f"{owner.__name__}.{name}"
+    before: list[object] = []
+    lacking: list[int] = []
 
-        def note(*_: object, what: str = what, **__: object) -> str:
-            assert [array.tolist() for array in buffers.arrays[:-1]] in before
-            return what
+    def note(_: Evaluator, status: int, *__: object) -> int:
+        assert held(buffers) in before
+        return status
 
-        note_calls(monkeypatch, owner, name, lacking, note)
+    note_calls(monkeypatch, Evaluator, "_provide", lacking, note)
     for state, action in case.path:
-        before[:] = [[array.tolist() for array in buffers.arrays[:-1]]]
-        try:
-            evaluator.push(buffers, state, action, answered=False)
-        finally:
-            before.clear()
-    assert set(lacking) == {"ForwardBuffers.grow", "Workspace.grow", "RowTable.grow"}
+        before.append(held(buffers))
+        evaluator.push(buffers, state, action, answered=False)
+        before.clear()
+    assert set(lacking) == {FORWARD_FULL, SCRATCH_FULL, TABLE_FULL}
+
+
+def held(buffers: ForwardBuffers) -> object:
+    """Return the newest pair and the weights after it."""
+    starts = range(buffers.start_count)
+    weights = [
+        [(column, states.tolist(), some.tolist()) for column, states, some in buffers.of_start(j)] for j in starts
+    ]
+    return buffers.last_state, buffers.last_action, weights, [buffers.accumulated[j] for j in starts]
