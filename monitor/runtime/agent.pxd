@@ -1,14 +1,17 @@
 # The C types of `agent.py`.
 cimport cython
 from monitor.runtime.formula cimport FormulaMonitor
+from monitor.runtime.trust cimport ModelTrust
+from monitor.statistics.model_test cimport ModelTest
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 
 
 cdef class AgentMonitor:
     cdef readonly Session session
-    cdef public object test
-    cdef object _model_trust, _engines
+    cdef public ModelTest test
+    cdef ModelTrust _model_trust
+    cdef object _engines
     cdef bint _impossible, _open, _by_time
     cdef long long _actions
     cdef list _formulas, _followed, _judging
@@ -19,7 +22,7 @@ cdef class AgentMonitor:
     )
     cpdef long long evaluate(self, now, list notices, bint connected, live_since=*, long long most=*) except? -1
     cdef _advance_forecasts(self, event, list notices, bint continued)
-    cdef _test_model(self, test, before, event, list notices)
+    cdef _test_model(self, ModelTest test, before, event, list notices)
     @cython.locals(path=SlidingPath)
     cdef _blindness(self, FormulaMonitor formula, now, bint connected)
     cdef _late(self, now)

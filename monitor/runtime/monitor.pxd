@@ -18,6 +18,8 @@ cdef class Monitor:
     cdef set _changed
     cdef bint _connected
 
+    @cython.locals(other=Monitor)
+    cdef Monitor _copy(self, ModelTrust trust)
     @cython.locals(monitor=AgentMonitor)
     cpdef list observe(self, observation, now)
     cpdef list step(self, observation, now)

@@ -1,8 +1,15 @@
 # The C types of `trust.py`.
+cimport cython
+from monitor.statistics.fleet cimport Fleet
+
+
 cdef class ModelTrust:
-    cdef object _settings, _encoder, _state_names, _action_names, _fleet, _contradictions
+    cdef object _settings, _encoder, _state_names, _action_names, _contradictions
+    cdef Fleet _fleet
     cdef long long _actions, _described_at
     cdef double _delta
     cdef readonly bint contradicted
 
+    @cython.locals(other=ModelTrust)
+    cpdef ModelTrust alone(self)
     cpdef bint due(self, long long agents) except -1

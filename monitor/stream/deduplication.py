@@ -103,10 +103,10 @@ class Deduplicator:
         """Return the state as plain data, for a snapshot."""
         return bytes(self._ring), self._end, self._first, self._begin
 
-    @classmethod
-    def load(cls, ring: bytes, end: int, first: bytes, begin: int) -> Deduplicator:
+    @staticmethod
+    def load(ring: bytes, end: int, first: bytes, begin: int) -> Deduplicator:
         """Return the deduplicator of a dumped state."""
-        deduplicator = cls()
+        deduplicator = Deduplicator()
         deduplicator._ring, deduplicator._end = bytearray(ring), end
         deduplicator._first, deduplicator._begin = first, begin
         return deduplicator
