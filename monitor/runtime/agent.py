@@ -86,7 +86,12 @@ class AgentMonitor:
         return min(times, default=None)
 
     def evaluate(
-        self, now: Instant, notices: list[Notice], connected: bool, live_since: float | None = None, most: int = 0  # noqa: FBT001
+        self,
+        now: Instant,
+        notices: list[Notice],
+        connected: bool,
+        live_since: float | None = None,
+        most: int = 0,
     ) -> int:
         """Advance over pending events and answer what is due; return at how many steps answers were skipped.
 
@@ -336,7 +341,7 @@ class AgentMonitor:
             return f"it runs policy {runs}, configured: {known}"
         return path.detail if blind is not None and blind == path.broken else ""
 
-    def _answer(self, step: Step, now: Instant, notices: list[Notice], connected: bool, when: When) -> None:  # noqa: FBT001, PLR0917
+    def _answer(self, step: Step, now: Instant, notices: list[Notice], connected: bool, when: When) -> None:
         for formula in self._formulas:
             blind = self._blindness(formula, now, connected)
             if blind != formula.alarm.blind:  # also where nothing is due: an old value must not look current

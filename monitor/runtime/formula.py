@@ -149,7 +149,13 @@ class FormulaMonitor:
             yield Skipped(self._agent, self.query.spec.name, 1)
 
     def answer(  # noqa: PLR0917 - C functions have no keywords
-        self, session: Session, engines: Engines, step: Step, notices: list[Notice], now: Instant, ends: bool  # noqa: FBT001
+        self,
+        session: Session,
+        engines: Engines,
+        step: Step,
+        notices: list[Notice],
+        now: Instant,
+        ends: bool,
     ) -> None:
         """Answer on the session's path, whose last pair is `step`, and advance the alarm.
 

@@ -30,9 +30,9 @@ from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
+from monitor.stream.decode import validate as validate_observation
 from monitor.stream.session import Session
 from monitor.stream.timer_queue import TimerQueue
-from monitor.stream.decode import validate as validate_observation
 from monitor.types import (
     BandSettings,
     Calibrated,
@@ -153,11 +153,11 @@ class Monitor:
         return self._copy(self._new_trust())
 
     def _copy(self, trust: ModelTrust) -> Monitor:
-        other = Monitor.__new__(Monitor)
+        other = Monitor.__new__(Monitor)  # `copy` cannot copy a compiled object
         other.settings, other.patience, other.pause = self.settings, self.patience, self.pause
-        other._checker, other._engines, other._queries = self._checker, self._engines, self._queries
-        other._identity, other._new_trust = self._identity, self._new_trust
-        other._start(trust)
+        other._checker, other._engines, other._queries = self._checker, self._engines, self._queries  # noqa: SLF001
+        other._identity, other._new_trust = self._identity, self._new_trust  # noqa: SLF001
+        other._start(trust)  # noqa: SLF001
         return other
 
     @property

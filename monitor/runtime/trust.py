@@ -81,10 +81,11 @@ class ModelTrust:
 
     def alone(self) -> ModelTrust:
         """Return the test of a fleet of one agent, in which nothing was tested; the model's odds are shared."""
-        other = ModelTrust.__new__(ModelTrust)
-        other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions
-        other._state_names, other._action_names, other._delta = self._state_names, self._action_names, self._delta
-        other._start(None if self._fleet is None else self._fleet.alone())
+        other = ModelTrust.__new__(ModelTrust)  # `copy` cannot copy a compiled object
+        other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions  # noqa: SLF001
+        other._state_names, other._action_names = self._state_names, self._action_names  # noqa: SLF001
+        other._delta = self._delta  # noqa: SLF001
+        other._start(None if self._fleet is None else self._fleet.alone())  # noqa: SLF001
         return other
 
     def join(self) -> ModelTest | None:

@@ -94,10 +94,10 @@ class Deviation:
     def load(cls, state: DeviationState) -> Deviation:
         """Return the deviation that was dumped."""
         made = Deviation()
-        made.steps = made._next = steps = len(state.excesses)
-        made._held[:steps] = array("d", state.excesses)
-        if state.variances:
-            made._held[WINDOW : WINDOW + steps] = array("d", state.variances)
+        made.steps = made._next = len(state.excesses)
+        for column, values in ((0, state.excesses), (WINDOW, state.variances)):
+            for place, value in enumerate(values, column):
+                made._ring[place] = value
         made._sum()
         return made
 

@@ -375,8 +375,13 @@ class Session:
         notices += self._take(entry.episode, entry.seq, (entry.state, entry.action), entry.time, entry.late)
         return notices
 
-    def _take(  # noqa: PLR0917 - C functions have no keywords
-        self, episode: Episode, seq: int, pair: tuple[int, int | None], time: float, late: bool  # noqa: FBT001
+    def _take(
+        self,
+        episode: Episode,
+        seq: int,
+        pair: tuple[int, int | None],
+        time: float,
+        late: bool,  # noqa: FBT001
     ) -> Sequence[Notice]:
         """Queue a step; return what is to be said of its action."""
         state, action = pair

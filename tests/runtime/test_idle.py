@@ -70,10 +70,11 @@ def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothi
 
 def test_silent_agents_are_looked_for_four_times_before_one_is_silent() -> None:
     monitor, now = fresh(), Instant(1000.0, 10.0)
-    assert monitor.due is None, "there is nobody to look for"
+    nobody = monitor.due
+    assert nobody is None
     monitor.observe(Observation("ada", 1, 0, 0, 0), now)
     monitor.evaluate(now)
-    assert monitor.due == 11.0
+    assert (monitor.due, monitor.pause) == (11.0, 1.0)
     assert (monitor.pause, monitor.patience) == (1.0, 4.0)
 
 

@@ -6,7 +6,7 @@ The state is that of `cfmon_flink.keyed`, of all agents of the bucket: their new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -89,7 +89,7 @@ class Bucket:
 
     def take(self, batch: str) -> list[Noticed]:
         """Evaluate the lines of a batch; one that is none is refused."""
-        entries = read_lines(batch, SEPARATOR) or [_read(line) for line in batch.split(SEPARATOR)]
+        entries: Sequence[Entry] = read_lines(batch, SEPARATOR) or [_read(line) for line in batch.split(SEPARATOR)]
         self._lines += len(entries)
         return [noticed for entry in entries for noticed in self._take_one(entry)]
 
