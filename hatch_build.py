@@ -23,9 +23,10 @@ DIRECTIVES: Final = {
     "infer_types": True,
     "boundscheck": os.environ.get("CFMON_BOUNDS") == "1",
     "wraparound": False,
-    "cdivision": True,  # division by zero gives infinity, as in NumPy
     "initializedcheck": False,
 }
+NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/sampled/")
+"""Where division by zero gives infinity, as in NumPy. There 1 / 2 is 0: Cython has one switch for both."""
 FLAGS: Final = ("-O3", "-ffp-contract=off", "-fwrapv", "-g0")
 """No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes."""
 LIMITED_API: Final = [("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "1")]
@@ -50,6 +51,8 @@ def compile_modules() -> None:
         for source in COMPILED
     ]
     workers = os.cpu_count() or 1
+    for extension in extensions:
+        extension.cython_directives = {"cdivision": extension.sources[0].startswith(NUMERICAL)}
     made: Any = cythonize(  # type: ignore[no-untyped-call] # Cython has no types
         extensions, compiler_directives=DIRECTIVES, build_dir="build/c", nthreads=workers, quiet=True
     )
