@@ -9,7 +9,6 @@ from monitor.logic.syntax import Change, Comparison
 from monitor.types import BlindReason, Departing, WrongRow
 
 __all__ = [
-    "ACT",
     "ACTING",
     "BLIND_WORDS",
     "DO",
@@ -20,6 +19,7 @@ __all__ = [
     "decimals",
     "departing_text",
     "noun",
+    "places",
     "shortened",
     "steps",
     "wrong_row_text",
@@ -63,7 +63,6 @@ DOING: Final = {
     "best": "acting optimally",
     "optimal": "acting optimally",
 }
-ACT: Final = {"policy": "hand over", "action": "take it", "best": "act optimally", "optimal": "act optimally"}
 ACTING: Final = {
     "policy": "handing over",
     "action": "taking it",
@@ -133,20 +132,27 @@ def steps(count: int) -> str:
     return f"{count} step" if count == 1 else f"{count} steps"
 
 
-def decimals(*values: float) -> list[str]:
-    """Return the numbers with as many decimals as distinguish them, at least two; large ones with as many digits.
+def decimals(*values: float, least: int = 2) -> list[str]:
+    """Return the numbers with as many decimals as distinguish them, at least `least`; large ones with as many digits.
 
-    >>> decimals(0.7999, 0.8), decimals(1e300, 2.5)
-    (['0.7999', '0.8000'], ['1e+300', '2.5'])
+    >>> decimals(0.7999, 0.8), decimals(1e300, 2.5), decimals(0.5, least=3)
+    (['0.7999', '0.8000'], ['1e+300', '2.5'], ['0.500'])
     """
+    return _with_places(values, max(least, places(*values)))
+
+
+def places(*values: float) -> int:
+    """Return how many decimals distinguish the numbers: at least two."""
+    for count in range(2, MOST_DECIMALS):
+        if len(set(_with_places(values, count))) == len(set(values)):
+            return count
+    return MOST_DECIMALS
+
+
+def _with_places(values: tuple[float, ...], count: int) -> list[str]:
     large = any(abs(value) >= LARGE for value in values)
-    shown: list[str] = []
-    for count in range(2, MOST_DECIMALS + 1):
-        # z: what rounds to zero has no sign
-        shown = [f"{value:.{count + 2}g}" if large else f"{value:z.{count}f}" for value in values]
-        if len(set(shown)) == len(set(values)):
-            break
-    return shown
+    # z: what rounds to zero has no sign
+    return [f"{value:.{count + 2}g}" if large else f"{value:z.{count}f}" for value in values]
 
 
 def shortened(name: str, most: int) -> str:

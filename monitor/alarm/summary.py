@@ -3,8 +3,8 @@
 A person woken at night must be able to act on the summary alone and to read it out on the telephone: what happened and
 how bad it is, what to do, and how sure that is, in fewer than 200 characters, whatever the names and numbers are. The
 details are the counterfactual, what else could have been done, and how the numbers were obtained. The numbers are those
-of the verdict, rounded to two decimals, or to as many as distinguish a value from the threshold it misses. Quotes are
-from the user's formula.
+of the verdict, rounded to two decimals, or to as many as distinguish a value from the threshold it misses; those of one
+summary have the same number of decimals where there is room. Quotes are from the user's formula.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from monitor.alarm.figures import advised_change, change_of, handover_of, is_ope
 from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import (
-    ACT,
     ACTING,
     BLIND_WORDS,
     DO,
@@ -25,6 +24,7 @@ from monitor.alarm.phrases import (
     capital,
     decimals,
     noun,
+    places,
     shortened,
 )
 from monitor.alarm.recourse import Numbered, recourse_sentences
@@ -43,6 +43,10 @@ MOST_QUANTITIES = 3
 """Quantities listed of a formula with several."""
 SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
+TOO_WIDE: Final = 0.5
+"""Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
+RUNBOOK: Final = "Follow the runbook"
+"""What a firing alarm advises that has nothing else to advise."""
 Spoken = AlarmState | Literal["fired"]
 Open = tuple[float, float] | None
 """Least and greatest value, whatever pairs that were never recorded lead to; None: it does not matter."""
@@ -86,12 +90,11 @@ def tell(
 
     Names are shortened, and the least important words left out, as far as the summary would be too long otherwise.
     """
-    past: Literal["ago", "before"] = "before" if state == "fired" else "ago"
     pairs = path_length if verdict.offset < 0 else 0  # else no sentence depends on it
 
     def parts(brevity: int) -> _Parts:
         return _kept.get(
-            lambda: _parts(_Sentences(formula, parsed, verdict, pairs, past, brevity), formula.name, state, blind),
+            lambda: _parts(_Sentences(formula, parsed, verdict, pairs, state, brevity), formula.name, state, blind),
             *(verdict, formula, state, blind, pairs, brevity),
         )
 
@@ -117,8 +120,8 @@ def _parts(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None)
     details: list[str | Numbered]
     match state:
         case "firing":
-            lead = [_caution(blind) + found + say.met_again(), say.advice(blind)]
-            details = [say.unless_stopped(blind), *([had] if had else unsure), say.too_late(blind), *could]
+            lead = [_caution(blind) + found + say.met_again(), say.advice(blind) or RUNBOOK]
+            details = [say.without(blind), *([had] if had else unsure), say.too_late(blind), *could]
         case "fired":
             lead = [f"when it fired, {found}"]
             then = "; ".join(part for part in (had, say.handover_then()) if part)
@@ -168,12 +171,15 @@ class _Sentences:
         parsed: Formula,
         verdict: Verdict,
         path_length: int,
-        past: Literal["ago", "before"],
+        state: Spoken,
         brevity: int,
     ) -> None:
         self._formula, self._parsed, self._verdict, self.brevity = formula, parsed, verdict, brevity
-        self._subject = Subject(formula, verdict, path_length, past, brevity)
+        self._subject = Subject(formula, verdict, path_length, "before" if state == "fired" else "ago", brevity)
         self._handover = _advised(parsed, verdict)
+        self._places = 2
+        if state == "firing" and brevity <= 1:  # finding and advice, which stand side by side
+            self._places = max(places(*_ends(values)) for values in (self._found(), self._numbers_now()))
 
     def name(self, name: str) -> str:
         """Return a name, shortened as far as necessary."""
@@ -184,7 +190,7 @@ class _Sentences:
         verdict = self._verdict
         match self._parsed:
             case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
-                nominal, _, bound = self._compared(test)
+                nominal, _, bound = self._compared()
                 needed = f"{NEEDED[test.comparison]} {bound} required"
                 return f"{self._subject.of_path(measure)} = {nominal}{self._unrecorded(0)}; {needed}"
             case Goal(world, measure, test) if len(verdict.quantities) == 1:
@@ -205,7 +211,7 @@ class _Sentences:
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
         if now is None:
             return f"{'Not' if self.brevity else 'It is not'} known whether {doing} now would help"
-        own, given = self._now(test)
+        own, given, bound = self._now()
         needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
         if blind not in (None, "model_doubt"):
             if needless:
@@ -222,9 +228,13 @@ class _Sentences:
             if self._better_at_worst(test):
                 return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
             return f"You decide: {show} whether {doing} suffices ({given})"
-        sufficed = handover.latest_useful and change.kind != "best"  # with hindsight it sufficed for nobody
-        suffices = "no longer suffices" if sufficed else "does not suffice"
-        return f"Stop the agent safely: {doing} {suffices} ({given})"
+        if not self._better(test):
+            return f"Stop the agent safely: {doing} {'does not suffice' if self._open() else 'does not help'} ({given})"
+        do = DO[change.kind].format(short)
+        anyway = f"{do[0].lower()}{do[1:]}: {_instead(own, given)}"
+        if self.brevity:
+            return f"Stop the agent safely; if impossible, {anyway}"
+        return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
 
     def _advice_on_effect(self, blind: BlindReason | None) -> str:
         """Return what to do now if the effect of handing over is large enough."""
@@ -240,23 +250,17 @@ class _Sentences:
             return f"{capital(DOING[change.kind].format(short))} helped then"
         return f"{DO[change.kind].format(short)} now"
 
-    def unless_stopped(self, blind: BlindReason | None) -> str:
-        """Return, if handing over does not suffice, what is better for an agent that cannot be stopped.
-
-        Where the recordings do not show whether it suffices: the value without it.
-        """
+    def without(self, blind: BlindReason | None) -> str:
+        """Return the value of carrying on, where handing over is not known to be better and nothing else says it."""
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, Handover(helps_now=helps)), (own, given) if not helps:
+            case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
                 if blind not in (None, "model_doubt") or test.holds(own):
                     return ""
-                without, with_it = self._now(test)
-                if self._not_shown(test):
-                    return "" if self._better_at_worst(test) else f"Without {ACTING[change.kind]}: {without}"
-                if without == with_it:
-                    return f"Without {ACTING[change.kind]}: the same"
-                if (given > own) == (test.comparison in (">=", ">")):
-                    return f"If it cannot be stopped, {ACT[change.kind]}: {with_it} instead of {without}"
-                return f"Without {ACTING[change.kind]}: {without}"
+                if self._better_at_worst(test) if helps is None else self._better(test):
+                    return ""
+                without, with_it, _ = self._now()
+                same = without == with_it and helps is False and not self._open()
+                return f"Without {ACTING[change.kind]}: {'the same' if same else without}"
             case _:
                 return ""
 
@@ -276,11 +280,11 @@ class _Sentences:
     def counterfactual(self) -> str:
         """Return the value under the intervention, and between which values it lies over all causal models."""
         match self._parsed:
-            case Regret(WorldRef(change), Goal(_, _, Test() as test)) if len(self._verdict.quantities) == 2:
+            case Regret(WorldRef(change), Goal(_, _, Test())) if len(self._verdict.quantities) == 2:
                 pass
             case _:
                 return ""
-        start, (_, alternative, _) = self._subject.start(), self._compared(test)
+        start, (_, alternative, _) = self._subject.start(), self._compared()
         if change.kind == "model":
             start = self._subject.starting()
         elif start == NOW:
@@ -293,9 +297,9 @@ class _Sentences:
     def handover_then(self) -> str:
         """Return the value of handing over at the step at which the alarm fired."""
         match self._handover, self._verdict.profile.get(0):
-            case (change, test, _), (float(), float()):
+            case (change, _, _), (float(), float()):
                 had = "" if self.counterfactual() else f"Had {been(change, hindsight=False)} "
-                return f"{had}when it fired: {_instead(*self._now(test))}"
+                return f"{had}when it fired: {_instead(*self._now()[:2])}"
             case _:
                 return ""
 
@@ -338,12 +342,16 @@ class _Sentences:
         if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
             return self._sure_of_data()
         if verdict.robust is None:
-            return "Exact"
-        if self.brevity > 1:
-            return "Models agree" if verdict.robust else "Models disagree"
-        if self.brevity:
-            return "No causal model disagrees" if verdict.robust else "Causal models disagree"
-        return "Exact; no causal model disagrees" if verdict.robust else "Exact; other causal models disagree"
+            return "Exact for this model"
+        if not verdict.robust:
+            # of `regret` the own value and the advice are the same in every model: only what would have been is not
+            past = verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False
+            unsure = f"Not certain{' if avoidable' * past}"
+            if self.brevity:
+                return unsure if past else f"{unsure}: models disagree"
+            return f"{unsure}: other causal models disagree"
+        stable = "stable " if verdict.causal_model == "stable" else ""
+        return f"Every {stable}{'' if self.brevity > 1 else 'causal '}model agrees"
 
     def _sure_of_data(self) -> str:
         """Return how sure an answer on a learned model is."""
@@ -354,11 +362,22 @@ class _Sentences:
             if self.brevity:
                 return "No guarantee"
             return "The data guarantee nothing yet" if self._vacuous() else "The finding is not guaranteed"
-        band = None if quantity is None or self.brevity else quantity.credible
-        if band is not None and how is not None and how.level is not None:
-            low, high = decimals(*band)
-            return f"Estimated, {100 * how.level:.4g} % credible {low} to {high}"
-        return "Estimated" if self.brevity else "Estimated from recordings"
+        band = None if quantity is None or how is None or how.level is None else quantity.credible
+        if band is not None and self._leaves_much_open(band):
+            sure = "Too few recordings" if self.brevity > 1 else "Too few recordings to be sure"
+        else:
+            sure = "Estimated" if self.brevity else "Estimated from recordings"
+        if band is None or how is None or how.level is None or self.brevity:
+            return sure
+        low, high = decimals(*band, least=self._places)
+        return f"{sure}: {low} to {high} ({100 * how.level:.4g} %)"
+
+    def _leaves_much_open(self, band: tuple[float, float]) -> bool:
+        """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
+        goal = next(iter(quantity_goals(self._parsed)), None)
+        if goal is None or not isinstance(goal.measure, Probability):
+            return False
+        return band[1] - band[0] > TOO_WIDE * (1 + (goal.world.baseline is not None))
 
     def _vacuous(self) -> bool:
         """Return whether the guaranteed bands say nothing: that of some probability, or effect on one, is too wide."""
@@ -393,7 +412,7 @@ class _Sentences:
             parts.append(f"the model rests on {rests}")
         if quantity is not None and quantity.credible is not None and how.level is not None:
             low, high = decimals(*quantity.credible)
-            parts.append(f"{100 * how.level:.4g} % credible {low} to {high}")
+            parts.append(f"credible band ({100 * how.level:.4g} %) {low} to {high}")
         if self._vacuous():
             parts.append("the data guarantee nothing yet (cfmon check --visits says what to record)")
         elif quantity is not None and quantity.guaranteed is not None:
@@ -432,18 +451,35 @@ class _Sentences:
 
     # ---- quantities ----
 
-    def _compared(self, test: Test) -> list[str]:
+    def _found(self) -> list[tuple[float, Open]]:
+        """Return the numbers of the finding: values and bound; none for a combination."""
+        quantities = self._verdict.quantities
+        match self._parsed:
+            case Regret(_, Goal(_, _, test)) if len(quantities) == 2:
+                pass
+            case Goal(_, _, test) if len(quantities) == 1:
+                pass
+            case _:
+                return []
+        bound: list[tuple[float, Open]] = [] if test is None else [(test.bound, None)]
+        return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
+
+    def _numbers_now(self) -> list[tuple[float, Open]]:
+        """Return the numbers of the advice: carrying on, handing over, and the bound; none if they are not known."""
+        if self._handover is None or 0 not in self._verdict.profile:
+            return []
+        own, given = self._verdict.profile[0]
+        return [(own, self._open_now(0)), (given, self._open_now(1)), (self._handover[1].bound, None)]
+
+    def _compared(self) -> list[str]:
         """Return nominal, alternative and bound, with decimals that distinguish them."""
-        nominal, alternative = self._verdict.quantities
-        return _ranges((nominal.value, nominal.extremes), (alternative.value, alternative.extremes), (test.bound, None))
+        return _ranges(self._found(), self._places)
 
     def _figure(self, test: Test | None) -> str:
         """Return the value and the requirement."""
-        quantity = self._verdict.quantities[0]
-        given = quantity.value, quantity.extremes
         if test is None:
-            return _ranges(given)[0] + self._unrecorded(0)
-        shown, bound = _ranges(given, (test.bound, None))
+            return _ranges(self._found(), self._places)[0] + self._unrecorded(0)
+        shown, bound = _ranges(self._found(), self._places)
         needed = f"{NEEDED[test.comparison]} {bound}"
         shown += self._unrecorded(0)
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
@@ -458,15 +494,25 @@ class _Sentences:
         ends = self._verdict.profile_extremes
         return (ends[0][2 * which], ends[0][2 * which + 1]) if ends else None
 
-    def _now(self, test: Test) -> tuple[str, str]:
-        """Return the values of carrying on and of handing over now, as far as known."""
-        own, given = self._verdict.profile[0]
-        shown = _ranges((own, self._open_now(0)), (given, self._open_now(1)), (test.bound, None))
-        return shown[0], shown[1]
+    def _now(self) -> tuple[str, str, str]:
+        """Return the values of carrying on and of handing over now, as far as known, and the bound."""
+        own, given, bound = _ranges(self._numbers_now(), self._places)
+        return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
         """Return whether what was never recorded decides whether handing over now suffices."""
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
+
+    def _open(self) -> bool:
+        """Return whether what was never recorded leaves the value of carrying on or of handing over now open."""
+        return is_open(self._open_now(0)) or is_open(self._open_now(1))
+
+    def _better(self, test: Test) -> bool:
+        """Return whether handing over now is surely better than carrying on."""
+        if self._open():
+            return self._better_at_worst(test)
+        (own, given), (without, with_it, _) = self._verdict.profile[0], self._now()
+        return without != with_it and (given > own) == (test.comparison in (">=", ">"))
 
     def _better_at_worst(self, test: Test) -> bool:
         """Return whether handing over now at its worst is better than carrying on at its best."""
@@ -484,15 +530,23 @@ class _Sentences:
         return f"formula '{self.name(formula.name)}' {truth}: {', '.join(listed)}".removesuffix(": ")
 
     def _listed(self, quantity: Quantity) -> str:
-        shown = _ranges((quantity.value, quantity.extremes))[0]
+        shown = _ranges([(quantity.value, quantity.extremes)])[0]
         return f"{self._subject.quote(quantity.text, 'one quantity')} = {shown}"
 
 
-def _ranges(*values: tuple[float, Open]) -> list[str]:
+def _ends(values: list[tuple[float, Open]]) -> list[float]:
+    """Return the values, or the ends of the intervals in which they are known to lie."""
+    return [end for value, extremes in values for end in _known(value, extremes)]
+
+
+def _known(value: float, extremes: Open) -> tuple[float, ...]:
+    return extremes if extremes is not None and is_open(extremes) else (value,)
+
+
+def _ranges(values: list[tuple[float, Open]], least: int = 2) -> list[str]:
     """Return values, or the intervals in which they are known to lie, with decimals that distinguish them."""
-    ends = [extremes if extremes is not None and is_open(extremes) else (value,) for value, extremes in values]
-    shown = iter(decimals(*(end for each in ends for end in each)))
-    return [" to ".join(next(shown) for _ in each) for each in ends]
+    shown = iter(decimals(*_ends(values), least=least))
+    return [" to ".join(next(shown) for _ in _known(*each)) for each in values]
 
 
 def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
@@ -502,6 +556,12 @@ def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover]
     if handover is None or change is None or goal is None or goal.test is None:
         return None
     return change, goal.test, handover
+
+
+def _misses(test: Test, bound: str) -> str:
+    """Return that a value is not on the required side of the bound."""
+    strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may be the bound
+    return f"too {'little' if test.comparison in ('>=', '>') else 'much'} for {strictly}{bound}"
 
 
 def _instead(own: str, given: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from monitor.types import (
     Alert,
     Bands,
     BlindReason,
+    CausalModel,
     Departing,
     Drawn,
     FormulaSpec,
@@ -48,7 +49,10 @@ def say(text: str, verdict: Verdict, **more: Any) -> str:  # noqa: ANN401 - of t
     return " ".join((SURE.sub("", said), *details)).removesuffix(".")
 
 
-SURE = re.compile(r" (Exact|Sampled, |Estimated|The data |The finding )[^.]*(0\.\d+)?( to 0\.\d+)?\.$")
+SURE = re.compile(
+    r" (Exact for |Every |Not certain|Sampled, |Estimated|Too few |The data |The finding )"
+    r"[^.]*(0\.\d+)?( to 0\.\d+)?[^.]*\.$"
+)
 
 
 def tell_all(
@@ -85,7 +89,13 @@ def plain(value: float, *, holds: bool = False, **fields: Any) -> Verdict:  # no
     return Verdict("watch", "exact", "gumbel", (quantity,), holds=holds, **fields)
 
 
-ANYWAY = "If it cannot be stopped, hand over: 0.70 instead of 0.60"
+RUNBOOK = "Follow the runbook"
+
+
+def stop(who: str, given: str = "0.70", own: str = "0.60", lacks: str = "") -> str:
+    """The advice where handing over is better, and not good enough. `lacks`: for what, if there is room to say it."""
+    do = who if " " in who else f"hand over to '{who}'"
+    return f"Stop the agent safely; if {'that is ' * bool(lacks)}impossible, {do}: {given} instead of {own}{lacks}"
 
 
 @pytest.mark.parametrize(
@@ -93,18 +103,8 @@ ANYWAY = "If it cannot be stopped, hand over: 0.70 instead of 0.60"
     [
         ("regret", (0.60, 0.90), 0, "Hand over to 'clinicians' now: 0.90 instead of 0.60"),
         ("unavoidable", (0.60, 0.90), 0, "Hand over to 'clinicians' now: 0.90 instead of 0.60"),
-        (
-            "regret",
-            (0.60, 0.70),
-            2,
-            f"Stop the agent safely: handing over to 'clinicians' no longer suffices (0.70). {ANYWAY}",
-        ),
-        (
-            "unavoidable",
-            (0.60, 0.70),
-            None,
-            f"Stop the agent safely: handing over to 'clinicians' does not suffice (0.70). {ANYWAY}",
-        ),
+        ("regret", (0.60, 0.70), 2, stop("clinicians")),
+        ("unavoidable", (0.60, 0.70), None, stop("clinicians")),
         ("regret", (0.81, 0.90), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
         ("regret", (0.81, 0.70), 2, "No need to act: without handing over to 'clinicians' it is 0.81 from now on"),
         ("regret", None, None, "It is not known whether handing over to 'clinicians' now would help"),
@@ -125,21 +125,71 @@ def test_it_says_when_it_was_not_too_late() -> None:
     assert say(f"regret(c@5, {GOAL})", verdict).endswith("5 steps ago: 0.93. Handing over last sufficed 2 steps ago")
 
 
+USELESS = "Stop the agent safely: handing over to 'c' does not help"
+UNKNOWN = USELESS.replace("help", "suffice")
+
+
 @pytest.mark.parametrize(
     ("bound", "now", "told"),
     [
-        (">=0.8", (0.60, 0.70), ANYWAY),
-        (">=0.8", (0.70, 0.60), "Without handing over: 0.70"),
-        (">=0.8", (0.60, 0.60), "Without handing over: the same"),
-        ("<=0.2", (0.60, 0.70), "Without handing over: 0.60"),
-        ("<=0.2", (0.70, 0.60), "If it cannot be stopped, hand over: 0.60 instead of 0.70"),
+        (">=0.8", (0.60, 0.70), stop("c", lacks=", too little for 0.80")),
+        (">=0.8", (0.70, 0.60), f"{USELESS} (0.60). Without handing over: 0.70"),
+        (">=0.8", (0.60, 0.60), f"{USELESS} (0.60). Without handing over: the same"),
+        ("<=0.2", (0.60, 0.70), f"{USELESS} (0.70). Without handing over: 0.60"),
+        ("<=0.2", (0.70, 0.60), stop("c", "0.60", "0.70", ", too much for 0.20")),
+        (">0.8", (0.60, 0.80), stop("c", "0.80", lacks=", too little for more than 0.80")),
+        ("<0.2", (0.60, 0.20), stop("c", "0.20", lacks=", too much for less than 0.20")),
     ],
 )
 def test_for_an_agent_that_cannot_be_stopped_it_says_what_is_better(
     bound: str, now: tuple[float, float], told: str
 ) -> None:
-    text = f'regret(c@5, P{bound} [ F<=20 "death" ])'
-    assert f"). {told}. Had" in say(text, regretted("regret", profile={0: now}))
+    text = f'regret(c, P{bound} [ X "death" ])'
+    assert say(text, regretted("regret", profile={0: now}, offset=0)).endswith(f" required. {told}")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ((0.1, 0.5, 0.3, 0.7), f"{UNKNOWN} (0.30 to 0.70). Without handing over: 0.10 to 0.50"),
+        ((0.1, 0.5, 0.1, 0.5), f"{UNKNOWN} (0.10 to 0.50). Without handing over: 0.10 to 0.50"),
+        ((0.1, 0.2, 0.3, 0.7), stop("c", "0.30 to 0.70", "0.10 to 0.20")),
+        ((0.4, 0.4, 0.6, 0.6), stop("c", "0.60", "0.40")),
+    ],
+    ids=["overlap", "the same", "better at worst", "nothing open"],
+)
+def test_where_values_are_open_handing_over_is_better_only_if_it_is_so_at_its_worst(
+    ends: tuple[float, float, float, float], told: str
+) -> None:
+    verdict = regretted("regret", profile={0: (0.4, 0.6)}, profile_extremes=(ends,))
+    assert f" required. {told}. Had" in say(f"regret(c@5, {GOAL})", verdict)
+
+
+@pytest.mark.parametrize(("agent", "lacks"), [("a", ", too little for 0.80"), ("ward-7-bed-12", "")])
+def test_where_there_is_no_room_the_advice_leaves_out_what_handing_over_is_too_little_for(
+    agent: str, lacks: str
+) -> None:
+    told = tell_all(f"regret(clinicians, {GOAL})", regretted("regret", profile={0: (0.6, 0.7)}, offset=0), agent=agent)
+    advice = stop("clinicians", lacks=lacks)
+    assert told.summary == f"{agent}: {CHANCE} = 0.61; {NEED}. {advice}. Exact for this model."
+    assert told.details == ()
+
+
+def test_the_numbers_of_a_summary_have_the_same_number_of_decimals_where_there_is_room() -> None:
+    close = regretted("regret", 0.748, 0.802, profile={0: (0.73, 0.79)}, latest_useful=0, offset=0)
+    text = 'regret(c, P>=0.75 [ G<=20 !"death" ])'
+    assert tell_all(text, close).summary == (
+        f"ward-7: {CHANCE} = 0.748; at least 0.750 required. Hand over to 'c' now: 0.790 instead of 0.730. "
+        "Exact for this model."
+    )
+    late = regretted("regret", 0.65, 0.82, profile={0: (0.6371, 0.7451)}, offset=0)
+    assert tell_all(text, late).summary == (
+        f"ward-7: {CHANCE} = 0.650; at least 0.750 required. Stop the agent safely; if that is impossible, hand over "
+        "to 'c': 0.745 instead of 0.637, too little for 0.750. Exact for this model."
+    )
+    assert tell_all(text, late, state="resolved").summary.startswith(
+        f"ward-7: resolved: {CHANCE} = 0.65; at least 0.75 "
+    )
 
 
 def test_a_firing_alarm_whose_goal_is_met_says_so() -> None:
@@ -155,12 +205,15 @@ def test_an_action_is_taken_and_no_one_hands_over_to_it() -> None:
     late = regretted("regret", profile={0: (0.6, 0.7)}, latest_useful=1)
     assert "Take action brake for 2 steps now: 0.90 instead of 0.60." in say(f"regret(do(brake)[2]@5, {GOAL})", helps)
     told = say(f"regret(do(brake)@5, {GOAL})", late)
-    assert "Stop the agent safely: taking action brake no longer suffices (0.70)" in told
+    assert f"{stop('take action brake')}. Had" in told
+    assert told.endswith("Taking it last sufficed 1 step ago")
+    worse = say(f"regret(do(brake)@5, {GOAL})", replace(late, profile={0: (0.6, 0.5)}))
+    assert "Stop the agent safely: taking action brake does not help (0.50). Without taking it: 0.60." in worse
 
 
 def test_nobody_hands_over_to_a_model() -> None:
     told = say(f"regret(model:dry@5, {GOAL})", regretted("regret", profile={0: (0.6, 0.9)}, latest_useful=0))
-    assert told == f"{FOUND}. Had model 'dry' been in force starting 5 steps ago: 0.93"
+    assert told == f"{FOUND}. {RUNBOOK}. Had model 'dry' been in force starting 5 steps ago: 0.93"
 
 
 @pytest.mark.parametrize(
@@ -217,16 +270,28 @@ def test_now_is_said_once(clipped: bool) -> None:  # noqa: FBT001 - a parameter 
     ],
 )
 def test_a_plain_formula(text: str, offset: int, told: str) -> None:
-    assert say(text, plain(0.7, offset=offset)) == told
+    assert say(text, plain(0.7, offset=offset)) == f"{told}. {RUNBOOK}"
+
+
+@pytest.mark.parametrize("state", ["fired", "resolved", "ended", "removed", "clear"])
+def test_only_who_is_called_by_an_alarm_without_advice_is_sent_to_the_runbook(
+    state: AlarmState | Literal["fired"],
+) -> None:
+    assert RUNBOOK not in say(GOAL, plain(0.7), state=state)
+    assert tell_all(GOAL, plain(0.7)).summary == f"ward-7: {CHANCE} = 0.70; {NEED}. {RUNBOOK}. Exact for this model."
+    assert say(GOAL, plain(0.7), blind="gap") == (
+        f"BLIND (gap), last known: {CHANCE} = 0.70; {NEED}. {RUNBOOK}. Blind: {BLIND_WORDS['gap']}"
+    )
+    assert RUNBOOK not in say(f"regret(c@5, {GOAL})", ADVISED, state="firing")
 
 
 def test_an_alarm_on_what_holds_says_what_it_is_for() -> None:
     told = say('P>=0.3 [ F<=4 "death" ]', plain(0.31, holds=True), alarm=AlarmSpec(when="holds"))
-    assert told == "P(death within 4 steps) = 0.31; alarm if at least 0.30"
+    assert told == f"P(death within 4 steps) = 0.31; alarm if at least 0.30. {RUNBOOK}"
 
 
 def test_a_question_has_a_value_and_no_need() -> None:
-    assert say('P=? [ F<=4 "death" ]', plain(0.31)) == "P(death within 4 steps) = 0.31"
+    assert say('P=? [ F<=4 "death" ]', plain(0.31), state="clear") == "P(death within 4 steps) = 0.31"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +300,7 @@ def test_a_question_has_a_value_and_no_need() -> None:
      (0.8 - 1e-15, "0.800000000000; at least 0.800000000000 required"), (-0.0, "0.00; at least 0.80 required")],
 )  # fmt: skip
 def test_a_value_is_told_apart_from_the_bound_it_misses(value: float, told: str) -> None:
-    assert say(GOAL, plain(value)) == f"{CHANCE} = {told}"
+    assert say(GOAL, plain(value)) == f"{CHANCE} = {told}. {RUNBOOK}"
 
 
 HAD = "Had 'c' taken over 5 steps ago: 0.93"
@@ -265,13 +330,11 @@ def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     assert told == f"MODEL CONTRADICTED: {FOUND}. Hand over to 'c' now: 0.90 instead of 0.60. {HAD}. {doubted}"
     late = regretted("regret", 0.61, 0.93, profile={0: (0.6, 0.7)}, latest_useful=None)
     assert say(f"regret(c@5, {GOAL})", late, blind="model_doubt") == (
-        f"MODEL CONTRADICTED: {FOUND}. Stop the agent safely: handing over to 'c' does not suffice (0.70). "
-        f"{ANYWAY}. {HAD}. {doubted}"
+        f"MODEL CONTRADICTED: {FOUND}. {stop('c')}. {HAD}. {doubted}"
     )
 
 
 LATE = f"handover(c, {GOAL}, 5) >= 0.5"
-STOP = "Stop the agent safely: handing over to 'c' does not suffice (0.70)"
 HOLDS = AlarmSpec(when="holds")
 
 
@@ -284,7 +347,7 @@ def handing_over(value: float, now: tuple[float, float]) -> Verdict:
     [
         (0.62, (0.7, 0.9), "Hand over to 'c' now: 0.90 instead of 0.70"),
         (0.62, (0.85, 0.9), "Hand over to 'c' now: 0.90 instead of 0.85"),
-        (1.0, (0.6, 0.7), f"{STOP}. {ANYWAY}"),
+        (1.0, (0.6, 0.7), stop("c")),
         (1.0, (0.85, 0.7), "No need to act: without handing over to 'c' it is 0.85 from now on"),
     ],
 )  # fmt: skip
@@ -305,7 +368,7 @@ def test_a_large_effect_advises_to_hand_over() -> None:
         f"BLIND (gap), last known: {found}. Handing over to 'c' helped then. Blind: {BLIND_WORDS['gap']}"
     )
     assert say(EFFECT, plain(0.2, holds=True), alarm=HOLDS, state="resolved") == f"resolved: {found}"
-    assert "Hand" not in say(EFFECT, plain(0.0), alarm=HOLDS)
+    assert f". {RUNBOOK}" in say(EFFECT, plain(0.0), alarm=HOLDS)
 
 
 def test_how_a_late_handover_is_told_when_blind_when_over_and_in_a_picture() -> None:
@@ -400,7 +463,10 @@ def test_what_samples_left_open_is_undecided_and_a_question_has_nothing_to_decid
     open_ = Verdict("watch", "sampled", "gumbel", plain(0.8).quantities)
     assert say(GOAL, drawn(open_)).endswith(". Sampled: 1,200 samples, undecided")
     asked = replace(open_, value=0.8)
-    assert say('P=? [ F<=4 "death" ]', drawn(asked)) == "P(death within 4 steps) = 0.80. Sampled: 1,200 samples"
+    assert (
+        say('P=? [ F<=4 "death" ]', drawn(asked), state="clear")
+        == "P(death within 4 steps) = 0.80. Sampled: 1,200 samples"
+    )
     assert say('"death"', drawn(Verdict("watch", "sampled", "gumbel", (), holds=False))).endswith(
         ". Sampled: 0 samples, confidence 0.99"
     )
@@ -436,7 +502,7 @@ def test_it_says_when_causal_models_disagree() -> None:
     ],
 )
 def test_labels_are_said_in_the_words_of_the_configuration(path: str, spoken: str) -> None:
-    told = say(f"P=? [ {path} ]", plain(0.31), labels=(("crash", "a robot falls"), ("other", "unsaid")))
+    told = say(f"P=? [ {path} ]", plain(0.31), state="clear", labels=(("crash", "a robot falls"), ("other", "unsaid")))
     assert told == f"P({spoken}) = 0.31"
 
 
@@ -446,10 +512,13 @@ def test_what_to_do_is_said_within_the_first_200_characters(
     now: tuple[float, float], blind: BlindReason | None
 ) -> None:
     verdict = regretted("regret", 0.7999, 0.93, profile={0: now}, latest_useful=0 if now[1] > 0.8 else 3, offset=12)
-    told = say(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
-    lead, detail, _ = told.partition(". If it cannot be stopped" if "Stop the agent" in told else ". Had 'clinicians'")
-    assert detail
-    assert len("ward-7: " + lead) < 200
+    told = tell_all(f"regret(clinicians@12, {GOAL})", verdict, blind=blind, labels=(("death", "the patient dies"),))
+    if blind not in (None, "model_doubt"):
+        advice = f"Handing over to 'clinicians' {'helped' if now[1] > 0.8 else 'did not suffice'} then (0."
+    else:
+        advice = "Hand over to 'clinicians' now: 0." if now[1] > 0.8 else stop("clinicians").partition("0.7")[0]
+    assert f"required. {advice}" in told.summary
+    assert len(told.summary) < 200
 
 
 def test_a_combination_tells_its_quantities() -> None:
@@ -459,21 +528,24 @@ def test_a_combination_tells_its_quantities() -> None:
     def verdict(*texts: str, holds: bool | None = False) -> Verdict:
         return Verdict("watch", "exact", "gumbel", tuple(quantity(text) for text in texts), holds=holds)
 
+    def told(text: str, verdict: Verdict) -> str:
+        return say(text, verdict, state="clear")
+
     text = f'"death" & {GOAL}'
-    assert say(text, verdict("one", "two")) == "formula 'watch' fails: one = 0.25, two = 0.25"
+    assert say(text, verdict("one", "two")) == f"formula 'watch' fails: one = 0.25, two = 0.25. {RUNBOOK}"
     all_five = "a = 0.25, b = 0.25, c = 0.25, d = 0.25, e = 0.25"
-    assert say(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith(f"c = 0.25, and 2 more. {all_five}")
-    assert "c = 0.25, and 1 more" in say(text, verdict("a", "b", "c", "d"))
-    assert say(text, verdict("a", "b", "c")).endswith("b = 0.25, c = 0.25")
-    assert say(text, verdict("x" * 61, holds=None)) == "formula 'watch' is undecided: one quantity = 0.25"
+    assert told(text, verdict("a", "b", "c", "d", "e", holds=True)).endswith(f"c = 0.25, and 2 more. {all_five}")
+    assert "c = 0.25, and 1 more" in told(text, verdict("a", "b", "c", "d"))
+    assert told(text, verdict("a", "b", "c")).endswith("b = 0.25, c = 0.25")
+    assert told(text, verdict("x" * 61, holds=None)) == "formula 'watch' is undecided: one quantity = 0.25"
     undecided = Verdict("watch", "exact", "gumbel", (), outcome="undecided")
     assert say(f"regret(c@5, {GOAL})", undecided) == (
         f"formula 'watch' is undecided: regret(c@5, {GOAL}). It is not known whether handing over to 'c' now would help"
     )
-    assert say('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
-    assert say(GOAL, verdict(holds=None)) == f"formula 'watch' is undecided: {GOAL}"
-    assert say(text, verdict("x" * 60)).endswith(f"fails: {'x' * 60} = 0.25")
-    assert say("!" * 99 + '"death"', verdict()) == "formula 'watch' fails"
+    assert told('!"death"', verdict()) == "formula 'watch' fails: !\"death\""
+    assert told(GOAL, verdict(holds=None)) == f"formula 'watch' is undecided: {GOAL}"
+    assert told(text, verdict("x" * 60)).endswith(f"fails: {'x' * 60} = 0.25")
+    assert told("!" * 99 + '"death"', verdict()) == "formula 'watch' fails"
 
 
 @pytest.mark.parametrize(
@@ -488,13 +560,13 @@ def test_a_combination_tells_its_quantities() -> None:
     ],
 )
 def test_common_goals_are_said_in_words_and_others_quoted(path: str, spoken: str) -> None:
-    assert say(f"P=? [ {path} ]", plain(0.31)) == f"P({spoken}) = 0.31"
+    assert say(f"P=? [ {path} ]", plain(0.31), state="clear") == f"P({spoken}) = 0.31"
 
 
 def test_a_real_regret_reads_as_it_should(regret: Alert) -> None:
     assert regret.summary == (
         "robot-7: P(no crash in 4 steps, from 2 steps ago) = 0.59; at least 0.80 required. "
-        "Hand over to 'careful' now: 0.91 instead of 0.54. Exact; no causal model disagrees."
+        "Hand over to 'careful' now: 0.91 instead of 0.54. Every causal model agrees."
     )
     assert regret.details == (
         "Had 'careful' taken over 2 steps ago: 0.94.",
@@ -526,20 +598,15 @@ def test_decisions_made_for_the_goal_are_said_in_words(change: str, had: str) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "now", "then"),
-    [
-        ("best", "does not suffice", "Acting optimally with hindsight"),
-        ("optimal", "no longer suffices", "Acting optimally"),
-    ],
+    ("change", "then"), [("best", "Acting optimally with hindsight"), ("optimal", "Acting optimally")]
 )
-def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change: str, now: str, then: str) -> None:
+def test_the_advice_of_the_best_decisions_is_to_act_optimally_from_now_on(change: str, then: str) -> None:
     text = f"regret({change}@5, {GOAL})"
     helped = say(text, regretted("regret", profile={0: (0.60, 0.90)}, latest_useful=0))
     assert "Act optimally now: 0.90 instead of 0.60" in helped
     late = say(text, regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2))
-    assert f"Stop the agent safely: acting optimally {now} (0.70)" in late
+    assert f"{stop('act optimally')}. Had" in late
     assert f"{then} last sufficed 2 steps ago" in late
-    assert "If it cannot be stopped, act optimally: 0.70 instead of 0.60" in late
 
 
 def test_to_act_optimally_follows_the_direction_of_the_goal() -> None:
@@ -552,7 +619,7 @@ def test_to_act_optimally_follows_the_direction_of_the_goal() -> None:
 def test_few_decisions_and_those_for_a_direction_are_no_advice(change: str, given: float, latest: int | None) -> None:
     told = say(f"regret({change}@5, {GOAL})", regretted("regret", profile={0: (0.60, given)}, latest_useful=latest))
     finding, had = told.split(". Had ")
-    assert finding == FOUND
+    assert finding == f"{FOUND}. {RUNBOOK}"
     assert had.endswith(", starting 5 steps ago: 0.93")
 
 
@@ -566,6 +633,87 @@ def test_the_value_of_the_best_decisions_says_whose_it_is() -> None:
     )
     assert "with the best decisions in hindsight starting" in say(f"best@5.{GOAL}", plain(0.61, offset=5))
     assert "with at most 2 decisions changed in hindsight" in say(f"best[<=2]@5.{GOAL}", plain(0.61, offset=5))
+
+
+@pytest.mark.parametrize(
+    ("robust", "causal_model", "sure"),
+    [
+        (None, "gumbel", "Exact for this model"),
+        (True, "any", "Every causal model agrees"),
+        (True, "stable", "Every stable causal model agrees"),
+        (False, "any", "Not certain: other causal models disagree"),
+        (False, "stable", "Not certain: other causal models disagree"),
+    ],
+)
+def test_the_last_words_of_a_summary_say_how_sure_it_is(
+    robust: bool | None,  # noqa: FBT001 - a parameter of pytest
+    causal_model: CausalModel,
+    sure: str,
+) -> None:
+    verdict = replace(plain(0.7, robust=robust), causal_model=causal_model)
+    for state, lead in (("firing", ""), ("resolved", "resolved: ")):
+        told = tell_all(GOAL, verdict, state=cast("AlarmState", state))
+        advice = f" {RUNBOOK}." if state == "firing" else ""
+        assert told.summary == f"ward-7: {lead}{CHANCE} = 0.70; {NEED}.{advice} {sure}."
+    assert "odel" not in tell_all(GOAL, verdict, blind="gap").summary
+
+
+@pytest.mark.parametrize(
+    ("outcome", "own", "sure"),
+    [
+        ("regret", None, "Not certain if avoidable: other causal models disagree"),
+        ("unavoidable", True, "Not certain if avoidable: other causal models disagree"),
+        ("regret", False, "Not certain: other causal models disagree"),  # a nested goal that looks back
+        ("safe", False, "Not certain: other causal models disagree"),
+    ],
+)
+def test_where_models_disagree_only_on_what_would_have_been_the_rest_is_not_said_to_be_unsure(
+    outcome: Outcome,
+    own: bool | None,  # noqa: FBT001 - a parameter of pytest
+    sure: str,
+) -> None:
+    verdict = regretted(outcome, robust=False, bounds=(0.14, 0.95), profile={0: (0.6, 0.9)}, latest_useful=0, offset=0)
+    nominal, other = verdict.quantities
+    verdict = replace(verdict, quantities=(replace(nominal, robust=own), other))
+    told = tell_all(f"regret(c, {GOAL})", verdict)
+    assert told.summary.endswith(f" Hand over to 'c' now: 0.90 instead of 0.60. {sure}.")
+    longer = tell_all(f"regret(clinicians_of_ward_7, {GOAL})", verdict, agent="a" * 40)
+    assert longer.summary.endswith(
+        f". {sure.partition(':')[0] if 'if' in sure else sure.replace('other causal ', '')}."
+    )
+    assert told.details == ("Causal models disagree: 0.14 to 0.95 with 'c'.",)
+
+
+@pytest.mark.parametrize(
+    ("text", "band", "sure"),
+    [
+        (GOAL, (0.41, 0.89), "Estimated from recordings: 0.41 to 0.89 (95 %)"),
+        (GOAL, (0.11, 0.99), "Too few recordings to be sure: 0.11 to 0.99 (95 %)"),
+        ("R>=0.8 [ C<=7 ]", (0.11, 0.99), "Estimated from recordings: 0.11 to 0.99 (95 %)"),
+        (EFFECT, (-0.2, 0.7), "Estimated from recordings: -0.20 to 0.70 (95 %)"),
+        (EFFECT, (-0.3, 0.8), "Too few recordings to be sure: -0.30 to 0.80 (95 %)"),
+        (GOAL, None, "Estimated from recordings"),
+    ],
+    ids=["narrow", "wide", "a reward", "an effect", "a wide effect", "no band"],
+)
+def test_an_estimate_says_its_band_and_whether_that_leaves_too_much_open(
+    text: str, band: tuple[float, float] | None, sure: str
+) -> None:
+    quantity = Quantity("quantity", 0.5, 0, clipped=False, credible=band)
+    verdict = Verdict("watch", "exact", "gumbel", (quantity,), holds=False, bands=Bands(level=0.95))
+    assert tell_all(text, verdict).summary.endswith(f". {sure}.")
+    labels = (("death", "the patient dies in this ward, or in the next one, before noon"),)
+    words = sure.partition(":")[0]
+    if band is not None and text == GOAL:
+        shorter = tell_all(f"regret(clinicians@5, {GOAL})", _both(verdict), agent="a" * 40, labels=labels)
+        assert shorter.summary.endswith(f" {words.removesuffix(' from recordings').removesuffix(' to be sure')}.")
+
+
+def _both(verdict: Verdict) -> Verdict:
+    """A verdict on regret with the bands of one on a plain goal."""
+    return replace(
+        verdict, quantities=verdict.quantities * 2, holds=None, outcome="regret", offset=5, profile={0: (0.6, 0.7)}
+    )
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_nobody_is_told_to_stop_because_nobody_has_recorded_it() -> None:
 def test_where_the_recordings_show_that_it_suffices_or_does_not_the_alert_says_so() -> None:
     assert "Hand over to 'careful' now: 1.00 instead of 0.50" in alert_on(REGRET, crawled=9).summary
     hopeless = alert_on(REGRET.replace("careful", "do(0)")).summary
-    assert "Stop the agent safely: taking action 0 does not suffice (0.50)" in hopeless
+    assert "Stop the agent safely: taking action 0 does not help (0.50)" in hopeless
     assert "extremes" not in published(alert_on(REGRET, crawled=9))
 
 

@@ -107,9 +107,9 @@ def test_worlds_and_history_know_which_policy_acted() -> None:
 
 def test_an_alarm_on_what_holds_is_told_as_such() -> None:
     explanation = explain(evidence_of('P>=0.01 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert explanation.told.summary.endswith("; alarm if at least 0.01. Exact.")
+    assert explanation.told.summary.endswith("; alarm if at least 0.01. Exact for this model.")
     explanation = explain(evidence_of('P>=0.99 [ F<=8 "unsafe" ]'), GRID, POLICIES)
-    assert explanation.told.summary.endswith("; at least 0.99 required. Exact.")
+    assert explanation.told.summary.endswith("; at least 0.99 required. Exact for this model.")
 
 
 def test_moments_before_the_held_path_was_long_enough_are_not_invented() -> None:

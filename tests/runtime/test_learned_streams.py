@@ -359,7 +359,7 @@ def test_sentences_say_what_the_answer_rests_on() -> None:
     few, many = (alert_of(road(times), spec(BAD, causal_model="any")) for times in (1, 200))
     assert few.summary.endswith("The data guarantee nothing yet.")
     assert few.details[-1] == (
-        "The model rests on at least 10 visits; 95 % credible 0.15 to 1.00; the data guarantee nothing yet "
+        "The model rests on at least 10 visits; credible band (95 %) 0.15 to 1.00; the data guarantee nothing yet "
         "(cfmon check --visits says what to record)."
     )
     assert many.summary.endswith("The finding is guaranteed at 95 %.")
