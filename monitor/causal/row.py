@@ -148,7 +148,7 @@ def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) 
 def sort_pairs(keys: Floats, order: Ints, count: int) -> None:
     """Sort the first `count` pairs of `keys` and `order`, ascending by key and then by `order`: insertion sort.
 
-    Many pairs are sorted by shells first (Knuth, The Art of Computer Programming, volume 3, section 5.2.1).
+    Many pairs are sorted by shells first (Knuth, The Art of Computer Programming, volume 3: Shell's method).
     """
     gap = 1
     while gap * FEW < count:

@@ -81,7 +81,7 @@ cdef void reach(Task task) noexcept nogil
 cdef bint allow(Task task, Py_ssize_t level) noexcept nogil
 
 @cython.locals(weight="double[::1]", choices="const double[:, :, ::1]")
-cdef void unchanged(Task task, Py_ssize_t level, Py_ssize_t state) noexcept nogil
+cpdef void unchanged(Task task, Py_ssize_t level, Py_ssize_t state) noexcept nogil
 
 cdef void merge(Options options, Py_ssize_t state, double[::1] weight) noexcept nogil
 
