@@ -47,17 +47,17 @@ def compile_modules() -> None:
         Extension(name, [source], extra_compile_args=FLAGS, define_macros=LIMITED_API, py_limited_api=True)
         for name, source in sources.items()
     ]
-    for extension in extensions:
-        extension.cython_directives = {"cdivision": extension.sources[0].startswith(NUMERICAL)}
     workers = os.cpu_count() or 1
-    made: Any = cythonize(  # type: ignore[no-untyped-call] # Cython has no types
-        extensions,
-        compiler_directives=DIRECTIVES,
-        shared_utility_qualified_name=SHARED,
-        build_dir="build/c",
-        nthreads=workers,
-        quiet=True,
-    )
+    made: list[Any] = []
+    for numerical in (True, False):
+        made += cythonize(  # type: ignore[no-untyped-call] # Cython has no types
+            [each for each in extensions if each.sources[0].startswith(NUMERICAL) == numerical],
+            compiler_directives=DIRECTIVES | {"cdivision": numerical},
+            shared_utility_qualified_name=SHARED,
+            build_dir="build/c",
+            nthreads=workers,
+            quiet=True,
+        )
     command = build_ext(Distribution({"ext_modules": made}))
     command.inplace, command.parallel, command.build_temp = True, workers, "build/o"
     command.ensure_finalized()
