@@ -9,6 +9,7 @@ summary have the same number of decimals where there is room. Quotes are from th
 
 from __future__ import annotations
 
+import math
 from typing import Final, Literal, NamedTuple
 
 from monitor.alarm.figures import advised_change, change_of, handover_of, is_open, own_quantity
@@ -362,22 +363,21 @@ class _Sentences:
             if self.brevity:
                 return "No guarantee"
             return "The data guarantee nothing yet" if self._vacuous() else "The finding is not guaranteed"
-        band = None if quantity is None or how is None or how.level is None else quantity.credible
+        level = None if how is None else how.level
+        band = None if quantity is None or level is None else quantity.credible
         if band is not None and self._leaves_much_open(band):
             sure = "Too few recordings" if self.brevity > 1 else "Too few recordings to be sure"
         else:
             sure = "Estimated" if self.brevity else "Estimated from recordings"
-        if band is None or how is None or how.level is None or self.brevity:
+        if band is None or level is None or self.brevity:
             return sure
         low, high = decimals(*band, least=self._places)
-        return f"{sure}: {low} to {high} ({100 * how.level:.4g} %)"
+        return f"{sure}: {low} to {high} ({100 * level:.4g} %)"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
         """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
         goal = next(iter(quantity_goals(self._parsed)), None)
-        if goal is None or not isinstance(goal.measure, Probability):
-            return False
-        return band[1] - band[0] > TOO_WIDE * (1 + (goal.world.baseline is not None))
+        return goal is not None and band[1] - band[0] > TOO_WIDE * _span(goal)
 
     def _vacuous(self) -> bool:
         """Return whether the guaranteed bands say nothing: that of some probability, or effect on one, is too wide."""
@@ -385,9 +385,7 @@ class _Sentences:
             return False
         return any(
             quantity.guaranteed is not None
-            and isinstance(goal.measure, Probability)
-            and quantity.guaranteed[1] - quantity.guaranteed[0]
-            >= SAYS_NOTHING * (1 + (goal.world.baseline is not None))
+            and quantity.guaranteed[1] - quantity.guaranteed[0] >= SAYS_NOTHING * _span(goal)
             for goal, quantity in zip(quantity_goals(self._parsed), self._verdict.quantities, strict=False)
         )
 
@@ -532,6 +530,13 @@ class _Sentences:
     def _listed(self, quantity: Quantity) -> str:
         shown = _ranges([(quantity.value, quantity.extremes)])[0]
         return f"{self._subject.quote(quantity.text, 'one quantity')} = {shown}"
+
+
+def _span(goal: Goal) -> float:
+    """Return the width of all values that a probability, or an effect on one, may have; infinite for a reward."""
+    if not isinstance(goal.measure, Probability):
+        return math.inf
+    return 1.0 if goal.world.baseline is None else 2.0
 
 
 def _ends(values: list[tuple[float, Open]]) -> list[float]:

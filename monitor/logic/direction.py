@@ -1,4 +1,4 @@
-"""Formulas whose comparison looks turned around: an upper bound on the chance to avoid something, and its like.
+"""Formulas whose comparison looks reversed: an upper bound on the chance to avoid something, and its like.
 
 A formula cannot say whether a label is good or bad. But `G !x` is how one writes that x is to be avoided, so an alarm
 that fires because x is avoided too surely is hardly meant; nor is one that fires because x is reached too rarely, if
@@ -37,7 +37,7 @@ class _Wish(NamedTuple):
 
 
 def reversed_goals(formulas: Iterable[Watched]) -> list[tuple[str, str]]:
-    """Return the name of each formula that looks turned around, with what it says and how to write the other.
+    """Return the name of each formula that looks reversed, with what it says and how to write the other.
 
     >>> from monitor.logic.parser import parse
     >>> [(_, note)] = reversed_goals([Watched("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])

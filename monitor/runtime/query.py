@@ -258,7 +258,7 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
 
 
 def query_notes(queries: Sequence[Query]) -> list[str]:
-    """Return what its user should know of a formula: a comparison that looks turned around, what decisions cost."""
+    """Return what its user should know of a formula: a comparison that looks reversed, what decisions cost."""
     watched = (
         Watched(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
         for query in queries
