@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaln, xlog1py, xlogy
 
 from monitor.arrays import Floats, Ints
 
@@ -44,6 +43,8 @@ def proportion_interval(successes: Ints, draws: Ints, alpha: Floats) -> tuple[Fl
         draws: [n] counts; without draws the bounds are 0 and 1.
         alpha: [n] probability that the interval misses the proportion at any time, in (0, 1).
     """
+    from scipy.special import betaln, xlog1py, xlogy  # noqa: PLC0415  (a heavy import, needed here only)
+
     constant = betaln(successes + 0.5, draws - successes + 0.5) - betaln(0.5, 0.5)
     allowed = -np.log(alpha)
 

@@ -1,4 +1,7 @@
-"""Settings that are fields of a struct in `monitor.types`: default, range and meaning are written there, once."""
+"""Settings that are fields of a struct in `monitor.types`: default, range and meaning are written there, once.
+
+What documents a field is read from the source only when a schema is asked for: at a start it would take a tenth of it.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-__all__ = ["meanings", "setting"]
+__all__ = ["describe", "meanings", "setting"]
 
 RANGE = ("ge", "gt", "le", "lt")
 
@@ -26,12 +29,27 @@ def setting(struct: type[msgspec.Struct], name: str, **limits: float | str) -> A
     default: dict[str, Any] = {"default": ... if field.default is msgspec.NODEFAULT else field.default}
     if field.default_factory is not msgspec.NODEFAULT:
         default = {"default_factory": field.default_factory}
-    return Field(description=meanings(struct)[name], **{**default, **ranges, **limits})
+
+    def described(schema: dict[str, Any]) -> None:
+        schema["description"] = meanings(struct)[name]
+
+    return Field(json_schema_extra=described, **{**default, **ranges, **limits})
+
+
+def describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
+    """Add to the JSON schema of a section the text below each of its fields."""
+    texts = meanings(section, besides=("setting",))
+    for name, field in section.model_fields.items():
+        if name in texts:
+            schema["properties"][field.alias or name]["description"] = texts[name]
 
 
 @cache
-def meanings(kind: type) -> dict[str, str]:
-    """Return the text below each field in the source of a class, on one line. Raise KeyError if a field has none."""
+def meanings(kind: type, besides: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the text below each public field in the source of a class, on one line.
+
+    Raises KeyError if a field has none, unless it is made by a function named in `besides`.
+    """
     (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(made, ast.ClassDef)
     found: dict[str, str] = {}
@@ -41,6 +59,17 @@ def meanings(kind: type) -> dict[str, str]:
             match below:
                 case ast.Expr(ast.Constant(str(text))):
                     found[node.target.id] = " ".join(text.split())
+                case _ if _maker(node) in besides or node.target.id.startswith("_"):
+                    pass
                 case _:
                     raise KeyError(f"{kind.__name__}.{node.target.id} has no text below it")
     return found
+
+
+def _maker(node: ast.AnnAssign) -> str | None:
+    """Return the name of the function that makes a field, if one does."""
+    match node.value:
+        case ast.Call(func=ast.Name(name)):
+            return name
+        case _:
+            return None

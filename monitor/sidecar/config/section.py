@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from monitor.sidecar.config.derived import describe
+
 __all__ = ["Section"]
 
 
@@ -16,5 +18,5 @@ class Section(BaseModel):
         populate_by_name=False,
         hide_input_in_errors=True,
         strict=False,
-        use_attribute_docstrings=True,
+        json_schema_extra=describe,
     )

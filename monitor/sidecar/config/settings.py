@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from monitor.sidecar.config.derived import setting
+from monitor.sidecar.config.derived import describe, setting
 from monitor.sidecar.config.fields import (
     Count,
     Duration,
@@ -299,7 +299,7 @@ class Config(BaseSettings):
         env_prefix=ENVIRONMENT_PREFIX,
         hide_input_in_errors=True,
         validate_default=False,
-        use_attribute_docstrings=True,
+        json_schema_extra=describe,
     )
 
     mqtt: MqttConfig = MqttConfig()
