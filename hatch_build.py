@@ -7,6 +7,7 @@ slower, and `cfmon run` says so.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sysconfig
 from pathlib import Path
@@ -36,8 +37,9 @@ LIMITED_API: Final = [("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "
 
 
 def compile_modules() -> None:
-    """Compile what has changed since the last time, in place; raises what the compiler raises."""
+    """Compile what has changed since the last time, in place, or all under other settings; raises what compilers do."""
     from Cython.Build import cythonize
+    from Cython.Compiler.Version import version
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
@@ -48,6 +50,9 @@ def compile_modules() -> None:
         for name, source in sources.items()
     ]
     workers = os.cpu_count() or 1
+    settings = hashlib.sha256(f"{version} {DIRECTIVES} {Path(__file__).read_text()}".encode()).hexdigest()
+    stamp = ROOT / "build/settings"
+    anew = not stamp.exists() or stamp.read_text() != settings
     made: list[Any] = []
     for numerical in (True, False):
         made += cythonize(  # type: ignore[no-untyped-call] # Cython has no types
@@ -56,12 +61,14 @@ def compile_modules() -> None:
             shared_utility_qualified_name=SHARED,
             build_dir="build/c",
             nthreads=workers,
+            force=anew,
             quiet=True,
         )
     command = build_ext(Distribution({"ext_modules": made}))
-    command.inplace, command.parallel, command.build_temp = True, workers, "build/o"
+    command.inplace, command.parallel, command.build_temp, command.force = True, workers, "build/o", anew
     command.ensure_finalized()
     command.run()
+    stamp.write_text(settings)
 
 
 try:
