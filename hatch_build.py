@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,7 +40,6 @@ LIMITED_API: Final = [("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "
 def compile_modules() -> None:
     """Compile what has changed since the last time, in place, or all under other settings; raises what compilers do."""
     from Cython.Build import cythonize
-    from Cython.Compiler.Version import version
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
@@ -50,7 +50,7 @@ def compile_modules() -> None:
         for name, source in sources.items()
     ]
     workers = os.cpu_count() or 1
-    settings = hashlib.sha256(f"{version} {DIRECTIVES} {Path(__file__).read_text()}".encode()).hexdigest()
+    settings = hashlib.sha256(f"{version('cython')} {DIRECTIVES} {Path(__file__).read_text()}".encode()).hexdigest()
     stamp = ROOT / "build/settings"
     anew = not stamp.exists() or stamp.read_text() != settings
     made: list[Any] = []
