@@ -26,11 +26,13 @@ DIRECTIVES: Final = {
     "boundscheck": os.environ.get("CFMON_BOUNDS") == "1",
     "wraparound": False,
     "initializedcheck": False,
+    "show_performance_hints": False,
 }
 NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/sampled/")
 """Where division by zero gives infinity, as in NumPy. There 1 / 2 is 0: Cython has one switch for both."""
-FLAGS: Final = ["-O3", "-ffp-contract=off", "-fwrapv", "-g0"]
-"""No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes."""
+FLAGS: Final = ["-O3", "-ffp-contract=off", "-fwrapv", "-g0", "-w"]
+"""No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes. What
+gcc says of generated code is no news."""
 SHARED, SHARED_SOURCE = "monitor._cyutility", "monitor/_cyutility.c"
 """Cython's views of memory, once for all modules: that saves two fifths of the time to compile, and half the size."""
 LIMITED_API: Final = [("Py_LIMITED_API", "0x030B0000"), ("CYTHON_LIMITED_API", "1")]
