@@ -14,13 +14,14 @@ SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores <
 # The tests that cover those packages: their own, doctests, and those of what no test of a package reaches.
 MEASURED := $(addprefix tests/,alarm causal engine exact learning logic model picture policy proposal runtime sampled statistics stream \
 	policy_export cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py) monitor
+KERNEL_TESTS := $(addprefix tests/,causal exact sampled statistics stream runtime)
 # What is compiled: the modules with a .pxd file (hatch_build.py).
 KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/statistics/*,monitor/sampled/*,monitor/engine/*,monitor/picture/*,monitor/learning/*,monitor/proposal/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
+.PHONY: help demo test test-all coverage bounds mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,14 +30,23 @@ demo: $(VENV)/.demo ## Run the monitor beside a live agent: an alarm fires, reso
 	@$(BIN)/cfmon demo $(ARGS)
 
 # Without bytecode each process of the tests would compile the sources again.
-test test-all coverage: export PYTHONDONTWRITEBYTECODE :=
+test test-all coverage bounds: export PYTHONDONTWRITEBYTECODE :=
 test: export TIER := fast
 test: prepared ## Run lint, types, import contracts and the fast tests (ARGS=tests/logic: tests only, of one package)
 	@$(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
 
-test-all: test ## Run what continuous integration runs: `make test`, then slow tests, more random examples, and coverage
+test-all: test ## Run what continuous integration runs: `make test`, then slow tests, more random examples, bounds, coverage
 	@TIER=rest $(BIN)/pytest $(SIDE_BY_SIDE) $(ARGS)
-	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory coverage
+	@[ -n "$(ARGS)" ] || $(MAKE) --no-print-directory bounds coverage
+
+# In a copy: what is compiled here stays as it is. An index out of range in a kernel fails the test as an error that
+# nobody catches.
+bounds: $(VENV)/.dev ## Run the fast tests of the compiled packages with every index checked
+	@rm -rf var/bounds && mkdir -p var/bounds
+	@cp -r monitor tests policies config pyproject.toml conftest.py hatch_build.py var/bounds
+	@find var/bounds -name '*.so' -delete
+	@cd var/bounds && CFMON_BOUNDS=1 ../../$(BIN)/python hatch_build.py
+	@cd var/bounds && TIER=fast ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(KERNEL_TESTS)
 
 # With the sources of the compiled modules: machine code cannot tell which branches it takes.
 coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by their fast tests; below 99 % is an error

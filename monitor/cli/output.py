@@ -131,8 +131,12 @@ def progress(what: str, total: float | None = None, *, still: bool = False) -> I
         *columns, console=console, transient=True, redirect_stdout=False, auto_refresh=not still, refresh_per_second=8
     )
     task = shown.add_task(what, total=total)
-    with ended_by_sigterm(), shown:
-        yield _Drawn(shown, task, still=still)
+    with ended_by_sigterm():
+        try:
+            shown.start()
+            yield _Drawn(shown, task, still=still)
+        finally:  # also if a signal comes while it starts
+            shown.stop()
 
 
 def on_terminal(stream: TextIO) -> bool:

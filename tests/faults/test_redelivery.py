@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.harness import LONG, Broker, scene, stepped, until_stepped
-from tests.faults.world import AGENTS
 
 WAITING = 2_000 if LONG else 500
 """Steps that the broker has written down and delivers twice, at least."""
@@ -34,5 +33,5 @@ def test_what_a_broker_delivers_twice_is_taken_once(tmp_path: Path, report: Call
         metrics = staged.monitor.running.get("/metrics").decode()
     doubts = [float(line.split()[-1]) for line in metrics.splitlines() if line.startswith("cfmon_agent_doubt{")]
     assert again >= sent - before >= WAITING
-    assert doubts == [0.0] * AGENTS
+    assert set(doubts) == {0.0}
     report(delivered_again=int(again), **outcome.figures())

@@ -436,6 +436,12 @@ def test_how_the_model_stands_is_shown(metrics: Metrics) -> None:
     assert math.isnan(value(metrics, "cfmon_model_doubt") or 0.0)
 
 
+def test_an_agent_in_doubt_has_a_series_until_it_is_tested_anew(metrics: Metrics) -> None:
+    for transitions, shown in ((0, None), (7, 1.0), (0, None)):
+        take(metrics, Trust(doubted=transitions > 0, log10_e=3.0, transitions=transitions, agent="ada"))
+        assert value(metrics, "cfmon_agent_doubt", agent="ada") == shown
+
+
 def test_rejected_rows_have_series_only_while_they_are_named(metrics: Metrics) -> None:
     assert math.isnan(value(metrics, "cfmon_rejected_rows") or 0.0)
     first, second = (WrongRow("hill", name, 4.0, "plain", 40, 100, 0.1, 0) for name in ("walk", "brake"))

@@ -89,9 +89,7 @@ class Instruments:
         self.model_doubt = self._gauge(
             "model_doubt", "1 if the transitions of several agents contradict the model; NaN: not tested."
         )
-        self.agent_doubt = self._shown(
-            "agent_doubt", "1 if this agent's transitions contradict the model; NaN: not tested.", "agent"
-        )
+        self.agent_doubt = self._shown("agent_doubt", "1 if this agent's transitions contradict the model.", "agent")
         self.model_log10_e = self._gauge(
             "model_log10_e_value", "Evidence against the model: log10 of an e-value; NaN: not tested."
         )

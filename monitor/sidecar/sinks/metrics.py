@@ -256,6 +256,8 @@ class Metrics:
         if not notice.agent:
             self._on.model_doubt.set(doubted)
             self._on.model_log10_e.set(notice.log10_e if notice.transitions > 0 else math.nan)
+        elif notice.transitions == 0:  # that it is tested later is not reported
+            self._on.agent_doubt.remove((notice.agent,))
         elif self._admit(notice.agent):
             self._on.agent_doubt.set((notice.agent,), doubted)
 
