@@ -133,7 +133,7 @@ TestName = Literal["betting", "paper"]
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
 
-class Instant(msgspec.Struct, frozen=True):
+class Instant(msgspec.Struct, frozen=True, gc=False):
     """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
 
     wall: float
@@ -297,7 +297,7 @@ class TrustSettings(msgspec.Struct, frozen=True):
     """Agent, or `*` for all: why its rejection is settled. A new or changed text restarts the test, also on reload."""
 
 
-class Observation(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
@@ -325,7 +325,7 @@ UNKNOWN_POLICY: Final = ""
 """In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
 
 
-class Step(msgspec.Struct, frozen=True, tag=True):
+class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
     """One step of the path, in order, as indices of the model.
 
     `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
@@ -569,7 +569,7 @@ class Verdict(msgspec.Struct, frozen=True):
 # ---- notices: results of the monitor; each sink uses those that concern it ----
 
 
-class Received(msgspec.Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True, gc=False):
     """Result of one message. `lag`: receive time minus the agent's time, in seconds; None if the agent sent none."""
 
     agent: str
@@ -579,7 +579,7 @@ class Received(msgspec.Struct, frozen=True):
     lag: float | None = None
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """Verdict on a formula for an agent at a step. `time`: of the step, seconds since the epoch."""
 
     agent: str

@@ -11,7 +11,7 @@ from monitor.types import Instant
 __all__ = ["Connected", "Evaluate", "Event", "Heartbeat", "Lost", "Message"]
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message arrived on a topic; `now` is when it entered the inbox."""
 
     now: Instant
@@ -19,7 +19,7 @@ class Message(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class Evaluate(msgspec.Struct, frozen=True):
+class Evaluate(msgspec.Struct, frozen=True, gc=False):
     """Time to answer what is due.
 
     `latest_only`: in overload, of the steps that were live when they arrived only each agent's newest is answered; of
@@ -33,20 +33,20 @@ class Evaluate(msgspec.Struct, frozen=True):
     live_since: float = -math.inf
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     """Time to publish the status and to repeat the alerts of firing alarms."""
 
     now: Instant
 
 
-class Connected(msgspec.Struct, frozen=True):
+class Connected(msgspec.Struct, frozen=True, gc=False):
     """The broker was reached (`up`) or lost."""
 
     now: Instant
     up: bool
 
 
-class Lost(msgspec.Struct, frozen=True):
+class Lost(msgspec.Struct, frozen=True, gc=False):
     """`count` messages of this topic were dropped, because the inbox was full or for another reason (`why`)."""
 
     now: Instant

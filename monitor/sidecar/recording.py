@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +72,7 @@ def unpack_events(packed: bytes) -> Iterator[Event]:
     unpacker.feed(packed)
     while unpacker.tell() < len(packed):
         try:
-            yield event_of(unpacker.unpack())
+            yield _unpacked(unpacker.unpack())
         except msgpack.UnpackException as error:
             raise ValueError(str(error)) from None
 
@@ -153,7 +153,7 @@ class Recording:
         while (fields := self._next()) is not _END:
             self._count += 1
             try:
-                yield event_of(fields)
+                yield _unpacked(fields)
             except (ValueError, TypeError) as error:
                 raise RecordingError(f"{self.path}: event {self._count} is damaged: {error}") from None
 
@@ -202,11 +202,15 @@ class Recording:
             )
 
 
-def event_of(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
+def _unpacked(fields: object) -> Event:
     """Return the event of an array; ValueError or TypeError if it is none."""
     if not isinstance(fields, list) or len(fields) < 3:
         raise ValueError("not an array of kind, wall and ticks")
-    kind, wall, ticks, *rest = fields
+    return event_of(fields[0], fields[1], fields[2], fields[3:])
+
+
+def event_of(kind: object, wall: object, ticks: object, rest: Sequence[object]) -> Event:
+    """Return the event of the elements of an array, of any type; ValueError or TypeError if it is none."""
     now = Instant(_seconds(wall), _seconds(ticks))
     match kind, rest:
         case "m", [str(topic), bytes(payload)]:
@@ -227,6 +231,6 @@ def event_of(fields: Any) -> Event:  # noqa: ANN401 - any msgpack value
 
 
 def _seconds(value: object) -> float:
-    if not isinstance(value, float) or not math.isfinite(value):
+    if not isinstance(value, float) or not -math.inf < value < math.inf:
         raise ValueError("a time is not a finite number")
     return value

@@ -22,7 +22,7 @@ from monitor.types import Episode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ALL", "Row", "Rows", "events_of", "import_arrow"]
+__all__ = ["ALL", "COLUMNS", "Row", "Rows", "events_of", "import_arrow"]
 
 ALL: Final = -1
 """Bucket of what concerns all agents, and of messages that name no valid one."""
@@ -30,8 +30,9 @@ ALL: Final = -1
 TOPICS: Final = 4096
 """Number of topics whose agent and bucket are cached."""
 
-KINDS: Final = {"m": "message", "e": "evaluate", "h": "heartbeat", "c": "connected", "l": "lost"}
-_LETTERS: Final = {word: letter for letter, word in KINDS.items()}
+_LETTERS: Final = {"message": "m", "evaluate": "e", "heartbeat": "h", "connected": "c", "lost": "l"}
+COLUMNS: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why", "live_since")
+"""Those that the events are made of."""
 
 
 class Row(NamedTuple):
@@ -111,22 +112,22 @@ class Rows:
 
 def events_of(table: pa.Table) -> Iterator[Event]:
     """Yield the events of a table, in its order. ValueError or TypeError if a row is no event."""
-    names = ("kind", "wall", "ticks", "topic", "payload", "flag", "number_of", "why", "live_since")
-    columns = (table.column(name).to_pylist() for name in names)
-    for kind, wall, ticks, topic, payload, flag, count, why, since in zip(*columns, strict=True):
-        letter = _LETTERS.get(kind, kind)
-        match letter:
-            case "m":
+    columns = {name: table.column(name) for name in COLUMNS[1:]}
+    columns["kind"] = columns["kind"].cast("string")  # of a dictionary, pyarrow makes lists slowly
+    rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+    for kind, wall, ticks, topic, payload, flag, count, why, since in rows:
+        match kind:
+            case "message":
                 rest: Sequence[object] = (topic, payload)
-            case "e":
-                rest = (flag, count, *(() if since is None else (since,)))
-            case "c":
+            case "evaluate":
+                rest = (flag, count) if since is None else (flag, count, since)
+            case "connected":
                 rest = (flag,)
-            case "l":
-                rest = (topic, count, *((why,) if why else ()))
+            case "lost":
+                rest = (topic, count, why) if why else (topic, count)
             case _:
                 rest = ()
-        yield event_of([letter, wall, ticks, *rest])
+        yield event_of(_LETTERS.get(kind, kind), wall, ticks, rest)
 
 
 def _agent_of(topic: str, pattern: str, buckets: int) -> tuple[str | None, int]:

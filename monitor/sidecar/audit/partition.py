@@ -6,17 +6,14 @@ Heartbeats are left out: they repeat.
 
 from __future__ import annotations
 
-import heapq
 import json
-import math
 import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import count, groupby, repeat
-from operator import itemgetter
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,11 +26,11 @@ from monitor.runtime.monitor import Monitor
 from monitor.sidecar.audit.plan import DONE, Partition
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
+from monitor.sidecar.events import Evaluate, Event, Heartbeat
 from monitor.sidecar.parquet_recording import ParquetRecording, read_part
 from monitor.sidecar.pipeline import Pipeline, Snapshot
-from monitor.sidecar.recording_table import ALL, events_of
-from monitor.types import Instant, Judged, Received, Skipped, TakenOver, Trust
+from monitor.sidecar.recording_table import ALL, COLUMNS, events_of, import_arrow
+from monitor.types import Judged, Received, Skipped, TakenOver, Trust
 
 __all__ = ["ALERTS", "SPENT", "TAKEOVERS", "alert_line", "run_partition"]
 
@@ -41,9 +38,6 @@ ALERTS: Final = "alerts.jsonl"
 TAKEOVERS: Final = "takeovers.jsonl"
 SPENT: Final = "spent.npy"
 STATE: Final = "state.msgpack"
-
-_OWN: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "number_of", "why")
-_COMMON: Final = ("number", "kind", "wall", "ticks", "flag", "number_of", "live_since")
 
 
 def run_partition(partition: Partition) -> str:
@@ -143,55 +137,6 @@ class _Results:
         (unfinished / DONE).write_text(json.dumps(about, indent=1) + "\n")
 
 
-class _Own:
-    """Events of the agents of a bucket in a part, in order."""
-
-    def __init__(self, table: Any) -> None:  # noqa: ANN401 - a table of pyarrow
-        self.numbers: list[int] = table.column("number").to_pylist()
-        self._table = table
-        topics = table.column("topic").combine_chunks().dictionary_encode()
-        self._topics: list[str] = topics.dictionary.to_pylist()
-        self._topic: list[int] = topics.indices.to_pylist()
-        self._kind: list[str] = table.column("kind").to_pylist()
-        self._payload: list[bytes | None] = table.column("payload").to_pylist()
-        self._wall: list[float] = table.column("wall").to_pylist()
-        self._ticks: list[float] = table.column("ticks").to_pylist()
-
-    def event(self, at: int) -> Event:
-        """Return an event."""
-        now, topic = Instant(self._wall[at], self._ticks[at]), self._topics[self._topic[at]]
-        if self._kind[at] == "message":
-            return Message(now, topic, self._payload[at] or b"")
-        count, why = (self._table.column(name)[at].as_py() for name in ("number_of", "why"))
-        return Lost(now, topic, count, why or "")
-
-
-class _Common:
-    """Evaluations and changes of the connection in a part, in order."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        from pyarrow import compute  # noqa: PLC0415 - likewise
-
-        table = read_part(path, _COMMON)
-        connected = compute.equal(table.column("kind"), "connected")
-        used = compute.or_(compute.equal(table.column("kind"), "evaluate"), connected)
-        table = table.append_column("connected", connected).filter(used)
-        self.numbers: list[int] = table.column("number").to_pylist()
-        self._wall, self._ticks = (table.column(name).to_pylist() for name in ("wall", "ticks"))
-        self._flag = table.column("flag").fill_null(pa.scalar(value=False)).to_pylist()
-        self._steps = table.column("number_of").fill_null(0).to_pylist()
-        self._live_since = table.column("live_since").fill_null(-math.inf).to_pylist()
-        self._connected = table.column("connected").to_pylist()
-
-    def event(self, at: int) -> Event:
-        """Return an event."""
-        now = Instant(self._wall[at], self._ticks[at])
-        if self._connected[at]:
-            return Connected(now, self._flag[at])
-        return Evaluate(now, self._flag[at], self._steps[at], self._live_since[at])
-
-
 def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
     """Yield the events of a bucket, in order: messages of its agents, and the evaluations, which concern all.
 
@@ -201,18 +146,24 @@ def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
         files = {bucket: path for _, bucket, path in group}
         if ALL not in files:
             raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; is a file?")
-        parts: list[_Own | _Common] = [_common(files[ALL], Path(files[ALL]).stat().st_size)]
+        table = _common(files[ALL], Path(files[ALL]).stat().st_size)
         if (path := files.get(partition.bucket)) is not None:
-            parts.append(_Own(read_part(Path(path), _OWN)))
-        numbered = (zip(part.numbers, repeat(part), count()) for part in parts)
-        for number, part, at in heapq.merge(*numbered, key=itemgetter(0)):
-            yield number, part.event(at)
+            own = read_part(Path(path), COLUMNS)
+            table = import_arrow(path).concat_tables([own, table], promote_options="permissive").sort_by("number")
+        yield from zip(table.column("number").to_pylist(), events_of(table), strict=True)
 
 
 @lru_cache(2)
-def _common(path: str, _size: int) -> _Common:
-    """Return those of a file: all buckets need them. `_size`: tells a file from a former one of that name."""
-    return _Common(Path(path))
+def _common(path: str, _size: int) -> Any:  # noqa: ANN401 - a table of pyarrow
+    """Return the evaluations and changes of the connection in a file: all buckets need them.
+
+    `_size`: tells a file from a former one of that name.
+    """
+    table = read_part(Path(path), COLUMNS)
+    from pyarrow import compute  # noqa: PLC0415 - an optional extra, as `read_part` has found
+
+    kinds = table.column("kind")
+    return table.filter(compute.or_(compute.equal(kinds, "evaluate"), compute.equal(kinds, "connected")))
 
 
 def _all_agents(partition: Partition) -> Iterator[Event]:
