@@ -6,6 +6,9 @@ from monitor.statistics.model_test cimport ModelTest
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 
+# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+cdef object Break, End, Ended, Step
+
 
 cdef class AgentMonitor:
     cdef readonly Session session

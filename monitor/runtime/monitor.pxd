@@ -5,6 +5,9 @@ from monitor.runtime.trust cimport ModelTrust
 from monitor.stream.session cimport Session
 from monitor.stream.timer_queue cimport TimerQueue
 
+# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+cdef object TURN, Received, deque
+
 
 cdef class Monitor:
     cdef readonly object settings, patience

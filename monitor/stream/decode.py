@@ -23,6 +23,7 @@ MAX_TEXT = 256
 MAX_DIMENSIONS = 1024
 """Largest number of entries of a state that is a list."""
 
+_INFINITE = math.inf
 _MAX_INT = 2**63 - 1
 _MAX_SEQ = _MAX_INT - 1
 """The seq after it is a number of 64 bits too."""
@@ -80,7 +81,7 @@ def agent_of(topic: str, pattern: str) -> str:
     return name
 
 
-def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observation:
+def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observation:
     """Return the observation of `agent` in `payload`. A nil (null) optional value counts as absent.
 
     Raises:
@@ -101,19 +102,12 @@ def decode(agent: str, payload: bytes, *, max_bytes: int = MAX_BYTES) -> Observa
         raise InputError("version", f'"v" is {_show(version)}; this monitor reads version 1')
     if "extra" in fields and not isinstance(fields["extra"], dict | None):
         raise _wrong("extra", fields["extra"], "a map, or nothing")
-    sent = Observation(
-        agent,
-        _episode(episode),
-        seq,
-        state,
-        fields.get("action"),
-        fields.get("time"),
-        fields.get("reward"),
-        fields.get("terminated", False),
-        fields.get("truncated", False),
-        fields.get("policy"),
-    )
-    return sent if is_plain(sent) else _checked(sent)
+    action, time, reward = fields.get("action"), fields.get("time"), fields.get("reward")
+    terminated, truncated = fields.get("terminated", False), fields.get("truncated", False)
+    policy = fields.get("policy")
+    sent = Observation(agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy)
+    plain = _are_plain(seq, state, action, time, reward, terminated, truncated, policy)
+    return sent if plain else _checked(sent)
 
 
 def validate(observation: Observation) -> Observation:
@@ -132,17 +126,30 @@ def is_plain(observation: Observation) -> bool:
     That is so for most steps with integers for state and action.
     """
     o = observation
+    return _are_plain(o.seq, o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
+
+
+def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to look at it
+    seq: object,
+    state: object,
+    action: object,
+    time: object,
+    reward: object,
+    terminated: object,
+    truncated: object,
+    policy: object,
+) -> bool:
     return (
-        type(o.seq) is int
-        and 0 <= o.seq <= _MAX_SEQ
-        and type(o.state) is int
-        and 0 <= o.state <= _MAX_INT
-        and (o.action is None or (type(o.action) is int and 0 <= o.action <= _MAX_INT))
-        and (o.time is None or (type(o.time) is float and 0 <= o.time < _MAX_TIME))
-        and (o.reward is None or (type(o.reward) is float and math.isfinite(o.reward)))
-        and type(o.terminated) is bool
-        and type(o.truncated) is bool
-        and (o.policy is None or (type(o.policy) is str and len(o.policy) == 64 and _is_normal(o.policy)))
+        type(seq) is int
+        and 0 <= seq <= _MAX_SEQ
+        and type(state) is int
+        and 0 <= state <= _MAX_INT
+        and (action is None or (type(action) is int and 0 <= action <= _MAX_INT))
+        and (time is None or (type(time) is float and 0 <= time < _MAX_TIME))
+        and (reward is None or (type(reward) is float and abs(reward) < _INFINITE))
+        and type(terminated) is bool
+        and type(truncated) is bool
+        and (policy is None or (type(policy) is str and len(policy) == 64 and _is_normal(policy)))
     )
 
 

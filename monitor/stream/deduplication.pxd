@@ -1,6 +1,9 @@
 # The C types of `deduplication.py`.
 from monitor.stream.digests cimport plain_digest, policy_word
 
+cdef long long _SEQS, _SIZE
+cdef object _ABSENT, _NOTHING
+
 cpdef bytes digest(observation)
 
 

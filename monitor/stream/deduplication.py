@@ -22,6 +22,8 @@ REMEMBERED = 512
 """Number of newest steps whose digests are kept: 4 KiB. A message of an older step counts as a duplicate."""
 
 _SIZE = 8
+_SEQS = REMEMBERED
+_ABSENT = math.nan
 _NOTHING = bytes(_SIZE)
 CONFLICTED = b"\xff" * _SIZE
 """Stored instead of a digest if a seq was received with different contents: it is unknown which is correct."""
@@ -36,10 +38,11 @@ def digest(observation: Observation) -> bytes:
     one field only (`monitor.stream.digests`); the second would count as a duplicate.
     """
     o = observation
-    if type(o.state) is int and type(o.action) is int and not (o.terminated or o.truncated) and o.state >= 0:
-        time, reward = math.nan if o.time is None else o.time, math.nan if o.reward is None else o.reward
-        return int(plain_digest(o.state, o.action, time, reward, policy_word(o.policy))).to_bytes(_SIZE, "little")
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
+    state, action, time, reward, terminated, truncated, policy = content
+    if type(state) is int and type(action) is int and not (terminated or truncated) and state >= 0:
+        time, reward = _ABSENT if time is None else time, _ABSENT if reward is None else reward
+        return int(plain_digest(state, action, time, reward, policy_word(policy))).to_bytes(_SIZE, "little")
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"
     found = hashed.digest()
@@ -61,10 +64,10 @@ class Deduplicator:
     def put(self, seq: int, hashed: bytes) -> None:
         """Store the digest of `seq`, which is above all stored ones; skipped seqs count as never accepted."""
         if seq != self._end:
-            skipped = min(seq - self._end, REMEMBERED)
+            skipped = min(seq - self._end, _SEQS)
             for missing in range(seq - skipped, seq):
                 self._write(missing, _NOTHING)
-        place = seq % REMEMBERED * _SIZE
+        place = seq % _SEQS * _SIZE
         if place < len(self._ring):
             self._ring[place : place + _SIZE] = hashed
         else:
@@ -78,7 +81,7 @@ class Deduplicator:
         if seq == 0:
             found = self._first
         elif max(0, self._end - REMEMBERED) <= seq < self._end:
-            place = seq % REMEMBERED * _SIZE
+            place = seq % _SEQS * _SIZE
             found = bytes(self._ring[place : place + _SIZE])
         else:
             found = _NOTHING
@@ -112,7 +115,7 @@ class Deduplicator:
         return deduplicator
 
     def _write(self, seq: int, hashed: bytes) -> None:
-        place = seq % REMEMBERED * _SIZE
+        place = seq % _SEQS * _SIZE
         if len(self._ring) < place + _SIZE:  # grows with the episode, so a short one needs few bytes in a snapshot
             self._ring.extend(bytes(place + _SIZE - len(self._ring)))
         self._ring[place : place + _SIZE] = hashed

@@ -1,4 +1,7 @@
 # The C types of `path.py`.
+cdef object NOMINAL
+
+
 cdef class SlidingPath:
     cdef public long long window, begun, pushed
     cdef public object last, broken, detail

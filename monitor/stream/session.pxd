@@ -1,9 +1,14 @@
 # The C types of `session.py`.
 from monitor.statistics.deviation cimport Deviation
+from monitor.stream.decode cimport is_plain
 from monitor.stream.deduplication cimport digest
 from monitor.stream.model_adapter cimport ModelAdapter
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.reorder_buffer cimport ReorderBuffer
+
+# A name of the module is looked up as an attribute of it each time, unless it is a C variable. Those in annotations of
+# structs cannot be: msgspec would not find them.
+cdef object NOT_TAKEN_OVER, UNKNOWN_POLICY, Deviates, OffPolicy, Received
 
 
 cdef class Session:

@@ -1,4 +1,8 @@
 # The C types of `timer_queue.py`.
+cdef double NEVER
+cdef long long SLACK
+
+
 cdef class TimerQueue:
     cdef dict _times
     cdef list _heap

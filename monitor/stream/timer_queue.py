@@ -9,6 +9,7 @@ from typing import Final
 
 __all__ = ["TimerQueue"]
 
+NEVER: Final = math.inf
 SLACK: Final = 64
 """The heap is rebuilt when outdated entries outnumber the valid ones by more than this."""
 
@@ -34,7 +35,7 @@ class TimerQueue:
     @property
     def next(self) -> float:
         """Time of the next entry or before, infinite if there is none: an outdated one may be first."""
-        return self._heap[0][0] if self._heap else math.inf
+        return self._heap[0][0] if self._heap else NEVER
 
     def put(self, name: str, ticks: float | None) -> None:
         """Replace the time of a name; None removes it."""
