@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = ["examples", "first", "runs", "scaled", "slow"]
+__all__ = ["examples", "first", "heavy", "runs", "scaled", "slow"]
 
 _TIER: Final = os.environ.get("TIER", "")
 if _TIER not in {"", "fast", "rest"}:
@@ -24,6 +24,8 @@ slow: Final = pytest.mark.slow
 """Marker: the test runs in `make test-all` only."""
 scaled: Final = pytest.mark.scaled
 """Marker: the test calls `examples`, so `make test-all` runs it again with more. Tests of Hypothesis have it anyway."""
+heavy: Final = pytest.mark.heavy
+"""Marker: uncompiled, the test would take minutes, so it does not run with `CFMON_PURE=1`."""
 
 
 def examples(few: int, many: int) -> int:
@@ -38,6 +40,8 @@ def first(count: int, cases: Iterable[Any]) -> list[Any]:
 
 def runs(item: pytest.Item) -> bool:
     """Return whether the tier runs a test."""
+    if os.environ.get("CFMON_PURE") == "1" and item.get_closest_marker("heavy") is not None:
+        return False
     if _TIER == "fast":
         return item.get_closest_marker("slow") is None
     if _TIER == "rest":

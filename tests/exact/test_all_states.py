@@ -23,6 +23,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
 from tests.exact.small import LAW, chances, path_formula, question, small_world
+from tests.tiers import heavy
 
 WORLDS = ("nominal@0", "alt@0", "alt[1]@0", "do(1)@0", "model:icy@0", "delta(alt,nominal)@0", "delta(third,alt)@0")
 
@@ -68,6 +69,7 @@ def test_every_state_has_the_best_value_of_a_path_that_begins_there(chance: Rand
         assert found[state] == pytest.approx(expected, abs=1e-12)
 
 
+@heavy
 @settings(LAW)
 @given(chances)
 def test_values_around_queried_states_equal_those_of_a_table(chance: Random) -> None:

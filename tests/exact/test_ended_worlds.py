@@ -18,7 +18,7 @@ from monitor.exact.evaluators import MAX_ENDED
 from monitor.logic import parse
 from monitor.model import MDP
 from tests.exact.small import LAW, chances, exact, question, small_world
-from tests.tiers import examples
+from tests.tiers import examples, heavy
 
 SIZE = 3 * MAX_ENDED
 
@@ -41,6 +41,7 @@ def test_models_of_ended_episodes_are_evicted() -> None:
     assert checker.check(formula, [(0, 0)]).value == pytest.approx(1 - 0.5**4)
 
 
+@heavy
 @settings(LAW)
 @given(chances)
 def test_a_large_model_is_not_copied_for_an_end_and_the_answers_are_the_same(chance: Random) -> None:

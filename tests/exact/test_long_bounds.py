@@ -15,6 +15,7 @@ from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.types import FormulaSpec
+from tests.tiers import heavy
 
 STATES, LENGTH = 50, 1000
 
@@ -43,6 +44,7 @@ def wander(model: MDP, length: int) -> list[tuple[int, int]]:
     return path
 
 
+@heavy
 def test_bounds_over_a_thousand_steps_need_memory_for_one_start_point() -> None:
     """They asked for 31 GiB, with room for a thousand start points, and ended in a MemoryError."""
     model = dense(STATES)

@@ -21,7 +21,7 @@ from monitor.sampled.noise import STATE, gumbels
 from tests.exact.small import LAW, Small, chances, question, small_world
 from tests.old_oracle import World
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 
 COLLECT = "R=? [ C<=30 ]"
 """A question that follows every particle to the end."""
@@ -37,6 +37,7 @@ def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int 
     )
 
 
+@heavy
 @scaled
 def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
     """The paper's proposition: prior noise through the mechanism against the enumerated probabilities of all paths."""

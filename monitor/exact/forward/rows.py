@@ -104,6 +104,7 @@ def find_entry(
     `observed`: the index from `find_observed`; s_next = -1: nothing was observed. Under `merge_actions` an EXACT entry
     has a single row, the sum over actions.
     """
+    state = int(state)  # of 32 bits where nothing is compiled, and the key is not
     key = observed * dynamics.rewards.shape[0] + state
     slot = find_slot(table.entry_keys, key)
     if table.entry_keys[slot] == key:
