@@ -45,12 +45,12 @@ bounds: $(VENV)/.dev ## Run the fast tests of the compiled packages with every i
 	@rm -rf var/bounds && mkdir -p var/bounds
 	@cp -r monitor tests policies config pyproject.toml conftest.py hatch_build.py var/bounds
 	@find var/bounds -name '*.so' -delete
-	@cd var/bounds && CFMON_BOUNDS=1 ../../$(BIN)/python hatch_build.py
+	@cd var/bounds && MONITOR_BOUNDS=1 ../../$(BIN)/python hatch_build.py
 	@cd var/bounds && TIER=fast ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(KERNEL_TESTS)
 
 # With the sources of the compiled modules: machine code cannot tell which branches it takes.
 coverage: $(VENV)/.dev ## Measure the branch coverage of the pure packages by their fast tests; below 99 % is an error
-	@CFMON_PURE=1 TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)
+	@MONITOR_UNCOMPILED=1 TIER=fast $(BIN)/pytest --cov --cov-report= $(SIDE_BY_SIDE) $(MEASURED)
 	@$(BIN)/coverage report --include='$(PURE)' --skip-covered --fail-under=99 \
 		|| { echo "make: branch coverage of the pure packages is below 99 %" >&2; exit 1; }
 

@@ -1,4 +1,4 @@
-"""Tests of the sources of compiled modules, `CFMON_PURE=1 pytest`: what the interpreter warns of is no news."""
+"""Tests of the sources of compiled modules, `MONITOR_UNCOMPILED=1 pytest`: what the interpreter warns of is no news."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_NEWS = (
     "invalid value encountered",
 )
 """Beginnings of warnings: that the sources run is what is wanted, and machine code computes on without a word."""
-PURE = os.environ.get("CFMON_PURE") == "1"
+PURE = os.environ.get("MONITOR_UNCOMPILED") == "1"
 
 if PURE:  # the packages' own conftest.py files, which come next, import what warns
     for words in NO_NEWS:

@@ -1,8 +1,8 @@
 """Build hook of hatchling: the modules in COMPILED become machine code, beside their sources (CONTRIBUTING.md).
 
 Each is an ordinary Python module; the `.pxd` file beside it has the C types. Run as a program it compiles what has
-changed. Without a compiler, or with CFMON_PURE=1, nothing is compiled: the sources run as they are, some hundred times
-slower, and `cfmon run` says so.
+changed. Without a compiler, or with MONITOR_UNCOMPILED=1, nothing is compiled: the sources run as they are, some hundred
+times slower, and `cfmon run` says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIRECTIVES: Final = {
     "language_level": 3,
     "annotation_typing": False,  # annotations are for readers and type checkers; C types are in the .pxd files
     "infer_types": True,
-    "boundscheck": os.environ.get("CFMON_BOUNDS") == "1",
+    "boundscheck": os.environ.get("MONITOR_BOUNDS") == "1",
     "wraparound": False,
     "initializedcheck": False,
     "show_performance_hints": False,
@@ -84,7 +84,7 @@ else:
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's protocol
             """Compile; a wheel without machine code is one for all platforms."""
-            if self.target_name != "wheel" or os.environ.get("CFMON_PURE") == "1":
+            if self.target_name != "wheel" or os.environ.get("MONITOR_UNCOMPILED") == "1":
                 return
             try:
                 compile_modules()

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from monitor._version import __version__
 
-if os.environ.get("CFMON_PURE") == "1":
+if os.environ.get("MONITOR_UNCOMPILED") == "1":
     from monitor.uncompiled import prefer_sources
 
     prefer_sources()

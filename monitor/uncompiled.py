@@ -1,4 +1,4 @@
-"""Kernels that run as Python: without machine code, or with `CFMON_PURE=1`, for debuggers, coverage and mutants.
+"""Kernels that run as Python: without machine code, or with `MONITOR_UNCOMPILED=1`, for debuggers and coverage.
 
 The modules that have a `.pxd` file beside them are compiled when the package is built (`hatch_build.py`). The same
 sources run without that, with the same results, some hundred times slower.

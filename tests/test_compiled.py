@@ -13,7 +13,7 @@ import pytest
 
 from hatch_build import COMPILED, ROOT
 
-PURE = os.environ.get("CFMON_PURE") == "1"
+PURE = os.environ.get("MONITOR_UNCOMPILED") == "1"
 ASKED = (
     "import numpy as np; from monitor.causal import counterfactual_row as row, row_bounds;"
     "p = np.arange(3), np.array([0.2, 0.3, 0.5]); q = np.arange(3), np.array([0.5, 0.4, 0.1]);"
@@ -32,12 +32,12 @@ def test_a_kernel_is_the_machine_code_of_its_source(source: str) -> None:
 
 def test_uncompiled_the_sources_give_the_same_bits_and_say_that_they_are_slow() -> None:
     def ask(**settings: str) -> subprocess.CompletedProcess[str]:
-        environment = {name: value for name, value in os.environ.items() if name != "CFMON_PURE"} | settings
+        environment = {name: value for name, value in os.environ.items() if name != "MONITOR_UNCOMPILED"} | settings
         return subprocess.run(
             [sys.executable, "-c", ASKED], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
         )
 
-    compiled, pure = ask(), ask(CFMON_PURE="1")
+    compiled, pure = ask(), ask(MONITOR_UNCOMPILED="1")
     assert pure.stdout == compiled.stdout
     assert compiled.stderr == ""
     assert pure.stderr.count("not compiled") == 1

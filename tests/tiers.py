@@ -25,7 +25,7 @@ slow: Final = pytest.mark.slow
 scaled: Final = pytest.mark.scaled
 """Marker: the test calls `examples`, so `make test-all` runs it again with more. Tests of Hypothesis have it anyway."""
 heavy: Final = pytest.mark.heavy
-"""Marker: uncompiled, the test would take minutes, so it does not run with `CFMON_PURE=1`."""
+"""Marker: uncompiled, the test would take minutes, so it does not run with `MONITOR_UNCOMPILED=1`."""
 
 
 def examples(few: int, many: int) -> int:
@@ -40,7 +40,7 @@ def first(count: int, cases: Iterable[Any]) -> list[Any]:
 
 def runs(item: pytest.Item) -> bool:
     """Return whether the tier runs a test."""
-    if os.environ.get("CFMON_PURE") == "1" and item.get_closest_marker("heavy") is not None:
+    if os.environ.get("MONITOR_UNCOMPILED") == "1" and item.get_closest_marker("heavy") is not None:
         return False
     if _TIER == "fast":
         return item.get_closest_marker("slow") is None

@@ -96,7 +96,7 @@ def test_what_it_copies_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
             (source / name).parent.mkdir(exist_ok=True)
             shutil.copy(path, source / name)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
-    environment = {**os.environ, "CFMON_PURE": "1"}  # to compile takes a minute; test_install.py does it
+    environment = {**os.environ, "MONITOR_UNCOMPILED": "1"}  # to compile takes a minute; test_install.py does it
     done = subprocess.run(build, cwd=source, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = (tmp_path / "dist").glob("*.whl")

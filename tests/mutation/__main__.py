@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-os.environ["CFMON_PURE"] = "1"  # before anything imports a compiled module
+os.environ["MONITOR_UNCOMPILED"] = "1"  # before anything imports a compiled module
 os.environ["TIER"] = "fast"  # few examples of each property: many properties find more than many examples
 
 import pytest

@@ -258,7 +258,7 @@ def _passes(fault: Fault, edits: tuple[tuple[str, str, str], ...]) -> bool:
 
 def _run(tree: Path, fault: Fault) -> bool:
     pure = "0" if fault.compiled else "1"  # else a change of a compiled module would make no difference
-    environment = {**os.environ, "PYTHONPATH": str(tree), "CFMON_PURE": pure}
+    environment = {**os.environ, "PYTHONPATH": str(tree), "MONITOR_UNCOMPILED": pure}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *fault.tests]
     run = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     if run.returncode not in (0, 1):

@@ -15,7 +15,7 @@ from monitor.logic.syntax import Goal, Probability
 from monitor.model import MDP
 from tests.exact.small import question, small_world
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, model_of, sampler, sampler_of, width
-from tests.tiers import examples, scaled
+from tests.tiers import examples, heavy, scaled
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "cases.json").read_text())
 PARTICLES = 20_000
@@ -31,6 +31,7 @@ def fits(outcomes: npt.NDArray[np.float64], asked: Goal, model: MDP, value: floa
     return bool(abs(outcomes.mean() - value) <= error_bound(outcomes, width(asked, model.rewards), chance))
 
 
+@heavy
 @scaled
 def test_every_reference_question_with_a_value() -> None:
     asked = [(n, query) for n, case in enumerate(CASES) for query in case["queries"] if "value" in query]
@@ -79,6 +80,7 @@ def test_worlds_of_every_kind() -> None:
     assert not wrong
 
 
+@heavy
 def test_sharing_the_noise_makes_an_effect_less_spread() -> None:
     """Where both interventions matter: the paired difference against that of independent worlds."""
     spread = []

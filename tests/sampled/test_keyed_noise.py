@@ -23,6 +23,7 @@ from monitor.sampled.noise import (
 )
 from tests.exact.small import LAW
 from tests.sampled.worlds import FALSE_ALARM, error_bound
+from tests.tiers import heavy
 
 ONES = 0xFFFFFFFF
 KNOWN = [  # of Random123, the authors' own library: counter, key, output
@@ -114,6 +115,7 @@ def test_no_particle_breaks_counterfactual_stability(p: Rows, q: Rows, place: in
     assert (race(seed, STATE, 1, np.arange(2_000), everywhere(p, 2_000), known) == known.outcome).all()
 
 
+@heavy
 def test_the_race_has_the_distribution_of_the_closed_form() -> None:
     rng, count = np.random.default_rng(3), 50_000
     for trial in range(30):

@@ -196,6 +196,7 @@ def many_steps(small: Small, cache: EnsembleCache) -> tuple[int, int]:
     return most, cache.held
 
 
+@heavy
 def test_walks_hold_no_more_than_their_limit() -> None:
     small = small_world(Random(1), length=40)
     most, held = many_steps(small, EnsembleCache(limit=2_000))
