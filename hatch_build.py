@@ -1,8 +1,8 @@
 """Build hook of hatchling: the modules in COMPILED become machine code, beside their sources (CONTRIBUTING.md).
 
 Each is an ordinary Python module; the `.pxd` file beside it has the C types. Run as a program it compiles what has
-changed. Without a compiler, or with MONITOR_UNCOMPILED=1, nothing is compiled: the sources run as they are, some hundred
-times slower, and `cfmon run` says so.
+changed. Without a compiler, or with MONITOR_UNCOMPILED=1, nothing is compiled: the sources run as they are, some
+hundred times slower, and `cfmon run` says so.
 """
 
 from __future__ import annotations
