@@ -369,7 +369,7 @@ class Wait(msgspec.Struct, frozen=True):
     held: int
 
 
-class Quantity(msgspec.Struct, frozen=True):
+class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it
     """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
 
     text: str
@@ -491,7 +491,7 @@ class Recourse(msgspec.Struct, frozen=True):
     """Why something is not known; empty if all is."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Answer to one formula on one path.
 
     Exactly one of `value` (for `=?`), `holds` (for a truth value) and `outcome` (for `regret`) is set; an undecided

@@ -143,7 +143,12 @@ def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
 
 
 def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
-    match verdict.outcome:
+    outcome = verdict.outcome
+    if outcome is None:  # no `regret`
+        if verdict.holds is None:
+            return _unknown(verdict)
+        return "bad" if verdict.holds == (spec.when == "holds") else "good"
+    match outcome:
         case "safe":
             return "good"
         case "regret":
@@ -152,12 +157,8 @@ def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
             return "bad" if spec.when == "unavoidable" else "breach"
         case "undecided":
             return _unknown_regret(verdict, spec)
-        case None:
-            if verdict.holds is None:
-                return _unknown(verdict)
-            return "bad" if verdict.holds == (spec.when == "holds") else "good"
         case _:
-            assert_never(verdict.outcome)
+            assert_never(outcome)
 
 
 def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
@@ -176,9 +177,7 @@ def _unknown(verdict: Verdict) -> Judgement:
     return "neutral" if open_ and all(quantity.text.startswith(EFFECT) for quantity in open_) else "bad"
 
 
-def advance(
-    alarm: Alarm, judgement: Judgement, spec: AlarmSpec, *, seq: int, time: float
-) -> tuple[Alarm, Change | None]:
+def advance(alarm: Alarm, judgement: Judgement, spec: AlarmSpec, seq: int, time: float) -> tuple[Alarm, Change | None]:
     """Advance an alarm by one verdict, given at step `seq` with time `time` (seconds since the epoch).
 
     Return the alarm after it and the change to report, if any.

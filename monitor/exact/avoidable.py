@@ -17,7 +17,7 @@ from monitor.exact.best.lanes import Way
 from monitor.exact.best.values import BestValues, Change, Observed, Outlook
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import Path, is_missed, resolve
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
 from monitor.logic.syntax import Probability, Regret, Reward, Test
@@ -30,7 +30,6 @@ __all__ = [
     "NESTED",
     "SAMPLED",
     "avoidable_of",
-    "is_missed",
     "prepare_recourse",
     "unexamined",
     "with_recourse",
@@ -57,11 +56,6 @@ class _Missed(NamedTuple):
     def largest(self) -> bool:
         """Whether the largest value serves the goal most."""
         return self.test.comparison in (">=", ">")
-
-
-def is_missed(verdict: Verdict) -> bool:
-    """Return whether a verdict is about a missed goal: the outcome of `regret` is `regret` or `unavoidable`."""
-    return verdict.outcome in ("regret", "unavoidable")
 
 
 def with_recourse(

@@ -50,6 +50,7 @@ from monitor.exact.value_table import (
     is_large,
 )
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
+from monitor.logic.comparison import probability
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Change, Goal, Probability, Reward
 from monitor.logic.traversal import looks_back
@@ -577,8 +578,8 @@ def check_known(acted: Sequence[str]) -> None:
 
 
 def within(measure: Probability | Reward, value: float) -> float:
-    """Return a value, clipped to [0, 1] if the measure is a probability: rounding may leave it outside."""
-    return min(max(value, 0.0), 1.0) if isinstance(measure, Probability) else value
+    """Return a computed value; within [0, 1] if the measure is a probability."""
+    return probability(value) if isinstance(measure, Probability) else value
 
 
 def pair_arrays(path: Sequence[tuple[int, int | None]]) -> tuple[Ints, Ints]:

@@ -20,6 +20,7 @@ from monitor.exact.forward.evaluator import Evaluator, Pairs
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.windows import Windows
 from monitor.logic import Formula
+from monitor.logic.comparison import probability
 from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types import CausalModel
@@ -40,11 +41,12 @@ class WorldValues:
     def __init__(self, change: Change, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
         self.change, self.measure, self.evaluator, self.keep, self.only = change, measure, evaluator, keep, only
         self.buffers = ForwardBuffers(keep, only, evaluator.unrolled.horizon)
+        self._is_probability = isinstance(measure, Probability)
 
-    @property
-    def values(self) -> Floats:
-        """The values, newest start point first, or the value of the selected one."""
-        return self.buffers.values
+    def value(self, place: int) -> float:
+        """Return a value: that of the `place`-th newest start point, or at 0 of the selected one."""
+        value = float(self.buffers.answers[place])
+        return probability(value) if self._is_probability else value
 
     def select(self, oldest: int) -> None:
         """Select the only start point that has a value, counted from the oldest."""
@@ -80,12 +82,13 @@ class PathValues:
     """Values of all goals of a formula, along one path of at most `window` pairs.
 
     `window` 0: nothing is kept from pair to pair, and each value is computed when it is needed. This is faster for one
-    value far back on one path.
+    value far back on one path. `worlds`: those whose values are followed along the path.
     """
 
     def __init__(self, evaluators: Evaluators, formula: Formula, window: int) -> None:
         self.evaluators = evaluators
         self._nominal = evaluators.nominal()
+        self.worlds: list[WorldValues] = []
         self._by_world: dict[tuple[int, int], WorldValues] = {}
         """By the ids of change and measure: these belong to the formula, which is kept in `_formula`."""
         self._formula = formula
@@ -99,7 +102,7 @@ class PathValues:
         self._restart = False
         self._window = window
         self._recent: _RecentPairs | None = None
-        """None until bounds are asked for on a path that has grown by single pairs since."""
+        """None until bounds are asked for on a path that has only grown since."""
         for goal, changes, offset in [*goals(formula), *_advised(formula)]:
             if not window or asks_back(goal.measure) or evaluators.constant(goal.measure) is not None:
                 continue  # computed by `Evaluators` at each call
@@ -119,41 +122,37 @@ class PathValues:
         empty: nominal did. After an error some values have advanced and some have not, so the next call restarts all
         of them.
         """
+        length = len(path)
         if self._restart:
-            added = len(path)
+            added = length
         self._restart = True
         self._path, self._acted = path, acted
         self._end = None if end is None or self.evaluators.stays(end) else end
         answer_now = self._end is None and added > 0
-        if added > 1:
+        if added >= length:
+            added = length
             self._recent = None
-        if added >= len(path):
-            added = len(path)
-            for entry in self._by_world.values():
+            for entry in self.worlds:
                 entry.buffers.restart()
         for entry, k in self._from_start:
-            entry.select(max(min(k, len(path) - 1) - 1, 0))
-        if added > 1:
-            pairs = pair_arrays(path[-added:-1])
-            for entry in self._by_world.values():
-                entry.evaluator.push_all(entry.buffers, pairs)
-        if added:
-            state, action = path[-1]
+            entry.select(max(min(k, length - 1) - 1, 0))
+        for place in range(length - added, length):
+            state, action = path[place]
             taken = -1 if action is None else action
             if self._recent is not None:
                 self._recent.append(state, taken)
-            for entry in self._by_world.values():
-                entry.evaluator.push(entry.buffers, state, taken, answered=answer_now)
+            for entry in self.worlds:
+                entry.evaluator.push(entry.buffers, state, taken, answer_now and place == length - 1)
         if not answer_now:
             self._close()
-        self._restart = path[-1][1] is None  # the next call may know the last action
+        self._restart = path[length - 1][1] is None  # the next call may know the last action
 
     def warm_up(self, path: Path, causal_model: CausalModel) -> None:
         """Run once all code that a stream needs, so that it is compiled; the values are discarded."""
         self.advance(path[:1], 1, None)
         self.advance(path, len(path) - 1, None)
         self.advance(path, 0, None)
-        for entry in self._by_world.values():
+        for entry in self.worlds:
             if causal_model != "gumbel":
                 self.bounds(entry.change, entry.measure, 0, causal_model)
 
@@ -163,12 +162,12 @@ class PathValues:
         Raises PathError if it depends on a policy that acted and is not known.
         """
         self._check_known(change, measure, position)
-        if change.decides:
-            return self.evaluators.decided(change, measure, self._since(position))
         entry = self._by_world.get((id(change), id(measure)))
+        if entry is None and change.decides:
+            return self.evaluators.decided(change, measure, self._since(position))
         if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return self.evaluators.value(self._world(change, position), measure)
-        return within(measure, float(entry.values[len(self._path) - 1 - position if entry.only < 0 else 0]))
+        return entry.value(len(self._path) - 1 - position if entry.only < 0 else 0)
 
     def profile(self, change: Change, measure: Measure) -> list[float]:
         """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
@@ -179,7 +178,7 @@ class PathValues:
             return self.evaluators.decided_profile(change, measure, self._since(len(self._path) - count))
         if entry is None or self._foresees_end(entry) or self._mixes(change, measure):
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
-        return [within(measure, value) for value in entry.values[:count].tolist()]
+        return [entry.value(place) for place in range(count)]
 
     def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models."""
@@ -219,11 +218,12 @@ class PathValues:
             self._from_start = [(other, k) for other, k in self._from_start if other is not known]
             entry = WorldValues(entry.change, entry.measure, entry.evaluator, max(entry.keep, known.keep), -1)
         self._by_world[key] = entry
+        self.worlds = list(self._by_world.values())
         if from_start and entry.only >= 0:
             self._from_start.append((entry, -from_start))
 
     def _close(self) -> None:
-        for entry in self._by_world.values():
+        for entry in self.worlds:
             if not self._foresees_end(entry):
                 evaluator = entry.evaluator if self._end is None else self._evaluator_at_end(entry, self._end)
                 evaluator.answer(entry.buffers)
@@ -263,7 +263,7 @@ class PathValues:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""
         if not self._acted:
             return False
-        chooses = self._path[-1][1] is None  # the last action is left to the policy that acts
+        chooses = self._path[len(self._path) - 1][1] is None  # the last action is left to the policy that acts
         return chooses or self.evaluators.depends_on_policies(change, measure)
 
 
@@ -311,7 +311,7 @@ class Stepper:
         The next call overwrites the array.
         """
         buffers = self._values.buffers
-        self._values.evaluator.push(buffers, state, action, answered=True)
+        self._values.evaluator.push(buffers, state, action, True)  # noqa: FBT003
         return buffers.values
 
     def push_all(self, pairs: Path) -> Floats:

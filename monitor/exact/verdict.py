@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 
@@ -12,6 +13,7 @@ from monitor.exact.evaluators import Evaluators
 from monitor.exact.extremes import Extremes
 from monitor.exact.path_values import Path, PathValues
 from monitor.logic import Formula, print_formula
+from monitor.logic.comparison import passes
 from monitor.logic.syntax import (
     NOMINAL,
     And,
@@ -30,7 +32,7 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
 
-__all__ = ["IncrementalCheck", "Path", "resolve"]
+__all__ = ["IncrementalCheck", "Path", "is_missed", "resolve"]
 
 
 Band = tuple[float, float]
@@ -40,18 +42,20 @@ NO_GUARANTEE = (
 )
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """Value of a goal, its extremes and, if requested, its bounds and its guaranteed band, and the offset used."""
+@dataclass(eq=False)
+class _Answer:
+    """Value of a goal, its bounds, its guaranteed band and its extremes, if there are any, and the offset used."""
 
     value: float
+    offset: int
+    clipped: bool
     bounds: Band | None
     guaranteed: Band | None
     extremes: Band | None
-    offset: int
-    clipped: bool
 
 
-class _Truth(NamedTuple):
+@dataclass(eq=False)
+class _Truth:
     """A truth value: the least and greatest at the extremes, and over the widest band too."""
 
     surely: bool
@@ -59,15 +63,18 @@ class _Truth(NamedTuple):
     least: bool
     greatest: bool
 
-    @property
     def holds(self) -> bool | None:
-        """The truth; None if what was never recorded decides it."""
+        """Return the truth; None if what was never recorded decides it."""
         return self.surely if self.surely == self.possibly else None
 
-    @classmethod
-    def certain(cls, truth: bool) -> _Truth:  # noqa: FBT001 - the truth
-        """Return a truth that nothing changes."""
-        return cls(truth, truth, truth, truth)
+
+class _Question:
+    """A goal outside all brackets, taken apart."""
+
+    def __init__(self, goal: Goal) -> None:
+        world = goal.world
+        self.text, self.measure, self.test = print_formula(goal), goal.measure, goal.test
+        self.change, self.baseline, self.offset = world.change, world.baseline, world.offset
 
 
 class IncrementalCheck:
@@ -89,11 +96,12 @@ class IncrementalCheck:
         sides = evaluators.sides
         self._extremes = None if sides is None else Extremes(sides, formula, window)
         self.path: Path = ()
-        self.quantities: list[Quantity] = []
+        self.quantities: dict[str, Quantity] = {}
+        """By text: `<=>` names each of its sides twice."""
         self._guarantees = causal_model == "any" and evaluators.learned
         self._due, self._refused = False, ""
         self._from_start = any(offset < 0 for _, _, offset in goals(formula))
-        self._texts = {id(goal): print_formula(goal) for goal, _, _ in goals(formula)}
+        self._questions = {id(goal): _Question(goal) for goal, _, _ in goals(formula)}
         self._handover = handover_goal(formula)
         if isinstance(formula, Regret):
             self._regret_texts = [print_formula(goal) for goal in regret_goals(formula)]
@@ -102,9 +110,8 @@ class IncrementalCheck:
         self,
         path: Path,
         added: int | None = None,
-        *,
-        terminated: bool = False,
-        start_observed: bool = True,
+        terminated: bool = False,  # noqa: FBT001, FBT002 - a C function
+        start_observed: bool = True,  # noqa: FBT001, FBT002
         acted: Sequence[str] = (),
     ) -> Verdict:
         """Return the verdict on a path (oldest pair first).
@@ -116,14 +123,15 @@ class IncrementalCheck:
             start_observed: whether the first pair is the episode's first step.
             acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
         """
-        self.path, self.quantities, self._refused = path, [], ""
+        self.path, self.quantities, self._refused = path, {}, ""
+        self._length = len(path)
         self._due = False
         self.start_dropped = self._from_start and not start_observed
-        end = path[-1][0] if terminated else None
-        added = len(path) if added is None else added
-        self.path_values.advance(path, added, end, acted)
+        end = path[self._length - 1][0] if terminated else None
+        new = self._length if added is None else added
+        self.path_values.advance(path, new, end, acted)
         if self._extremes is not None:
-            self._extremes.advance(path, added, end, acted)
+            self._extremes.advance(path, new, end, acted)
         if isinstance(self.formula, Regret):
             return self.regret(self.formula)
         verdict = self.plain(self.formula)
@@ -134,37 +142,66 @@ class IncrementalCheck:
         if isinstance(formula, Goal) and formula.test is None:
             return self._value_verdict(formula)
         truth = self._truth(formula)
-        quantities = tuple(self.quantities)
+        holds, quantities, clipped = truth.holds(), tuple(self.quantities.values()), False
+        for quantity in quantities:
+            clipped = clipped or quantity.clipped
+        robust = None if self.causal_model == "gumbel" or self._refused else truth.least == truth.greatest
+        offset = quantities[len(quantities) - 1].offset if quantities else 0
+        return self._plain(quantities, None, holds, robust, offset, clipped)
+
+    def _plain(  # noqa: PLR0917
+        self,
+        quantities: tuple[Quantity, ...],
+        value: float | None,
+        holds: bool | None,  # noqa: FBT001
+        robust: bool | None,  # noqa: FBT001
+        offset: int,
+        clipped: bool,  # noqa: FBT001
+    ) -> Verdict:
+        """Return the verdict; without keywords, for the sake of speed."""
+        only = quantities[0] if len(quantities) == 1 else None
         return Verdict(
             self.text,
             "exact",
             self.causal_model,
             quantities,
-            holds=truth.holds,
-            reason=UNRECORDED if truth.holds is None else "",
-            bounds=quantities[0].bounds if len(quantities) == 1 else None,
-            robust=None if self.causal_model == "gumbel" or self._refused else truth.least == truth.greatest,
-            offset=quantities[-1].offset if quantities else 0,
-            clipped=any(quantity.clipped for quantity in quantities),
-            start_dropped=self.start_dropped,
-            guaranteed=quantities[0].guaranteed if len(quantities) == 1 else None,
-            bands=self._bands(quantities),
+            value,
+            holds,
+            None,  # outcome
+            None if only is None else only.bounds,
+            robust,
+            None,  # effect
+            None,
+            {},  # profile
+            None,
+            offset,
+            clipped,
+            self.start_dropped,
+            UNRECORDED if value is None and holds is None else "",
+            None,  # drawn
+            None,
+            None if only is None else only.guaranteed,
+            None,  # effect_credible
+            None,
+            None,  # support
+            (),
+            self._bands(quantities),
         )
 
     def regret(self, formula: Regret) -> Verdict:
         """Return the verdict of `regret` (docs/semantics.md, section 8)."""
         measure, test, change = formula.goal.measure, formula.goal.test, formula.world.change
         assert test is not None
-        used, position, clipped = resolve(formula.world.offset, len(self.path))
-        offset = len(self.path) - 1 - position
+        used, position, clipped = resolve(formula.world.offset, self._length)
+        offset = self._length - 1 - position
         nominals = self.path_values.profile(NOMINAL, measure)[: offset + 1]
         alternatives = self.path_values.profile(change, measure)[: offset + 1]
         nominal, alternative = nominals[offset], alternatives[offset]
-        one = self._in_world(NOMINAL, position, measure, nominal, (used, clipped))
-        other = self._in_world(change, position, measure, alternative, (used, clipped))
+        one = self._in_world(NOMINAL, position, measure, nominal, used, clipped)
+        other = self._in_world(change, position, measure, alternative, used, clipped)
         met = self._judge(self._regret_texts[0], test, one)
         meets = self._judge(self._regret_texts[1], test, other)
-        outcome = _outcome(met.holds, meets.holds)
+        outcome = _outcome(met.holds(), meets.holds())
         ends = self._extreme_profile(change, measure, offset + 1)
         robust: bool | None = None
         if self.causal_model != "gumbel" and not self._refused:
@@ -174,7 +211,7 @@ class IncrementalCheck:
             self.text,
             "exact",
             self.causal_model,
-            tuple(self.quantities),
+            tuple(self.quantities.values()),
             outcome=outcome,
             reason=UNRECORDED if outcome == "undecided" else "",
             bounds=other.bounds,
@@ -189,7 +226,7 @@ class IncrementalCheck:
             start_dropped=self.start_dropped,
             guaranteed=other.guaranteed,
             effect_guaranteed=_difference(other.guaranteed, one.guaranteed),
-            bands=self._bands(self.quantities),
+            bands=self._bands(self.quantities.values()),
         )
 
     def _advised(self, verdict: Verdict, goal: Goal) -> Verdict:
@@ -216,7 +253,7 @@ class IncrementalCheck:
 
     def _value_verdict(self, goal: Goal) -> Verdict:
         """The verdict of a `=?`: a number."""
-        answer = self._answer(goal)
+        answer = self._answer(self._questions[id(goal)])
         quantity = Quantity(
             self.text,
             answer.value,
@@ -226,29 +263,18 @@ class IncrementalCheck:
             guaranteed=answer.guaranteed,
             extremes=answer.extremes,
         )
-        return Verdict(
-            self.text,
-            "exact",
-            self.causal_model,
-            (quantity,),
-            value=answer.value,
-            bounds=answer.bounds,
-            offset=answer.offset,
-            clipped=answer.clipped,
-            start_dropped=self.start_dropped,
-            guaranteed=answer.guaranteed,
-            bands=self._bands([quantity]),
-        )
+        return self._plain((quantity,), answer.value, None, None, answer.offset, answer.clipped)
 
     def _truth(self, formula: Formula) -> _Truth:
         match formula:
             case Goal():
-                assert formula.test is not None
-                return self._judge(self._texts[id(formula)], formula.test, self._answer(formula))
+                question = self._questions[id(formula)]
+                assert question.test is not None
+                return self._judge(question.text, question.test, self._answer(question))
             case Const(value):
-                return _Truth.certain(value)
+                return _Truth(value, value, value, value)
             case Label(name):
-                state, models = self.path[-1][0], [self.evaluators.model]
+                state, models = self.path[self._length - 1][0], [self.evaluators.model]
                 models += [side.model for side in self.evaluators.sides or ()]
                 truths = [bool(model.labels[name][state]) for model in models]
                 surely, possibly = all(truths), any(truths)
@@ -257,8 +283,20 @@ class IncrementalCheck:
                 truth = self._truth(arg)
                 return _Truth(not truth.possibly, not truth.surely, not truth.greatest, not truth.least)
             case And(left, right) | Or(left, right):
-                join = all if isinstance(formula, And) else any
-                return _Truth(*map(join, zip(self._truth(left), self._truth(right), strict=True)))
+                one, other = self._truth(left), self._truth(right)
+                if isinstance(formula, And):
+                    return _Truth(
+                        one.surely and other.surely,
+                        one.possibly and other.possibly,
+                        one.least and other.least,
+                        one.greatest and other.greatest,
+                    )
+                return _Truth(
+                    one.surely or other.surely,
+                    one.possibly or other.possibly,
+                    one.least or other.least,
+                    one.greatest or other.greatest,
+                )
             case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:
@@ -270,46 +308,55 @@ class IncrementalCheck:
         surely, possibly = _over(test, answer.value, answer.extremes)
         least, greatest = _over(test, answer.value, widest)
         truth = _Truth(surely, possibly, least and surely, greatest or possibly)
-        quantity = Quantity(
-            text,
-            answer.value,
-            answer.offset,
-            answer.clipped,
-            answer.bounds,
-            test.bound,
-            truth.holds,
-            None if widest is None else truth.least == truth.greatest,
-            guaranteed=answer.guaranteed,
-            extremes=answer.extremes,
-        )
-        if all(known.text != text for known in self.quantities):  # `<=>` names each of its sides twice
-            self.quantities.append(quantity)
+        if text not in self.quantities:
+            self.quantities[text] = Quantity(
+                text,
+                answer.value,
+                answer.offset,
+                answer.clipped,
+                answer.bounds,
+                test.bound,
+                truth.holds(),
+                None if widest is None else truth.least == truth.greatest,
+                0,  # samples
+                None,
+                None,  # credible
+                answer.guaranteed,
+                answer.extremes,
+            )
         return truth
 
-    def _answer(self, goal: Goal) -> _Answer:
-        world = goal.world
-        used, position, clipped = resolve(world.offset, len(self.path))
-        value = self.path_values.value(world.change, goal.measure, position)
-        answer = self._in_world(world.change, position, goal.measure, value, (used, clipped))
-        if world.baseline is None:
+    def _answer(self, question: _Question) -> _Answer:
+        used, position, clipped = resolve(question.offset, self._length)
+        value = self.path_values.value(question.change, question.measure, position)
+        answer = self._in_world(question.change, position, question.measure, value, used, clipped)
+        if question.baseline is None:
             return answer
-        base = self.path_values.value(world.baseline, goal.measure, position)
-        other = self._in_world(world.baseline, position, goal.measure, base, (used, clipped))
-        bounds, guaranteed, extremes = (
+        base = self.path_values.value(question.baseline, question.measure, position)
+        other = self._in_world(question.baseline, position, question.measure, base, used, clipped)
+        return _Answer(
+            value - base,
+            used,
+            clipped,
             _difference(answer.bounds, other.bounds),
             _difference(answer.guaranteed, other.guaranteed),
             _difference(answer.extremes, other.extremes),
         )
-        return _Answer(value - base, bounds, guaranteed, extremes, used, clipped)
 
-    def _in_world(
-        self, change: Change, position: int, measure: Probability | Reward, value: float, offset: tuple[int, bool]
+    def _in_world(  # noqa: PLR0917
+        self,
+        change: Change,
+        position: int,
+        measure: Probability | Reward,
+        value: float,
+        used: int,
+        clipped: bool,  # noqa: FBT001
     ) -> _Answer:
-        """Return a value with its bands. `offset`: the one used, and whether it was clipped."""
+        """Return a value with its bands. `used`: the offset, `clipped` or not."""
         bounds = self._bounds(change, position, measure, value)
         guaranteed = self._guaranteed(change, position, measure, bounds) if self._guarantees else None
         extremes = None if self._extremes is None else self._extremes.value(change, measure, position)
-        return _Answer(value, bounds, guaranteed, extremes, *offset)
+        return _Answer(value, used, clipped, bounds, guaranteed, extremes)
 
     def _guaranteed(
         self, change: Change, position: int, measure: Probability | Reward, bounds: Band | None
@@ -331,8 +378,10 @@ class IncrementalCheck:
             self._refused = self._refused or NO_GUARANTEE
         return band
 
-    def _bands(self, quantities: Sequence[Quantity]) -> Bands | None:
+    def _bands(self, quantities: Iterable[Quantity]) -> Bands | None:
         """Return how the bands of the quantities were obtained; None if none was due and all extremes are known."""
+        if not self._due and self._extremes is None:
+            return None
         no_extremes = "" if self._extremes is None else self._extremes.reason
         reason = "; ".join(part for part in (self._refused, no_extremes) if part)
         if not self._due:
@@ -348,6 +397,11 @@ class IncrementalCheck:
         return self.path_values.bounds(change, measure, position, self.causal_model)
 
 
+def is_missed(verdict: Verdict) -> bool:
+    """Return whether a verdict is about a missed goal: the outcome of `regret` is `regret` or `unavoidable`."""
+    return verdict.outcome in ("regret", "unavoidable")
+
+
 def _difference(one: Band | None, other: Band | None) -> Band | None:
     """Return the band that holds every difference of values in two bands."""
     return None if one is None or other is None else (one[0] - other[1], one[1] - other[0])
@@ -355,8 +409,13 @@ def _difference(one: Band | None, other: Band | None) -> Band | None:
 
 def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
     """Return the least and the greatest truth of a comparison, for a value and both ends of a band."""
-    truths = [test.holds(each) for each in (value, *(band or ()))]
-    return all(truths), any(truths)
+    comparison, bound = test.comparison, test.bound
+    least = greatest = passes(value, comparison, bound)
+    if band is not None:
+        for end in band:
+            truth = passes(end, comparison, bound)
+            least, greatest = least and truth, greatest or truth
+    return least, greatest
 
 
 def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths

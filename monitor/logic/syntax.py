@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from monitor.logic.comparison import passes
+
 __all__ = [
     "DECIDING",
     "NOMINAL",
@@ -162,13 +164,8 @@ class Test:
     __test__ = False  # not a test case, despite its name
 
     def holds(self, value: float) -> bool:
-        """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.
-
-        See docs/semantics.md, section 5.5.
-        """
-        if abs(value - self.bound) <= 1e-12 * max(1.0, abs(self.bound)):
-            return self.comparison in ("<=", ">=")
-        return value < self.bound if self.comparison in ("<", "<=") else value > self.bound
+        """Return whether `value` passes (`monitor.logic.comparison`)."""
+        return passes(value, self.comparison, self.bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ cdef class AgentMonitor:
     cdef long long _actions
     cdef list _formulas, _followed, _judging
 
+    @cython.locals(formula=FormulaMonitor, times=list)
+    cpdef due(self)
+    @cython.locals(formula=FormulaMonitor)
+    cpdef revise(self, now, list notices)
     @cython.locals(
         session=Session, path=SlidingPath, formula=FormulaMonitor, begun="long long", left="long long", skipped="long long",
         continued=bint, follows=bint, live=bint

@@ -77,13 +77,15 @@ class AgentMonitor:
         """The formulas, as they are monitored."""
         return self._formulas
 
-    @property
     def due(self) -> float | None:
-        """Ticks at which to evaluate next even if no message arrives; None: not before one does."""
-        times = [formula.revises for formula in self._formulas if formula.revises is not None]
+        """Return the ticks at which to evaluate next even if no message arrives; None: not before one does."""
+        times = []
+        for formula in self._formulas:
+            if formula.revises is not None:
+                times.append(formula.revises)  # noqa: PERF401
         if self._by_time and self._open and self.session.path.last is not None:
             times += [at for formula in self._formulas if (at := formula.due) is not None]
-        return min(times, default=None)
+        return min(times) if times else None
 
     def evaluate(
         self,

@@ -1,5 +1,10 @@
 # The C types of `formula.py`.
-from monitor.runtime.shared cimport SharedVerdicts
+cimport cython
+
+from monitor.alarm.machine cimport advance, judge
+from monitor.exact.verdict cimport is_missed
+from monitor.runtime.query cimport QueryEvaluator
+from monitor.runtime.shared cimport SharedVerdict, SharedVerdicts
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 
@@ -7,10 +12,13 @@ cdef class FormulaMonitor:
     cdef public object alarm, answered_at, last, skipped, forecasts, takeovers, revises
     cdef public long long steps
     cdef readonly object query
-    cdef object _path, _published, _evaluator, _agent, _identity
+    cdef object _path, _published, _agent, _identity, _spec
+    cdef QueryEvaluator _evaluator
+    cdef SharedVerdicts _shared
 
     cpdef bint is_due(self, now, when) except -1
     cpdef mark_answered(self, now)
+    @cython.locals(path=SlidingPath, known=SharedVerdict)
     cpdef answer(self, Session session, engines, step, list notices, now, bint ends)
     cdef _note(self, verdict, step, SlidingPath path, list notices)
     cdef bint _wants_bands(self, judgement) except -1

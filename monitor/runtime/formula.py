@@ -13,7 +13,7 @@ from monitor.alarm.machine import Alarm, Change, Judgement, advance, close, judg
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
 from monitor.engine import Engines
-from monitor.exact.avoidable import is_missed
+from monitor.exact.verdict import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
 from monitor.runtime.takeovers import Takeovers, TakeoversState
@@ -113,6 +113,8 @@ class FormulaMonitor:
         self._published: _Published | None = None
         self.revises: float | None = None
         self._evaluator = QueryEvaluator()
+        self._shared = query.shared
+        self._spec = query.spec
         self._agent = agent
         self._identity = identity
 
@@ -128,7 +130,7 @@ class FormulaMonitor:
         """Return whether to answer now."""
         match when:
             case "step":
-                every = self.query.spec.every
+                every = self._spec.every
                 return isinstance(every, int) and self.steps >= every
             case "time":
                 return (at := self.due) is not None and at <= now.ticks
@@ -161,14 +163,14 @@ class FormulaMonitor:
 
         `ends`: the episode ends with this step, so an alarm that still fires is about to close as `ended`.
         """
-        path, query, spec = session.path, self.query, self.query.spec
-        known = None if query.sampled else query.shared.find(path)
+        path, query, alarm = session.path, self.query, self._spec.alarm
+        known = None if query.sampled else self._shared.find(path)
         if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
             self._note(known.verdict, step, path, notices)  # all there is to do for most steps of a fleet
             return
         if known is None:
             verdict = self._evaluator.verdict(query, engines, session, step)
-            judgement = judge(verdict, spec.alarm)
+            judgement = judge(verdict, alarm)
         else:
             verdict, judgement = known.verdict, known.judgement
         if engines.learned is not None and self._wants_bands(judgement):
@@ -176,7 +178,7 @@ class FormulaMonitor:
         if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices)
-        self.alarm, change = advance(self.alarm, judgement, spec.alarm, seq=step.seq, time=step.time)
+        self.alarm, change = advance(self.alarm, judgement, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
         if change is not None:
@@ -186,7 +188,7 @@ class FormulaMonitor:
 
     def _note(self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice]) -> None:
         """Report a verdict, and follow its forecast if none is followed."""
-        self.last = Judged(self._agent, self.query.spec.name, verdict, step.episode, step.seq, step.time, step.late)
+        self.last = Judged(self._agent, self._spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
         forecasts = self.forecasts
         if forecasts is None or forecasts.value is not None:
@@ -196,17 +198,17 @@ class FormulaMonitor:
 
     def _wants_bands(self, judgement: Judgement) -> bool:
         """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""
-        spec = self.query.spec
-        if spec.bands == "auto":
+        when = self._spec.bands
+        if when == "auto":
             return self.alarm.state != "clear" or judgement in ("bad", "breach")
-        return spec.bands == "always"
+        return when == "always"
 
     def _examines(self, verdict: Verdict, judgement: Judgement) -> bool:
         """Return whether it is found out if this verdict's missed goal could have been met: that costs milliseconds.
 
         By default only while there is an alarm, which is when somebody reads it.
         """
-        when = self.query.spec.recourse
+        when = self._spec.recourse
         if when == "off" or not is_missed(verdict):
             return False
         return when == "always" or self.alarm.state != "clear" or judgement == "bad"

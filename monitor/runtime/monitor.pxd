@@ -12,7 +12,7 @@ cdef object TURN, Received, deque
 cdef class Monitor:
     cdef readonly object settings, patience
     cdef readonly double pause
-    cdef public double spent
+    cdef public long long spent
     cdef object _checker, _engines, _identity, _new_trust, _newcomers, _swept
     cdef ModelTrust _trust
     cdef TimerQueue _timers
@@ -26,5 +26,11 @@ cdef class Monitor:
     @cython.locals(monitor=AgentMonitor)
     cpdef list observe(self, observation, now)
     cpdef list step(self, observation, now)
+    @cython.locals(
+        monitor=AgentMonitor, session=Session, was_contradicted=bint, before="long long", after="long long",
+        most="long long", skipped="long long"
+    )
+    cpdef list evaluate(self, now, bint latest_only=*, long long steps=*, double live_since=*)
+    cdef double _next_sweep(self) except? -1.0
     @cython.locals(monitor=AgentMonitor, session=Session)
     cdef long long _turn(self, agent, now, list notices, live_since, long long most) except -1

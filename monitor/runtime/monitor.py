@@ -165,8 +165,8 @@ class Monitor:
         """Ticks at which to call `evaluate` even if nothing happens before; None: no agent is known."""
         if not self._agents:
             return None
-        times = [each for agent in self._agents.values() for each in (agent.due, agent.session.deadline)]
-        return min(at for at in (*times, self._next_sweep) if at is not None)
+        times = [each for agent in self._agents.values() for each in (agent.due(), agent.session.deadline)]
+        return min(at for at in (*times, self._next_sweep()) if at is not None)
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -203,7 +203,11 @@ class Monitor:
         return [Received(agent, "rejected", error.reason, error.detail)]
 
     def evaluate(
-        self, now: Instant, *, latest_only: bool = False, steps: int = 0, live_since: float = -math.inf
+        self,
+        now: Instant,
+        latest_only: bool = False,  # noqa: FBT001, FBT002 - a C function has no keywords
+        steps: int = 0,
+        live_since: float = -math.inf,
     ) -> list[Notice]:
         """Advance over all pending steps and answer every formula that is due.
 
@@ -215,23 +219,22 @@ class Monitor:
         was_contradicted = self._trust.contradicted
         if self._timers.next <= now.ticks:
             self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
-        left = steps or math.inf
         self.spent = 0
         queue = deque(self._ready)
-        while queue and left > 0:
+        while queue and (not steps or self.spent < steps):
             agent = queue.popleft()
-            before = len(self._agents[agent].session.pending)
-            most = min(TURN, left) if steps else 0
-            skipped = self._turn(agent, now, notices, live_since if latest_only else None, int(most))
-            after = len(self._agents[agent].session.pending)
-            cost = max(1, before - after - skipped)
-            left -= cost
-            self.spent += cost
+            monitor = self._agents[agent]
+            session = monitor.session
+            before = len(session.pending)
+            most = min(TURN, steps - self.spent) if steps else 0
+            skipped = self._turn(agent, now, notices, live_since if latest_only else None, most)
+            after = len(session.pending)
+            self.spent += max(1, before - after - skipped)
             if after:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
-            notices += self._trust.combine({name: monitor.test for name, monitor in self._agents.items()})
-        if (self._trust.contradicted and not was_contradicted) or self._next_sweep <= now.ticks:
+            notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
+        if (self._trust.contradicted and not was_contradicted) or self._next_sweep() <= now.ticks:
             notices += self._sweep(now)  # a contradicted model concerns every agent at once
         return notices
 
@@ -245,9 +248,8 @@ class Monitor:
                 oldest = min(oldest, arrived[0])
         return Waiting(steps, oldest if steps else None)
 
-    @property
     def _next_sweep(self) -> float:
-        """Ticks from which on `evaluate` looks for silent agents: a sum, as in `due`; a difference rounds otherwise."""
+        """Return the ticks from which on `evaluate` looks for silent agents: a sum; a difference rounds otherwise."""
         return -math.inf if self._swept is None else self._swept + self.pause
 
     def _turn(self, agent: str, now: Instant, notices: list[Notice], live_since: float | None, most: int) -> int:
@@ -259,13 +261,13 @@ class Monitor:
         self._changed.add(agent)
         monitor = self._agents[agent]
         session = monitor.session
-        if session.holds:
+        if session.holds():
             notices += session.tick(now)
         skipped = monitor.evaluate(now, notices, self._connected, live_since, most)
         monitor.revise(now, notices)
-        self._timers.put(agent, monitor.due)
+        self._timers.put(agent, monitor.due())
         self._ready.pop(agent, None)
-        if session.pending or session.holds:  # more to evaluate, or waiting for a missing step
+        if session.pending or session.holds():  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
         return skipped
 
@@ -357,7 +359,7 @@ class Monitor:
             monitor.load(before, kept)
             if same_test:
                 self._trust.resume(monitor.test, agent, before.trust, state.doubt)
-            self._timers.put(agent, monitor.due)
+            self._timers.put(agent, monitor.due())
         for name in kept & self._former.keys() & state.former.keys():
             self._former[name].merge(state.former[name])
         self._ready = dict.fromkeys(state.ready)
@@ -396,7 +398,7 @@ class Monitor:
         monitor = self._agents[agent]
         if notices := list(monitor.check_blindness(now, connected=self._connected)):
             self._changed.add(agent)
-            self._timers.put(agent, monitor.due)  # what is published now need not be revised later
+            self._timers.put(agent, monitor.due())  # what is published now need not be revised later
         yield from notices
 
     def _sweep(self, now: Instant) -> Iterator[Notice]:

@@ -14,8 +14,9 @@ from msgspec import structs
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.exact import IncrementalCheck, validate
+from monitor.exact import validate
 from monitor.exact.best.values import MAX_PRODUCTS
+from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, parse
 from monitor.logic.direction import Watched, reversed_goals
 from monitor.logic.printer import print_change
@@ -25,7 +26,7 @@ from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
 from monitor.runtime.shared import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
-from monitor.stream import Session
+from monitor.stream.session import Session
 from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, RecourseWhen, Step, Threshold, Verdict
 
 __all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "query_notes", "read_query"]
@@ -92,7 +93,6 @@ class Query:
         return followed_forecast(self.formula, self.spec.engine)
 
 
-@dataclass(slots=True)
 class QueryEvaluator:
     """Evaluator of one query for one agent; holds what the next verdict depends on beside the path.
 
@@ -101,10 +101,11 @@ class QueryEvaluator:
     stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
     """
 
-    tests: int = 0
-    check: IncrementalCheck | None = None
-    begun: int = -1
-    pushed: int = 0
+    def __init__(self, tests: int = 0) -> None:
+        self.tests = tests
+        self.check: IncrementalCheck | None = None
+        self.begun = -1
+        self.pushed = 0
 
     def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
         """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure.
@@ -122,16 +123,15 @@ class QueryEvaluator:
                 self.check = engines.checker.incremental_check(
                     query.formula, spec.causal_model, spec.text, window=window
                 )
-            verdict = self.check.verdict(
-                path.held, added, terminated=path.terminated, start_observed=path.start_observed, acted=path.acted
-            )
+            verdict = self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
         except MonitorError as error:  # too large to answer exactly here
             self.check = None  # how far it advanced is unknown
             self.begun = -1
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
-        query.shared.keep(path, verdict)
+        shared = query.shared
+        shared.keep(path, verdict)
         return verdict
 
     def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:

@@ -6,12 +6,11 @@ a fleet on a small model asks the same question again and again. A shared verdic
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from monitor.alarm.machine import Judgement, judge
-from monitor.exact.avoidable import is_missed
+from monitor.exact.verdict import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.stream.path import SlidingPath
@@ -34,7 +33,8 @@ WORTHWHILE: Final = 1 / 16
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 
 
-class SharedVerdict(msgspec.Struct):
+@dataclass(eq=False)
+class SharedVerdict:
     """A verdict without bands and recourse.
 
     `judgement`: by the formula's alarm. `quiet`: a clear alarm stays clear, and nothing is examined. `recourse`: what a
@@ -70,7 +70,7 @@ class SharedVerdicts:
         if not self._pairs or path.acted:
             return None
         self._asked += 1
-        found = self._known.get((tuple(path.held[-self._pairs :]), path.terminated))
+        found = self._known.get(self._key(path))
         if found is not None:
             self._found += 1
         return found

@@ -3,6 +3,9 @@ cimport cython
 from monitor.statistics.fleet cimport Fleet
 
 
+cdef long long REPORT_EVERY, STEPS_EVERY
+
+
 cdef class ModelTrust:
     cdef object _settings, _encoder, _state_names, _action_names, _contradictions
     cdef Fleet _fleet
@@ -13,3 +16,5 @@ cdef class ModelTrust:
     @cython.locals(other=ModelTrust)
     cpdef ModelTrust alone(self)
     cpdef bint due(self, long long agents) except -1
+    @cython.locals(rejected="long long", often="long long")
+    cdef long long _every(self, long long agents) except -1

@@ -98,7 +98,8 @@ class ModelTrust:
         return fleet is not None and fleet.observed >= fleet.reported + self._every(agents)
 
     def _every(self, agents: int) -> int:
-        return max(REPORT_EVERY, STEPS_EVERY * agents, self._contradictions.rows_rejected)
+        rejected, often = self._contradictions.rows_rejected, STEPS_EVERY * agents
+        return max(REPORT_EVERY, often, rejected)
 
     def combine(self, tests: Mapping[str, ModelTest | None]) -> Iterator[Notice]:
         """Combine the tests of all agents, by name; report the result if anything was observed since the last one."""

@@ -22,6 +22,7 @@ cdef class Session:
     cdef double _ticks
 
     cpdef list arrive(self, observation, now)
+    cpdef bint holds(self) except -1
     cpdef advance(self)
     cdef bint _is_known(self, observation)
     cdef bint _goes_on(self, observation)

@@ -137,9 +137,8 @@ class Session:
         """True if the agent runs the nominal policy, as far as it says."""
         return self._adapter.acting(self.policy) == "nominal"
 
-    @property
     def holds(self) -> bool:
-        """True if messages are held that `tick` may release."""
+        """Return whether messages are held that `tick` may release."""
         return bool(self.order.held) or self.order.restart is not None
 
     def arrive(self, observation: Observation, now: Instant) -> list[Notice]:
@@ -335,7 +334,7 @@ class Session:
     # ---- entries to events ----
 
     def _settle(self, ticks: float) -> list[Notice]:
-        if not self.holds:
+        if not self.holds():
             return []
         return [notice for released in self.order.release(ticks) for notice in self._emit_released(released)]
 

@@ -17,6 +17,8 @@ SLACK: Final = 64
 class TimerQueue:
     """Priority queue with one time (ticks) per name, earliest first; equal times are ordered by name.
 
+    `next`: time of the next entry or before, infinite if there is none: an outdated one may be first.
+
     >>> timers = TimerQueue()
     >>> timers.put("ada", 2.0), timers.put("bob", 1.0), timers.put("ada", 3.0)
     (None, None, None)
@@ -27,15 +29,11 @@ class TimerQueue:
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
+        self.next = NEVER
 
     def __len__(self) -> int:
         """Return the number of entries, outdated ones included."""
         return len(self._heap)
-
-    @property
-    def next(self) -> float:
-        """Time of the next entry or before, infinite if there is none: an outdated one may be first."""
-        return self._heap[0][0] if self._heap else NEVER
 
     def put(self, name: str, ticks: float | None) -> None:
         """Replace the time of a name; None removes it."""
@@ -47,11 +45,13 @@ class TimerQueue:
             if len(self._heap) > 2 * len(self._times) + SLACK:
                 self._heap = [(at, each) for each, at in self._times.items()]
                 heapify(self._heap)
+            self.next = self._heap[0][0]
 
     def due(self, ticks: float) -> Iterator[str]:
         """Remove and yield the names whose time is `ticks` or earlier."""
         while self._heap and self._heap[0][0] <= ticks:
             at, name = heappop(self._heap)
+            self.next = self._heap[0][0] if self._heap else NEVER
             if self._times.get(name) == at:
                 del self._times[name]
                 yield name

@@ -14,7 +14,7 @@ __all__ = ["followed_worlds", "note_calls"]
 
 def followed_worlds(values: PathValues) -> list[WorldValues]:
     """Return the values that are followed along a path, one of each measure in each world."""
-    return list(values._by_world.values())  # noqa: SLF001 - that goals share them shows in no answer
+    return list(values.worlds)
 
 
 def note_calls(

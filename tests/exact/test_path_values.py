@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from monitor.exact import Checker, IncrementalCheck, tables
+from monitor.exact import evaluators as evaluators_module
 from monitor.exact.evaluators import Evaluators
+from monitor.exact.forward.buffers import ForwardBuffers
+from monitor.exact.forward.evaluator import Evaluator, Pairs
 from monitor.exact.path_values import PathValues
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Regret
 from monitor.model import MDP
-from tests.exact.calls import followed_worlds, note_calls
+from tests.exact.calls import followed_worlds
 from tests.exact.test_checker import PATH, checker, goal
 
 
@@ -57,7 +61,7 @@ def test_only_one_start_point_is_evaluated_unless_a_profile_is_requested() -> No
         for end in range(1, len(PATH) + 1):
             incremental.verdict(PATH[:end], 1)
         for path_value in followed_worlds(incremental.path_values):
-            assert np.isfinite(path_value.values).tolist() == [True] * answered + [False] * (4 - answered)
+            assert np.isfinite(path_value.buffers.values).tolist() == [True] * answered + [False] * (4 - answered)
 
 
 @pytest.mark.parametrize("offsets", [(1, 3), (3, 1), (-2, 1), (1, -2), (-3, -2), (2, 2), (-2, -2)])
@@ -87,20 +91,46 @@ def test_a_profile_is_as_long_as_the_path_or_the_look_back() -> None:
     assert lengths == [1, 2, 3, 4, 4, 4]
 
 
-def test_the_warm_up_runs_every_loop_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first pair, several at once, an answer without a pair (an episode's end), and bounds: each is compiled then."""
+class Noted(Evaluator):
+    """An evaluator that notes what is asked of it, here for all of its kind; `fails`: the one that takes no pair in."""
+
+    calls: ClassVar[list[tuple[Any, ...]]] = []
+    fails: ClassVar[Evaluator | None] = None
+
+    def push(self, forward: ForwardBuffers, state: int, action: int, answered: bool) -> None:  # noqa: FBT001
+        if self is Noted.fails:
+            raise TypeError
+        Noted.calls.append(("push", (state, action), answered))
+        super().push(forward, state, action, answered)
+
+    def answer(self, forward: ForwardBuffers) -> None:
+        Noted.calls.append(("answer",))
+        super().answer(forward)
+
+    def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
+        Noted.calls.append(("interval", len(pairs[0])))
+        return super().interval(pairs, kind)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> type[Noted]:
+    """The class of the evaluators that are made during the test."""
+    monkeypatch.setattr(evaluators_module, "Evaluator", Noted)
+    monkeypatch.setattr(Noted, "calls", [])
+    monkeypatch.setattr(Noted, "fails", None)
+    return Noted
+
+
+def test_the_warm_up_runs_every_loop_of_a_stream(noted: type[Noted]) -> None:
+    """A first pair, others, an answer without a pair (an episode's end), and bounds: what they need is there then."""
     one = checker()
     lines = PathValues(one.evaluators, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
-    (path_value,) = followed_worlds(lines)
-    calls: list[tuple[str, int]] = []
-    note_calls(monkeypatch, path_value.evaluator, "push", calls, lambda *_, answered: ("push", answered))
-    note_calls(monkeypatch, path_value.evaluator, "push_all", calls, lambda _, pairs: ("push_all", len(pairs[0])))
-    note_calls(monkeypatch, path_value.evaluator, "answer", calls, lambda _: ("answer", 0))
-    note_calls(monkeypatch, path_value.evaluator, "interval", calls, lambda pairs, _: ("interval", len(pairs[0])))
-    lines.warm_up(one.some_path(), "any")
-    assert calls == [("push", True), ("push_all", 1), ("push", True), ("answer", 0), ("interval", 3)]
-    lines.warm_up(one.some_path(), "gumbel")
-    assert calls[5:] == calls[:4]
+    path = one.some_path()
+    lines.warm_up(path, "any")
+    pushed = [("push", path[0], True), ("push", path[1], False), ("push", path[2], True)]
+    assert noted.calls == [*pushed, ("answer",), ("interval", 3)]
+    lines.warm_up(path, "gumbel")
+    assert noted.calls[5:] == noted.calls[:4]
 
 
 def test_a_nested_quantity_before_an_end_takes_it_into_account() -> None:
@@ -130,31 +160,29 @@ def test_an_action_that_becomes_known_is_another_path() -> None:
         assert incremental.verdict(PATH[:end], 0).value == float(PATH[end - 1][1])
 
 
-def test_after_an_error_no_path_value_lacks_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_no_path_value_lacks_a_pair(noted: type[Noted]) -> None:
     text = 'alt@2.P>0.5 [ F<=3 "bad" ] & mix@1.P>0.5 [ F<=4 "bad" ]'
     incremental = followed(text)
     incremental.verdict(PATH[:2], 2)
-    second = followed_worlds(incremental.path_values)[1]
-    with monkeypatch.context() as patch:
-        patch.setattr(second.evaluator, "push", None)  # the first has taken the pair in, the second has not
-        with pytest.raises(TypeError):
-            incremental.verdict(PATH[:3], 1)
+    noted.fails = followed_worlds(incremental.path_values)[1].evaluator
+    with pytest.raises(TypeError):  # the first has taken the pair in, the second has not
+        incremental.verdict(PATH[:3], 1)
+    noted.fails = None
     for end in (4, 5, 6):
         assert incremental.verdict(PATH[:end], 1) == checker().check(parse(text), PATH[:end])
 
 
-def test_pairs_are_not_added_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_not_added_twice(noted: type[Noted]) -> None:
     text = 'alt@2.P=? [ F<=3 "bad" ]'
     incremental = followed(text)
-    (path_value,) = followed_worlds(incremental.path_values)
     incremental.verdict(PATH[:3], 3)
     expected = checker().check(parse(text), PATH[:5])
-    taken: list[list[tuple[int, int]]] = []
-    note_calls(monkeypatch, path_value.evaluator, "push", taken, lambda _, state, action, **__: [(state, action)])
-    note_calls(monkeypatch, path_value.evaluator, "push_all", taken, lambda _, pairs: list(zip(*pairs, strict=True)))
+    noted.calls.clear()
     assert incremental.verdict(PATH[:5], 2) == expected
-    assert taken == [[PATH[3]], [PATH[4]]]
+    assert [pair for _, pair, _ in noted.calls] == list(PATH[3:5])
+    noted.calls.clear()
     incremental.verdict(PATH[:5], 0)
-    assert len(taken) == 2
+    assert noted.calls == [("answer",)]
+    noted.calls.clear()
     incremental.verdict(PATH[:4], None)
-    assert taken[2:] == [list(PATH[:3]), [PATH[3]]]
+    assert [pair for _, pair, _ in noted.calls] == list(PATH[:4])

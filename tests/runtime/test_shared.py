@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor import check
-from monitor.exact import IncrementalCheck
+from monitor.exact import verdict as verdict_module
 from monitor.model import MDP
 from monitor.runtime import shared
 from monitor.runtime.monitor import Monitor
@@ -121,7 +121,7 @@ def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The formulas of the verdicts that are not shared from now on."""
     calls: list[str] = []
-    note_calls(monkeypatch, IncrementalCheck, "verdict", calls, lambda self, *_, **__: self.text)
+    note_calls(monkeypatch, verdict_module, "Verdict", calls, lambda text, *_, **__: text)
     return calls
 
 

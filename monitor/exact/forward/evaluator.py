@@ -19,8 +19,9 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
-from monitor.exact.forward import bounds, close
+from monitor.exact.forward import bounds
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
+from monitor.exact.forward.close import answer, push, push_all
 from monitor.exact.forward.codes import (
     DONE,
     FORWARD_FULL,
@@ -134,10 +135,10 @@ class Evaluator:
         """Number of counterfactual rows computed so far."""
         return self._row_tables(EXACT).computed
 
-    def push(self, forward: ForwardBuffers, state: int, action: int, *, answered: bool) -> None:
+    def push(self, forward: ForwardBuffers, state: int, action: int, answered: bool) -> None:  # noqa: FBT001 - a C function
         """Observe one pair (action -1: not yet taken); if `answered`, write the answers into `forward.values`."""
         context = self._fit(forward, 1)
-        while status := close.push(context, forward, state, action, answered and not self.lazy):
+        while status := push(context, forward, state, action, answered and not self.lazy):
             self._provide(status, context, forward)
         if answered and self.lazy:
             self._close(forward, forward.values)
@@ -156,7 +157,7 @@ class Evaluator:
             return
         while True:
             before = done
-            done, status = close.push_all(context, forward, states, actions, values, plan, done)
+            done, status = push_all(context, forward, states, actions, values, plan, done)
             if status == DONE:
                 return
             if done > before:
@@ -173,7 +174,7 @@ class Evaluator:
         """Write the answers under this evaluator's law, without another pair, into `forward.values`."""
         context = self._fit(forward, 0)
         while not self.lazy:
-            status = close.answer(context, forward)
+            status = answer(context, forward)
             if status == DONE:
                 return
             self._provide(status, context, forward)
@@ -216,10 +217,12 @@ class Evaluator:
             self._find_vectors()
 
     def _context(self, kind: int) -> Context:
-        if kind not in self._contexts:
+        context = self._contexts.get(kind)
+        if context is None:
             table = self._row_tables(kind)
-            self._contexts[kind] = Context(self._dynamics, table, self._automaton, self._future, self._workspace)
-        return self._contexts[kind]
+            context = Context(self._dynamics, table, self._automaton, self._future, self._workspace)
+            self._contexts[kind] = context
+        return context
 
     def _provide(self, status: int, context: Context, forward: ForwardBuffers | None) -> None:
         """Grow or compute what a loop has reported as full or missing."""
@@ -265,7 +268,7 @@ class Evaluator:
 
     def _push_each(self, forward: ForwardBuffers, pairs: Pairs, values: Floats) -> None:
         for n, (state, action) in enumerate(zip(*pairs, strict=True)):
-            self.push(forward, int(state), int(action), answered=True)
+            self.push(forward, int(state), int(action), True)  # noqa: FBT003
             starts = forward.start_count
             values[n, :starts] = forward.values[:starts]
 
@@ -286,7 +289,7 @@ class Evaluator:
         """Do the same for the nodes that bounds reach at the last pair."""
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
         nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
-        last = int(pairs[0][-1]), int(pairs[1][-1])
+        last = int(pairs[0][offset]), int(pairs[1][offset])
         columns, states, low = (
             np.asarray(levels.column)[nodes],
             np.asarray(levels.state)[nodes],

@@ -162,7 +162,7 @@ def test_each_part_that_is_too_small_is_named(monkeypatch: pytest.MonkeyPatch) -
         Evaluator,
         "_provide",
         lacking,
-        lambda mine, status, *_: (status, mine._workspace.missing[0]),  # noqa: SLF001 - what it is told
+        lambda _, status, context, *__: (status, context.workspace.missing[0]),
     )
     case = a_case(Random(1), text='alt@3.P=? [ F<=5 ("a" & X X "b") ]', length=5)
     bounded_value = case.evaluator().interval(case.arrays(), ANY)

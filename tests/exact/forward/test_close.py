@@ -69,7 +69,7 @@ def test_only_the_queried_start_point_is_evaluated() -> None:
     (line,) = followed_worlds(track.path_values)
     for end in (1, 2, 3):
         track.verdict(path[:end], 1)
-        assert np.isfinite(line.values).tolist() == [True, False, False]
+        assert np.isfinite(line.buffers.values).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,0 +1,9 @@
+# The C types of `machine.py`.
+# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+cdef object NOTHING, UNRECORDED, replace
+
+cpdef judge(verdict, spec)
+cdef _judged(verdict, spec)
+cpdef tuple advance(alarm, judgement, spec, seq, time)
+cdef bint _enough(alarm, judgement, spec) except -1
+cdef tuple _apply(alarm, event, bint enough)

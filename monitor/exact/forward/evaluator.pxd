@@ -1,0 +1,31 @@
+# The C types of `evaluator.py`.
+cimport cython
+
+from monitor.exact.forward.buffers cimport ForwardBuffers, Workspace
+from monitor.exact.forward.close cimport answer, push
+from monitor.exact.forward.rows cimport Dynamics
+from monitor.exact.forward.step cimport CompiledAutomaton, Context, Future
+
+# A name of the module is looked up as an attribute of it each time, unless it is a C variable.
+cdef object EXACT
+
+
+cdef class Evaluator:
+    cdef object __weakref__
+    cdef readonly object nominal, value_table, unrolled
+    cdef readonly bint lazy
+    cdef object _row_tables
+    cdef Dynamics _dynamics
+    cdef Workspace _workspace
+    cdef CompiledAutomaton _automaton
+    cdef Future _future
+    cdef dict _contexts
+    cdef long long _offsets
+    cdef bint _cleared
+
+    @cython.locals(status=int)
+    cpdef push(self, ForwardBuffers forward, long long state, long long action, bint answered)
+    @cython.locals(status=int)
+    cpdef answer(self, ForwardBuffers forward)
+    cdef Context _fit(self, ForwardBuffers forward, long long pairs)
+    cpdef Context _context(self, kind)
