@@ -43,7 +43,7 @@ test-all: test ## Run what continuous integration runs: `make test`, then slow t
 # nobody catches.
 bounds: $(VENV)/.dev ## Run the fast tests of the compiled packages with every index checked
 	@rm -rf var/bounds && mkdir -p var/bounds
-	@cp -r monitor tests policies config pyproject.toml conftest.py hatch_build.py var/bounds
+	@cp -r monitor tests policies config docs pyproject.toml conftest.py hatch_build.py var/bounds
 	@find var/bounds -name '*.so' -delete
 	@cd var/bounds && MONITOR_BOUNDS=1 ../../$(BIN)/python hatch_build.py
 	@cd var/bounds && TIER=fast ../../$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(KERNEL_TESTS)
