@@ -9,8 +9,7 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.exact.avoidable import prepare_recourse, with_recourse
 from monitor.exact.evaluators import DELTA, Evaluators
-from monitor.exact.extremes import Extremes
-from monitor.exact.path_values import PathValues, Stepper
+from monitor.exact.path_values import Stepper
 from monitor.exact.verdict import IncrementalCheck, Path
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, Regret
@@ -21,8 +20,8 @@ from monitor.types import CausalModel, Verdict
 
 __all__ = ["Checker"]
 
-WARM_UP = range(3)
-"""Pairs of a warm-up: enough to enter every compiled loop."""
+SHORT = range(3)
+"""Pairs of `Checker.some_path`."""
 
 
 class Checker:
@@ -67,7 +66,7 @@ class Checker:
         return self._evaluators.table_bytes
 
     def prepare(self, formula: Formula, causal_model: CausalModel = "gumbel", *, window: int | None = None) -> None:
-        """Compute and compile what a formula needs on any path, so that the first message is not delayed.
+        """Compute what a formula needs on any path, so that the first message is not delayed.
 
         `window`: pairs a path holds at most; None: no more than the formula looks back.
 
@@ -79,11 +78,10 @@ class Checker:
                 self._evaluators.prepare(goal, change)
                 if causal_model != "gumbel":
                     self._evaluators.prepare_bounds(goal, change, steps)
-        self.products(formula, window or largest_offset(formula) + 1)
-        window = max(largest_offset(formula) + 1, len(WARM_UP))
-        PathValues(self._evaluators, formula, window).warm_up(self.some_path(), causal_model)
-        if self._evaluators.sides is not None:
-            Extremes(self._evaluators.sides, formula, window).warm_up(self.some_path())
+        window = window or largest_offset(formula) + 1
+        self.products(formula, window)
+        rehearsal = IncrementalCheck(self._evaluators, formula, causal_model, "", max(window, len(SHORT)))
+        rehearsal.verdict(self.some_path())  # what it computed and allocated is shared from now on
 
     def products(self, formula: Formula, window: int) -> int:
         """Return how many products the decisions that a formula makes for its goal cost at each pair; 0: it makes none.
@@ -100,9 +98,9 @@ class Checker:
         return total
 
     def some_path(self) -> Path:
-        """Return a possible path, for warm-ups."""
+        """Return a possible path, to prepare what is computed on paths."""
         pairs, state = [], 0
-        for _ in WARM_UP:
+        for _ in SHORT:
             action = int(np.argmax(self.model.available(state)))
             pairs.append((state, action))
             state = int(self.model.row(state, action)[0][0])

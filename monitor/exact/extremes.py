@@ -56,12 +56,6 @@ class Extremes:
             for values in both:
                 values.advance(path, added, end, acted)
 
-    def warm_up(self, path: Path) -> None:
-        """Run once all code that a stream needs."""
-        for both in self._both:
-            for values in both:
-                values.warm_up(path, "gumbel")
-
     def value(self, change: Change, measure: Measure, position: int) -> Band | None:
         """Return the least and the greatest value under a change at `path[position]`; None if the goal has none."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]

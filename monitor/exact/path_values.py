@@ -147,15 +147,6 @@ class PathValues:
             self._close()
         self._restart = path[length - 1][1] is None  # the next call may know the last action
 
-    def warm_up(self, path: Path, causal_model: CausalModel) -> None:
-        """Run once all code that a stream needs, so that it is compiled; the values are discarded."""
-        self.advance(path[:1], 1, None)
-        self.advance(path, len(path) - 1, None)
-        self.advance(path, 0, None)
-        for entry in self.worlds:
-            if causal_model != "gumbel":
-                self.bounds(entry.change, entry.measure, 0, causal_model)
-
     def value(self, change: Change, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`.
 

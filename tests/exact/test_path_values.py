@@ -13,7 +13,6 @@ from monitor.exact import evaluators as evaluators_module
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.forward.buffers import ForwardBuffers
 from monitor.exact.forward.evaluator import Evaluator, Pairs
-from monitor.exact.path_values import PathValues
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Regret
 from monitor.model import MDP
@@ -119,18 +118,6 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[Noted]:
     monkeypatch.setattr(Noted, "calls", [])
     monkeypatch.setattr(Noted, "fails", None)
     return Noted
-
-
-def test_the_warm_up_runs_every_loop_of_a_stream(noted: type[Noted]) -> None:
-    """A first pair, others, an answer without a pair (an episode's end), and bounds: what they need is there then."""
-    one = checker()
-    lines = PathValues(one.evaluators, parse('alt@2.P=? [ F<=3 "bad" ]'), 3)
-    path = one.some_path()
-    lines.warm_up(path, "any")
-    pushed = [("push", path[0], True), ("push", path[1], False), ("push", path[2], True)]
-    assert noted.calls == [*pushed, ("answer",), ("interval", 3)]
-    lines.warm_up(path, "gumbel")
-    assert noted.calls[5:] == noted.calls[:4]
 
 
 def test_a_nested_quantity_before_an_end_takes_it_into_account() -> None:
