@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from monitor.arrays import Floats
+from monitor.errors import LimitError
 from monitor.exact.avoidable import prepare_recourse, with_recourse
 from monitor.exact.evaluators import DELTA, Evaluators
 from monitor.exact.path_values import Stepper
@@ -81,7 +83,8 @@ class Checker:
         window = window or largest_offset(formula) + 1
         self.products(formula, window)
         rehearsal = IncrementalCheck(self._evaluators, formula, causal_model, "", max(window, len(SHORT)))
-        rehearsal.verdict(self.some_path())  # what it computed and allocated is shared from now on
+        with suppress(LimitError):  # of nested quantities that look back: the stream reports it with each verdict
+            rehearsal.verdict(self.some_path())  # what it computes and allocates is shared from now on
 
     def products(self, formula: Formula, window: int) -> int:
         """Return how many products the decisions that a formula makes for its goal cost at each pair; 0: it makes none.

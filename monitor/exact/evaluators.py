@@ -289,7 +289,7 @@ class Evaluators:
     def evaluator(
         self, nominal: Law, law: Law, measure: Probability | Reward, past: tuple[Law, Law] | None = None
     ) -> Evaluator:
-        """Return the compiled evaluator of a law and a measure; its counterfactual rows are shared with other measures.
+        """Return the evaluator of a law and a measure; its counterfactual rows are shared with other measures.
 
         `past`: nominal and law up to the last observed pair, where an episode's end has changed them since.
         """

@@ -116,10 +116,8 @@ class AgentMonitor:
                 self._test_model(self.test, before if follows else None, event, notices)
             if self._followed:
                 self._advance_forecasts(event, notices, continued)
-            for takeovers in self._judging:
-                if takeovers.followed or not isinstance(event, Step) or event.policy != "nominal":
-                    notices += self._advance_takeovers(event, before if continued else None)
-                    break
+            if self._judging and self._concerns_takeovers(event):
+                notices += self._advance_takeovers(event, before if continued else None)
             before, begun = path.last, path.begun
             match event:
                 case Step():
@@ -224,6 +222,12 @@ class AgentMonitor:
             over = forecasts.drop() if stays is None else forecasts.stay(stays)
             if over is not None:
                 notices.append(over)
+
+    def _concerns_takeovers(self, event: Step | Break | End) -> bool:
+        """Return whether a takeover is followed, or may begin."""
+        if not isinstance(event, Step) or event.policy != "nominal":
+            return True
+        return any(takeovers.followed for takeovers in self._judging)
 
     def _advance_takeovers(self, event: Step | Break | End, before: Step | None) -> Iterator[Notice]:
         """Follow a takeover that begins with an event; judge those whose horizon has passed, give up those cut off.

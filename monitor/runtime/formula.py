@@ -150,7 +150,7 @@ class FormulaMonitor:
             self.skipped = now.ticks
             yield Skipped(self._agent, self.query.spec.name, 1)
 
-    def answer(  # noqa: PLR0917 - C functions have no keywords
+    def answer(  # noqa: PLR0917 - by position they are passed in less time
         self,
         session: Session,
         engines: Engines,

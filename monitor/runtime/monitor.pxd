@@ -26,11 +26,8 @@ cdef class Monitor:
     @cython.locals(monitor=AgentMonitor)
     cpdef list observe(self, observation, now)
     cpdef list step(self, observation, now)
-    @cython.locals(
-        monitor=AgentMonitor, session=Session, was_contradicted=bint, before="long long", after="long long",
-        most="long long", skipped="long long"
-    )
+    @cython.locals(monitor=AgentMonitor, was_contradicted=bint, most="long long")
     cpdef list evaluate(self, now, bint latest_only=*, long long steps=*, double live_since=*)
     cdef double _next_sweep(self) except? -1.0
-    @cython.locals(monitor=AgentMonitor, session=Session)
+    @cython.locals(monitor=AgentMonitor, session=Session, before="long long", skipped="long long")
     cdef long long _turn(self, agent, now, list notices, live_since, long long most) except -1

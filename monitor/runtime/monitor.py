@@ -2,9 +2,12 @@
 
     Observation --Session--> Step | Break | End --SlidingPath--> pairs --QueryEvaluator--> Verdict --Alarm--> Notice
 
-`observe` and `evaluate` are the two entry points; then follow `AgentMonitor.evaluate`, `FormulaMonitor.answer`,
-`IncrementalCheck.regret`. `monitor.stream.decode` makes observations of bytes before, `monitor.sidecar` publishes
-notices after. No clock and no I/O: time is an argument.
+`observe` and `evaluate` are the two entry points. From `observe` follow `Session.arrive`; from `evaluate`,
+`AgentMonitor.evaluate` (there each step also meets `ModelTest.step`), `FormulaMonitor.answer`, and on to a verdict that
+some agent got before (`SharedVerdicts.find`) or a new one: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`,
+`PathValues.advance`, `Evaluator.push`, `exact.forward.close.push`. Then `alarm.machine.advance`. Before all this
+`monitor.stream.decode` makes observations of bytes; after it `monitor.sidecar` publishes notices. No clock and no I/O:
+time is an argument.
 """
 
 from __future__ import annotations
@@ -205,7 +208,7 @@ class Monitor:
     def evaluate(
         self,
         now: Instant,
-        latest_only: bool = False,  # noqa: FBT001, FBT002 - a C function has no keywords
+        latest_only: bool = False,  # noqa: FBT001, FBT002 - by position it is passed in less time
         steps: int = 0,
         live_since: float = -math.inf,
     ) -> list[Notice]:
@@ -223,14 +226,10 @@ class Monitor:
         queue = deque(self._ready)
         while queue and (not steps or self.spent < steps):
             agent = queue.popleft()
-            monitor = self._agents[agent]
-            session = monitor.session
-            before = len(session.pending)
             most = min(TURN, steps - self.spent) if steps else 0
-            skipped = self._turn(agent, now, notices, live_since if latest_only else None, most)
-            after = len(session.pending)
-            self.spent += max(1, before - after - skipped)
-            if after:
+            self.spent += self._turn(agent, now, notices, live_since if latest_only else None, most)
+            monitor = self._agents[agent]
+            if monitor.session.pending:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
@@ -255,21 +254,22 @@ class Monitor:
     def _turn(self, agent: str, now: Instant, notices: list[Notice], live_since: float | None, most: int) -> int:
         """Evaluate up to `most` steps of an agent (0: all) into `notices`; it stays ready if anything is left.
 
-        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return how many steps are skipped
-        beside those.
+        `live_since`: as in `evaluate` with `latest_only`; None: nothing is skipped. Return how many events were
+        processed and not skipped, at least 1.
         """
         self._changed.add(agent)
         monitor = self._agents[agent]
         session = monitor.session
         if session.holds():
             notices += session.tick(now)
+        before = len(session.pending)
         skipped = monitor.evaluate(now, notices, self._connected, live_since, most)
         monitor.revise(now, notices)
         self._timers.put(agent, monitor.due())
         self._ready.pop(agent, None)
         if session.pending or session.holds():  # more to evaluate, or waiting for a missing step
             self._ready[agent] = None
-        return skipped
+        return max(1, before - len(session.pending) - skipped)
 
     # ---- the transport ----
 

@@ -124,7 +124,7 @@ class QueryEvaluator:
                     query.formula, spec.causal_model, spec.text, window=window
                 )
             verdict = self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
-        except MonitorError as error:  # too large to answer exactly here
+        except MonitorError as error:  # too large to answer exactly here, or the policy that acted is not known
             self.check = None  # how far it advanced is unknown
             self.begun = -1
             if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":

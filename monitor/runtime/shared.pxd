@@ -6,7 +6,7 @@ from monitor.exact.verdict cimport is_missed
 from monitor.stream.path cimport SlidingPath
 
 
-@cython.no_gc
+@cython.no_gc  # it refers to nothing that could refer to it, and there are thousands
 cdef class SharedVerdict:
     cdef readonly object verdict, judgement
     cdef readonly bint quiet

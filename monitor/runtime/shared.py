@@ -25,10 +25,10 @@ PAIRS: Final = 8 * ENTRIES
 """Pairs that they depend on, together: a formula that looks far back has fewer verdicts, each with a longer profile."""
 
 TRIAL: Final = 8192
-"""Verdicts after each of which, and when all are forgotten, it is seen whether keeping them is of use."""
+"""So many verdicts apart, and when all are forgotten, it is decided whether to keep any."""
 
 WORTHWHILE: Final = 1 / 16
-"""Part of the questions that must have been asked before; below it, nothing is shared any more."""
+"""Fraction of the verdicts that must have been found here; below it, nothing is shared any more."""
 
 Key = tuple[tuple[tuple[int, int | None], ...], bool]
 

@@ -119,10 +119,7 @@ def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
 
 
 class Counts:
-    """Counts by place: an array if `dense`, else a dict with those that were put.
-
-    `size`: number of places with a count; in an array 0 is none.
-    """
+    """Counts by place: an array if `dense`, else a dict of those above 0. `size`: number of places with one above 0."""
 
     def __init__(self, places: int, *, dense: bool) -> None:
         self.size = 0
@@ -139,7 +136,10 @@ class Counts:
             self.size += (count != 0) - (self._all[place] != 0)
             self._all[place] = count
         else:
-            self._put[place] = count
+            if count:
+                self._put[place] = count
+            else:
+                self._put.pop(place, None)
             self.size = len(self._put)
 
     def clear(self) -> None:

@@ -9,7 +9,8 @@ that a correct model is rejected at any step of the stream. The wealth is an e-v
 Bets, each with an equal part of the wealth, since the mean of martingales is one:
 
 - `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation, but in
-  each row separately. The counts of a row are halved when they sum to `MEMORY`, to follow changes.
+  each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow changes.
+  `together`: the same with the counts of all agents, for an agent of several.
 - `flatter`: q ~ p^1/2: unlikely successors are likelier than predicted, in all rows alike; it needs no counts.
   `sharper`: q ~ p^2: they are rarer.
 - `glitches`, two bets: an impossible step would multiply any wealth by infinity, and one wrong reading of a sensor is

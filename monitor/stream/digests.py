@@ -1,8 +1,8 @@
 """The digest of a message that is plain: whole numbers for state and action, nothing that ends an episode. Compiled.
 
-Nearly all messages are. It is a chain of bijections of 64-bit words, one for each field. Contents that differ in one
-field only, have different ones; of the policy the first 60 bits count. The two words with a meaning of their own become
-a third.
+Nearly all messages are. It is a chain of bijections of 64-bit words, one for each field. Two contents that differ in
+one field only have different digests; of the policy the first 60 bits count. The two words that mean something else are
+replaced by a third.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def unpack(payload: bytes, max_bytes: int = MAX_BYTES) -> dict[Any, Any]:
     {'v': 1}
     """
     if len(payload) > max_bytes:
-        raise InputError("too_large", f"the payload is {len(payload)} bytes; send at most {max_bytes}")
+        raise InputError("too_large", f"the payload has more than {max_bytes} bytes; send at most that many")
     if not payload:
         raise InputError("malformed", "the payload is empty; send a msgpack map or a JSON object")
     found = _read_json(payload) if payload[0] < 0x80 else _read_msgpack(payload)

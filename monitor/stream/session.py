@@ -132,11 +132,6 @@ class Session:
         """Ticks at which `tick` is due, None if nothing is held."""
         return self.order.deadline
 
-    @property
-    def acts_nominally(self) -> bool:
-        """True if the agent runs the nominal policy, as far as it says."""
-        return self._adapter.acting(self.policy) == "nominal"
-
     def holds(self) -> bool:
         """Return whether messages are held that `tick` may release."""
         return bool(self.order.held) or self.order.restart is not None

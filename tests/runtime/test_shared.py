@@ -119,7 +119,7 @@ def test_each_verdict_of_a_fleet_is_that_of_a_check_from_scratch(
 
 
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The formulas of the verdicts that are not shared from now on."""
+    """The formulas of the verdicts that are computed from now on."""
     calls: list[str] = []
     note_calls(monkeypatch, verdict_module, "Verdict", calls, lambda text, *_, **__: text)
     return calls
@@ -155,7 +155,6 @@ def test_a_fleet_that_never_asks_again_shares_nothing(monkeypatch: pytest.Monkey
 def test_only_the_question_for_a_verdict_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recourse is looked up where a verdict was just kept: counted, it would make sharing look worthwhile."""
     monkeypatch.setattr(shared, "TRIAL", 2)
-    calls = evaluated(monkeypatch)
     ring = MDP.from_transitions(
         states=9,
         actions=2,
@@ -164,6 +163,7 @@ def test_only_the_question_for_a_verdict_is_counted(monkeypatch: pytest.MonkeyPa
     )
     watched = FormulaSpec("f", 'regret(careful@0, P>=0.5 [ F<=1 "home" ])', recourse="always")
     monitor = Monitor(ring, {"nominal": [0] * 9, "careful": [1] * 9}, [watched])
+    calls = evaluated(monkeypatch)
     for agent in ("ada", "bob"):
         for seq in range(5):
             now = Instant(float(seq), float(seq))
@@ -190,9 +190,9 @@ def test_a_verdict_on_an_ended_path_is_not_that_on_an_open_one() -> None:
 
 def test_the_kept_verdict_has_no_recourse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recourse is kept beside it, because not every verdict on a path is examined: only while there is an alarm."""
-    calls = evaluated(monkeypatch)
     watched = FormulaSpec("f", 'regret(careful@0, P>=0.05 [ F<=3 "home" ])', alarm=AlarmSpec(for_=3))
     monitor = Monitor(road(), TWO_POLICIES, [watched])
+    calls = evaluated(monkeypatch)
     examined = []
     for seq, (agent, state) in enumerate([("ada", DITCH), ("ada", ROAD), ("ada", DITCH), ("bob", DITCH)]):
         now = Instant(float(seq), float(seq))

@@ -11,7 +11,7 @@ cdef object EXACT
 
 
 cdef class Evaluator:
-    cdef object __weakref__
+    cdef object __weakref__  # for tests of what is freed
     cdef readonly object nominal, value_table, unrolled
     cdef readonly bint lazy
     cdef object _row_tables

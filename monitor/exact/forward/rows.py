@@ -158,7 +158,7 @@ def append_row(
 ) -> bool:
     """Append the row of one action, of probability `weight`, or add it to `row`, the last; False if it has no space.
 
-    An observation (s_next >= 0) is abduced here: `reweigh` gives the posterior row, `bound` its bounds.
+    An observation (s_next >= 0) is abduced here: `reweigh_within` gives the posterior row, `bound` its bounds.
     """
     pair = state * dynamics.rewards.shape[1] + action
     first, end = dynamics.counterfactual_row_indptr[pair], dynamics.counterfactual_row_indptr[pair + 1]
