@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from benchmarks.process.grid import FALLBACK, FORMULA, NOMINAL, grid
 from benchmarks.process.publisher import FLOOD
-from tests.servers import end, mosquitto, sidecar
+from tests.servers import end, mosquitto
 from tests.sidecar.project import CONFIG, write_policy, write_project
 
 __all__ = ["Fleet", "Shipped", "Start", "Throughput", "many_agents", "shipped", "starting", "whole_process"]
@@ -102,10 +102,15 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of `import monitor` in a new interpreter, minus its own start; of `cfmon run` until /readyz is 200."""
+    """Medians over starts of new processes.
+
+    `imported`: seconds of importing all that `cfmon run` needs, without the interpreter's own start. `ready`: seconds
+    from the start of `cfmon run` until /readyz is 200. `memory`: bytes in memory then.
+    """
 
     imported: float
     ready: float
+    memory: float
 
 
 def write_world(folder: Path, url: str, *, agents: int = 1000, stored: bool = True) -> Path:
@@ -178,16 +183,21 @@ def probed(folder: Path, config: Path, count: int, *options: object) -> Iterator
     """Run the sidecar with its probe until ready; yield the process and its URL."""
     log_file = folder / "sidecar.log"
     with log_file.open("wb") as log, child("benchmarks.process.probe", config, count, *options, log=log) as process:
-        deadline = time.monotonic() + PATIENCE
-        while "connected to" not in (text := log_file.read_text()):
-            assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.02)
-        url = text.partition("status page at ")[2].split()[0]
-        while not _ready(url):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        yield process, url
+        yield process, _until_ready(process, log_file)
+
+
+def _until_ready(process: subprocess.Popen[Any], log_file: Path) -> str:
+    """Wait until a sidecar is ready; return its URL."""
+    deadline = time.monotonic() + PATIENCE
+    while "connected to" not in (text := log_file.read_text()):
+        assert process.poll() is None, text
+        assert time.monotonic() < deadline, text
+        time.sleep(0.02)
+    url = text.partition("status page at ")[2].split()[0]
+    while not _ready(url):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return url
 
 
 def measure_ours(
@@ -369,16 +379,26 @@ def cpu_seconds(pid: int) -> float:
 
 
 def starting(rounds: int = 5) -> Start:
-    """Measure warm starts: the first one of each kind is not counted."""
-    imports = [_seconds("import monitor") - _seconds("pass") for _ in range(rounds + 1)]
+    """Measure starts: the first one of each kind is not counted, since files are not in the cache yet."""
+    imports = [_seconds("import monitor.sidecar.service") - _seconds("pass") for _ in range(rounds + 1)]
+    starts, sizes = [], []
     with tempfile.TemporaryDirectory() as name, mosquitto(Path(name) / "broker") as broker:
         config = write_world(Path(name) / "project", broker.url)
-        starts = []
+        log_file = Path(name) / "sidecar.log"
         for _ in range(rounds + 1):
             begun = time.monotonic()
-            with sidecar(config):
+            with log_file.open("wb") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "monitor", "run", str(config)], stdout=log, stderr=log
+                )
+            try:
+                _until_ready(process, log_file)
                 starts.append(time.monotonic() - begun)
-    return Start(median(imports[1:]), median(starts[1:]))
+                pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+                sizes.append(float(pages * os.sysconf("SC_PAGESIZE")))
+            finally:
+                end(process)
+    return Start(median(imports[1:]), median(starts[1:]), median(sizes[1:]))
 
 
 def _seconds(code: str) -> float:
