@@ -100,3 +100,15 @@ def test_what_an_evaluation_spends_is_less_than_it_was_given_if_it_left_nothing(
         monitor.evaluate(Instant(1000.0, 1.0), steps=4)
         spent.append(monitor.spent)
     assert spent == [4, 4, 2]
+
+
+def test_what_a_missing_step_held_back_is_spent_too_when_it_is_given_up() -> None:
+    monitor = fresh()
+    for seq in (0, 2, 3):
+        monitor.observe(Observation("ada", 1, seq, 0, 0), Instant(1000.0, 1.0))
+    monitor.evaluate(Instant(1000.0, 1.0))
+    spent = []
+    for _ in range(3):
+        monitor.evaluate(Instant(1001.0, 2.0), steps=2)
+        spent.append(monitor.spent)
+    assert spent == [2, 1, 0], "the gap and two steps, in two evaluations"
