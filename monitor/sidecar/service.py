@@ -280,7 +280,7 @@ class Service:
                     self.worker.pipeline = self._loaded.with_formulas(self._loaded.formulas).pipeline(self.client_id)
                 else:
                     self._continue(recovered)
-            self.worker.settle()
+            self.worker.close_unknown_alarms()
             if self.store.incomplete:
                 self.worker.missed(f"the store was damaged: {self.store.incomplete}")
             else:

@@ -155,13 +155,13 @@ class Worker:
             self._sinks.metrics.others_seen(others)
         if taken > others or not others or self._waiting.steps or self._evaluation_due():
             self._evaluate(backlog=taken - others - self._live >= BACKLOG_MESSAGES)
-        self._settle(receipts)
+        self._finish(receipts)
         self._turned = read_clock().ticks, read_work()
 
     def beat(self) -> None:
         """Publish the heartbeat; try again to write what could not be written."""
         self._step(Heartbeat(self._clock()))
-        self._settle()
+        self._finish()
         if self._store is not None:
             self._store.check_files()
             self._report_store()
@@ -173,7 +173,7 @@ class Worker:
         for agent in self.pipeline.agents():
             self._step(Lost(self._clock(), self.pipeline.topic_of(agent), 1, why))
         self.keep_everything()  # at once, so that a crash now does not hide the loss
-        self._settle()
+        self._finish()
 
     def connected(self, up: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """Note that the broker was reached or lost."""
@@ -188,7 +188,7 @@ class Worker:
             self._clock.go()
         self._sinks.metrics.connected(up=up)
         self._step(Connected(self._clock(), up))
-        self._settle()
+        self._finish()
 
     def _lasts(self) -> None:
         self._going, self._spared = None, 0.0
@@ -352,7 +352,7 @@ class Worker:
             self._store.note(event)
         return effects
 
-    def _settle(self, receipts: Sequence[Receipt] = ()) -> None:
+    def _finish(self, receipts: Sequence[Receipt] = ()) -> None:
         """Write what has happened to the store; only then acknowledge, publish and show it."""
         outcomes, self._outcomes = self._outcomes, []
         messages = [message for event, effects in outcomes for message in effects.publications]
@@ -388,7 +388,7 @@ class Worker:
 
     # ---- reporting ----
 
-    def settle(self) -> None:
+    def close_unknown_alarms(self) -> None:
         """After a restart, close the listed alarms that are not known to fire any more."""
         standing = self.pipeline.standing()
         self._sinks.view.history.mark_unknown({notice.id for notice in standing.notices if isinstance(notice, Alert)})
