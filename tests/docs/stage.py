@@ -23,6 +23,7 @@ from tests.servers import interruptible
 
 CLONED: Final = (
     "Makefile",
+    "hatch_build.py",
     "pyproject.toml",
     "mkdocs.yml",
     ".ci",
