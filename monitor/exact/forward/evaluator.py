@@ -237,7 +237,8 @@ class Evaluator:
             forward.grow(first, second)
         elif status == LEVELS_FULL:
             self._workspace.levels.grow(first, second)
-        elif status == VALUES_MISSING:
+        else:
+            assert status == VALUES_MISSING, f"a loop ended with {status}"
             try:
                 self._compute_values(first, self.unrolled.obligations[second][first])
             except LimitError:
