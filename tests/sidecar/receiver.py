@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections import deque
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from traceback import walk_tb
 from typing import Any
 
 __all__ = ["Post", "Receiver", "receiver"]
@@ -72,6 +74,20 @@ def _handler(to: Receiver) -> type[BaseHTTPRequestHandler]:
 
 
 class _Server(ThreadingHTTPServer):
+    context: ssl.SSLContext | None = None
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self.context is None:
+            return connection, address
+        try:
+            return self.context.wrap_socket(connection, server_side=True), address
+        except OSError as error:
+            for frame, _ in walk_tb(error.__traceback__):  # if the client is gone already, `ssl` leaves the socket open
+                if isinstance(made := frame.f_locals.get("self"), ssl.SSLSocket):
+                    made.close()
+            raise
+
     def handle_error(self, *_about: object) -> None:
         """A client that went away is what some tests cause."""
 
@@ -81,8 +97,7 @@ def receiver(*, context: ssl.SSLContext | None = None, listening: bool = True) -
     running = Receiver()
     with _Server(("127.0.0.1", 0), _handler(running), bind_and_activate=False) as server:
         server.server_bind()
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.context = context
         scheme = "http" if context is None else "https"
         running.url = f"{scheme}://localhost:{server.server_port}/alerts/secret-path?key=1"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
