@@ -24,12 +24,12 @@ DIRECTIVES: Final = {
     "annotation_typing": False,  # annotations are for readers and type checkers; C types are in the .pxd files
     "infer_types": True,
     "boundscheck": os.environ.get("MONITOR_BOUNDS") == "1",
-    "wraparound": False,
     "initializedcheck": False,
     "show_performance_hints": False,
 }
 NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/sampled/")
-"""Where division by zero gives infinity, as in NumPy. There 1 / 2 is 0: Cython has one switch for both."""
+"""Where division by zero gives infinity, as in NumPy, and indices are never negative. There 1 / 2 is 0 (Cython has one
+switch for both), and `x[-1]` raises IndexError, also of a list."""
 FLAGS: Final = ["-O3", "-ffp-contract=off", "-fwrapv", "-g0", "-w"]
 """No fused multiplication and addition, so that all machines give the same bits; integers wrap around in hashes. What
 gcc says of generated code is no news."""
@@ -59,7 +59,7 @@ def compile_modules() -> None:
     for numerical in (True, False):
         made += cythonize(  # type: ignore[no-untyped-call] # Cython has no types
             [each for each in extensions if each.sources[0].startswith(NUMERICAL) == numerical],
-            compiler_directives=DIRECTIVES | {"cdivision": numerical},
+            compiler_directives=DIRECTIVES | {"cdivision": numerical, "wraparound": not numerical},
             shared_utility_qualified_name=SHARED,
             build_dir="build/c",
             nthreads=workers,

@@ -91,7 +91,7 @@ def test_a_profile_is_as_long_as_the_path_or_the_look_back() -> None:
 
 
 class Noted(Evaluator):
-    """An evaluator that notes what is asked of it, here for all of its kind; `fails`: the one that takes no pair in."""
+    """Evaluator that records its calls, in one list for the class. `fails`: the evaluator that raises at a pair."""
 
     calls: ClassVar[list[tuple[Any, ...]]] = []
     fails: ClassVar[Evaluator | None] = None
