@@ -145,7 +145,7 @@ def _one_bucket(partition: Partition) -> Iterator[tuple[int, Event]]:
     for _, group in groupby(partition.files, key=lambda file: file[0]):
         files = {bucket: path for _, bucket, path in group}
         if ALL not in files:
-            raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; is a file?")
+            raise RecordingError(f"{partition.recording}: evaluations of {partition.day} are missing; add their file")
         table = _common(files[ALL], Path(files[ALL]).stat().st_size)
         if (path := files.get(partition.bucket)) is not None:
             own = read_part(Path(path), COLUMNS)
