@@ -1,6 +1,6 @@
 """Check a monitor that is installed from a wheel, with nothing else of this repository: `python -I check_wheel.py`.
 
-Every module with C types is machine code for any Python from 3.11 on, and a verdict has the value of the README.
+Every module with C types is machine code, and a verdict has the value of the README.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     kernels = [file.relative_to(package.parent).with_suffix("") for file in package.rglob("*.pxd")]
     for kernel in kernels:
         made = Path(str(import_module(".".join(kernel.parts)).__file__))
-        assert made.name == f"{kernel.name}.abi3.so", f"{made} is not machine code"
+        assert made.suffix == ".so", f"{made} is not machine code"
     model = monitor.load_model(package / "_data" / "policies" / "frozen-lake" / "model.npz")
     folder = package / "_data" / "policies" / "frozen-lake"
     policies = {"nominal": folder / "rash.yaml", "fallback": folder / "good.yaml"}
