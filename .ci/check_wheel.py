@@ -6,6 +6,7 @@ Every module with C types is machine code, and a verdict has the value of the RE
 from __future__ import annotations
 
 import sys
+import sysconfig
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,7 @@ def main() -> int:
     kernels = [file.relative_to(package.parent).with_suffix("") for file in package.rglob("*.pxd")]
     for kernel in kernels:
         made = Path(str(import_module(".".join(kernel.parts)).__file__))
-        assert made.suffix == ".so", f"{made} is not machine code"
+        assert made.name == kernel.name + sysconfig.get_config_var("EXT_SUFFIX"), f"{made} is not machine code"
     model = monitor.load_model(package / "_data" / "policies" / "frozen-lake" / "model.npz")
     folder = package / "_data" / "policies" / "frozen-lake"
     policies = {"nominal": folder / "rash.yaml", "fallback": folder / "good.yaml"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
 
@@ -25,7 +26,9 @@ ASKED = (
 @pytest.mark.parametrize("source", COMPILED)
 def test_a_kernel_is_the_machine_code_of_its_source(source: str) -> None:
     made = Path(str(import_module(source.removesuffix(".py").replace("/", ".")).__file__))
-    assert made.suffix == ".so", "not compiled: run `make test`, or python hatch_build.py"
+    assert made.name == Path(source).stem + sysconfig.get_config_var("EXT_SUFFIX"), (
+        "not compiled: run `make test`, or python hatch_build.py"
+    )
     written = max(file.stat().st_mtime for file in (ROOT / source, (ROOT / source).with_suffix(".pxd")))
     assert made.stat().st_mtime >= written, "older than its source: run `make test`, or python hatch_build.py"
 
