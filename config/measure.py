@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from monitor.cli.agent import SimulatedAgent
-from monitor.cli.simulator import Simulator
+from monitor.demo.agent import SimulatedAgent
+from monitor.demo.simulator import Simulator
 from monitor.policy.session import Actor
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble

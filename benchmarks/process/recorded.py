@@ -23,8 +23,8 @@ import msgpack
 from benchmarks.process.harness import child, printed, write_world
 from benchmarks.process.publisher import grid_steps
 from benchmarks.process.spin import measure
-from monitor.sidecar.audit.partition import run_partition
-from monitor.sidecar.audit.plan import DONE, Partition, days_of, opened, partitions
+from monitor.audit.partition import run_partition
+from monitor.audit.plan import DONE, Partition, days_of, opened, partitions
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Message
 from monitor.sidecar.parquet_recorder import ParquetRecorder

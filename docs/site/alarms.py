@@ -9,9 +9,9 @@ import msgpack
 import numpy as np
 
 from monitor.alarm.document import Evidence, read_evidence
-from monitor.cli.agent import SimulatedAgent
 from monitor.cli.files import data_file
-from monitor.cli.simulator import Simulator
+from monitor.demo.agent import SimulatedAgent
+from monitor.demo.simulator import Simulator
 from monitor.picture import draw, explain
 from monitor.policy.session import Actor
 from monitor.sidecar.config.load import Loaded, assemble

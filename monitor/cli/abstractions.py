@@ -9,9 +9,9 @@ from monitor.cli.output import progress
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
-    from monitor.learning.abstraction import Numbering
-    from monitor.learning.bins import Reservoir
-    from monitor.learning.files import RowFile
+    from monitor.authoring.learning.abstraction import Numbering
+    from monitor.authoring.learning.bins import Reservoir
+    from monitor.authoring.learning.files import RowFile
 
 __all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
 
@@ -20,7 +20,7 @@ PLAIN: Final = ("auto", "index", "name", "values")
 
 def function_of(said: dict[str, Any]) -> str:
     """Return the FILE.py:NAME of `--abstraction`, or ""; ModelError for an abstraction that is not known."""
-    from monitor.learning.clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.clusters import parsed_clusters  # noqa: PLC0415 - keep `cfmon --help` light
 
     kind = said["abstraction"]
     if kind is not None and said["bins"] is not None:
@@ -43,9 +43,9 @@ def abstraction_of(
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
-    from monitor.learning.bins import edges_of, parsed_bins  # noqa: PLC0415 - likewise
-    from monitor.learning.clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.bins import edges_of, parsed_bins  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
 
     kind = said["abstraction"]
     if said["bins"] is not None:
@@ -67,8 +67,8 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
     """Return a sample of the rows of all files; RecordingError if none has finite numbers in all columns."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.learning.batch import as_numbers  # noqa: PLC0415 - likewise
-    from monitor.learning.bins import Reservoir  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.batch import as_numbers  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.bins import Reservoir  # noqa: PLC0415 - likewise
 
     sample = Reservoir(len(columns), np.random.default_rng(seed))
     with reading(what, sources) as bar:
@@ -85,14 +85,14 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
 
 def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
     """Return a progress bar over the bytes of all sources."""
-    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     return progress(what, total=sum(size_of(source.path) for source in sources) or None)
 
 
 def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     """Return each source with the number of bytes before it."""
-    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     sizes = [size_of(source.path) for source in sources]
     return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]

@@ -17,9 +17,9 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monitor.sidecar.audit.gaps import Gaps
-    from monitor.sidecar.audit.plan import Day
-    from monitor.sidecar.audit.results import Change, Findings
+    from monitor.audit.gaps import Gaps
+    from monitor.audit.plan import Day
+    from monitor.audit.results import Change, Findings
     from monitor.sidecar.config.load import Loaded
 
 __all__ = ["audit"]
@@ -43,10 +43,10 @@ def audit(
     First report what the recordings lack. Write alarms, judged takeovers and the page report.html to FOLDER. Days and
     buckets of agents that are there are not computed again.
     """
-    from monitor.sidecar.audit.gaps import find_gaps  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.audit.plan import days_of, opened, partitions  # noqa: PLC0415 - likewise
-    from monitor.sidecar.audit.results import changes, findings, raised_before  # noqa: PLC0415 - likewise
-    from monitor.sidecar.audit.schedule import run_all  # noqa: PLC0415 - likewise
+    from monitor.audit.gaps import find_gaps  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.audit.plan import days_of, opened, partitions  # noqa: PLC0415 - likewise
+    from monitor.audit.results import changes, findings, raised_before  # noqa: PLC0415 - likewise
+    from monitor.audit.schedule import run_all  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     with progress("reading the configuration, the model and the policies"):
@@ -139,7 +139,7 @@ def _write(
     notes: Sequence[str],
     before: tuple[str, Change] | None,
 ) -> None:
-    from monitor.sidecar.audit.report import page  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.audit.report import page  # noqa: PLC0415 - keep `cfmon --help` light
 
     inputs = [
         ("configuration", str(config)),

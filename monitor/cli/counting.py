@@ -10,10 +10,10 @@ from monitor.cli.recordings import read_into, reading, with_sizes
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
-    from monitor.learning.companion import Part
-    from monitor.learning.files import Place, RowFile
-    from monitor.learning.holdout import Holdout
-    from monitor.learning.learner import Learner
+    from monitor.authoring.learning.companion import Part
+    from monitor.authoring.learning.files import Place, RowFile
+    from monitor.authoring.learning.holdout import Holdout
+    from monitor.authoring.learning.learner import Learner
 
 __all__ = ["count_files", "resumed"]
 
@@ -23,8 +23,8 @@ def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
 
     A part of a file that is not among `paths`, or has changed, is left out. Raises ModelError: there are no counts.
     """
-    from monitor.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
 
     whole, found = companion_of(model), load_part(part_of(model))
     base = load_learner(whole) if whole.exists() or found is None else None
@@ -48,8 +48,8 @@ def count_files(
 
     The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
     """
-    from monitor.learning.companion import Part, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.companion import Part, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
     digests = [digest_of(source.path) for source in sources]

@@ -13,7 +13,7 @@ from monitor.cli.output import print_json, progress, say
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
-    from monitor.exploration.enumeration import Explored
+    from monitor.authoring.exploration.enumeration import Explored
 
 __all__ = ["model_explore"]
 
@@ -88,7 +88,7 @@ def model_explore(
         return
     if target.suffix == ".csv" or policy != "random":
         raise ConfigError(f"{target}: a .csv file and --policy are for roll-outs; add --rollouts N")
-    from monitor.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
     settings = Settings(
@@ -122,7 +122,7 @@ def _refuse(**given: bool) -> None:
 
 def _roll_out(environment: str, target: Path, steps: int, said: tuple[str, str | None, int], *, as_json: bool) -> None:
     """Write the roll-outs; `said`: policy, key and seed. Print the command that learns from them."""
-    from monitor.exploration.rollouts import roll_out  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.exploration.rollouts import roll_out  # noqa: PLC0415 - keep `cfmon --help` light
 
     if target.suffix != ".csv":
         raise ConfigError(f"{target}: roll-outs are written as .csv; `cfmon model learn` makes the model")

@@ -15,10 +15,10 @@ from monitor.cli.output import ExitCode, finish, print_json, printable, progress
 from monitor.errors import ConfigError, PolicyError
 
 if TYPE_CHECKING:
+    from monitor.authoring.policy_export.agreement import Agreement
+    from monitor.authoring.policy_export.original import Original, Request
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
-    from monitor.policy_export.agreement import Agreement
-    from monitor.policy_export.original import Original, Request
 
 __all__ = ["policy_export", "warn_of_pickles"]
 
@@ -72,11 +72,11 @@ def policy_export(
     Exit code 1 if they differ; then nothing is written. Python functions, .zip and pickle files execute code:
     export only those that you trust.
     """
+    from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.original import Request  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
-    from monitor.policy_export.agreement import compare  # noqa: PLC0415 - likewise
-    from monitor.policy_export.convert import convert  # noqa: PLC0415 - likewise
-    from monitor.policy_export.original import Request  # noqa: PLC0415 - likewise
 
     files = _targets(target, force=force)
     request = Request(
@@ -104,7 +104,7 @@ def policy_export(
 
 def warn_of_pickles(*requests: Request) -> None:
     """Say on stderr which files run code when they are opened, and what to give instead; before any is opened."""
-    from monitor.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
 
     files = [file for request in requests for file in pickled(request)]
     if files:

@@ -28,8 +28,8 @@ from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
+    from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_parts import Request, Result
-    from monitor.proposal.measure import Measured
 
 __all__ = ["init"]
 

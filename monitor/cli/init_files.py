@@ -11,11 +11,11 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.proposal.hold import Guarded
+    from monitor.authoring.proposal.measure import Measured
+    from monitor.authoring.proposal.paths import RecordedPath
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
-    from monitor.proposal.hold import Guarded
-    from monitor.proposal.measure import Measured
-    from monitor.proposal.paths import RecordedPath
 
 __all__ = ["config_text", "takeover_text", "written_policy", "written_sample"]
 
@@ -61,7 +61,7 @@ severity: [critical]
 
 def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None) -> str:
     """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
-    from monitor.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:
         return TAKEOVER.format(
@@ -127,10 +127,10 @@ def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, 
 
 
 def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
+    from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.original import Request, tabulated  # noqa: PLC0415 - likewise
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.session import load_policy, read_onnx  # noqa: PLC0415 - likewise
-    from monitor.policy_export.convert import convert  # noqa: PLC0415 - likewise
-    from monitor.policy_export.original import Request, tabulated  # noqa: PLC0415 - likewise
 
     name = Path(file).stem
     if isinstance(source, str) and source.endswith((".yaml", ".yml")):
@@ -155,7 +155,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
 
 def _compare(original: Any, manifest: Manifest, model: MDP, source: str) -> None:  # noqa: ANN401 - Original, imported late
     """Raise PolicyError if the export differs from the original in a state."""
-    from monitor.policy_export.agreement import compare  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - keep `cfmon --help` light
 
     found = compare(original, manifest, model, source)
     if found.differences:

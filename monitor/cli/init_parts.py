@@ -30,11 +30,11 @@ from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats
-    from monitor.learning.learner import Learner
+    from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.proposal.hold import Guarded
+    from monitor.authoring.proposal.measure import Measured
+    from monitor.authoring.proposal.paths import Collected, RecordedPath
     from monitor.model.mdp import MDP
-    from monitor.proposal.hold import Guarded
-    from monitor.proposal.measure import Measured
-    from monitor.proposal.paths import Collected, RecordedPath
 
 __all__ = ["Request", "Result", "columns_of", "prepared"]
 
@@ -119,7 +119,7 @@ def columns_of(request: Request) -> tuple[str, ...]:
 
 def prepared(request: Request) -> Result:
     """Write the folder and return what is in it. After an error it is as it was."""
-    from monitor.policy_export.original import Request as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.original import Request as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
 
     present = [name for name in FILES if (request.folder / name).exists()]
     if present and not request.force:
@@ -142,10 +142,10 @@ def prepared(request: Request) -> Result:
 
 
 def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]:
+    from monitor.authoring.proposal.choice import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.hold import guarded, proposed  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - likewise
     from monitor.model.io import save_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.proposal.choice import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
-    from monitor.proposal.hold import guarded, proposed  # noqa: PLC0415 - likewise
-    from monitor.proposal.measure import measured  # noqa: PLC0415 - likewise
 
     base = _simulated(request) if request.simulator else _learned(request, staging)
     save_model(base.model, staging / "model.npz")
@@ -183,11 +183,11 @@ def _learned(request: Request, staging: Path) -> _Base:
     """Learn the model of the recordings, and the one of the paths that are not held out."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
-    from monitor.learning.comparison import Outcomes  # noqa: PLC0415 - likewise
-    from monitor.learning.conditions import parsed  # noqa: PLC0415 - likewise
-    from monitor.learning.files import digest_of  # noqa: PLC0415 - likewise
-    from monitor.proposal.paths import Collected  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.comparison import Outcomes  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import Collected  # noqa: PLC0415 - likewise
 
     assert request.unsafe is not None
     label = parsed(request.unsafe).name
@@ -216,8 +216,8 @@ def _learned(request: Request, staging: Path) -> _Base:
 
 def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
-    from monitor.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.separation import lacking  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
 
     assert kept.outcomes is not None
     with progress("judging the model"):
@@ -244,9 +244,9 @@ def _judgement(request: Request, learner: Learner, kept: Collected, label: str) 
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
-    from monitor.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.states import numbered  # noqa: PLC0415 - likewise
-    from monitor.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.states import numbered  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     assert learner.actions is not None
@@ -278,7 +278,7 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
 
 
 def _words(paths: Sequence[RecordedPath], request: Request, what: str) -> str:
-    from monitor.proposal.paths import first_steps  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - keep `cfmon --help` light
 
     used = first_steps(paths, request.steps)
     return f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
@@ -316,7 +316,7 @@ def _or_none(read: Callable[[], MDP]) -> MDP | None:
 
 
 def _explored(request: Request, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:
-    from monitor.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
 
     found = explore(
         str(request.simulator),
@@ -330,7 +330,7 @@ def _explored(request: Request, conditions: tuple[str, ...], notes: list[str], r
 def _episodes(request: Request, base: _Base, nominal: Floats) -> list[RecordedPath]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.proposal.paths import simulated  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import simulated  # noqa: PLC0415 - likewise
 
     paths = simulated(base.model, nominal, request.steps, np.random.default_rng(request.seed))
     if not paths:
@@ -341,7 +341,7 @@ def _episodes(request: Request, base: _Base, nominal: Floats) -> list[RecordedPa
 
 def _nominal(request: Request, base: _Base, staging: Path) -> tuple[Floats, Floats]:
     """Write the agent's policy; return it [S, A], and the one to measure with."""
-    from monitor.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
     if request.nominal is not None:
         table = written_policy(request.nominal, "nominal", base.model, staging, base.notes)
@@ -357,8 +357,8 @@ def _nominal(request: Request, base: _Base, staging: Path) -> tuple[Floats, Floa
 
 def _fallback(request: Request, base: _Base, nominal: tuple[Floats, Floats], horizon: int, staging: Path) -> Any:  # noqa: ANN401 - a policy of any form
     """Write the fallback; return the one to measure with."""
+    from monitor.authoring.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - likewise
     from monitor.model.encode import encode_action  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - likewise
 
     given = request.fallback
     if given is not None and given.startswith("do(") and given.endswith(")"):

@@ -37,10 +37,10 @@ from monitor.cli.recordings import (
 from monitor.errors import ModelError
 
 if TYPE_CHECKING:
-    from monitor.learning.companion import Part
-    from monitor.learning.comparison import Scored
-    from monitor.learning.holdout import Holdout
-    from monitor.learning.learner import Learner
+    from monitor.authoring.learning.companion import Part
+    from monitor.authoring.learning.comparison import Scored
+    from monitor.authoring.learning.holdout import Holdout
+    from monitor.authoring.learning.learner import Learner
     from monitor.model.mdp import MDP
 
 __all__ = ["model_learn"]
@@ -92,7 +92,7 @@ def model_learn(
     MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
     large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
     """
-    from monitor.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
 
     target = _target(out, append)
     roles = {
@@ -171,9 +171,9 @@ def _report(
     earlier: int,
 ) -> list[str]:
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
+    from monitor.authoring.learning.report import reported  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.report import reported  # noqa: PLC0415 - likewise
-    from monitor.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -197,7 +197,7 @@ def _report(
 
 def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
     """Write the model and the numbers of its states; return the model, and whether numbers of old states changed."""
-    from monitor.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
     with progress(f"writing {target}"):
@@ -212,8 +212,8 @@ def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
-    from monitor.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.separation import missed, never_held, unrecorded  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.separation import missed, never_held, unrecorded  # noqa: PLC0415 - likewise
     from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
@@ -277,7 +277,7 @@ def _renumbered(facts: dict[str, Any]) -> list[str]:
 
 
 def _notes(facts: dict[str, Any]) -> list[str]:
-    from monitor.learning.separation import unseparated  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.separation import unseparated  # noqa: PLC0415 - keep `cfmon --help` light
 
     notes = []
     notes += facts["labels that never hold"]

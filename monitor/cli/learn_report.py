@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from monitor.learning.comparison import Scored
-    from monitor.learning.report import Calibration, Gain, Report
+    from monitor.authoring.learning.comparison import Scored
+    from monitor.authoring.learning.report import Calibration, Gain, Report
 
 __all__ = ["as_html", "as_markdown"]
 
@@ -98,7 +98,7 @@ def sections(report: Report, compared: Sequence[Scored]) -> list[Section]:
 
 
 def _distances(report: Report) -> list[Row]:
-    from monitor.learning.abstraction import DISTANCES  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.abstraction import DISTANCES  # noqa: PLC0415 - keep `cfmon --help` light
 
     classes = [*(f"up to {bound:g}" for bound in DISTANCES), "more"]
     total = sum(report.distances)

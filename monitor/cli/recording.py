@@ -71,7 +71,7 @@ def convert(
         "next_state": next_state, "terminated": terminated, "truncated": truncated,
         "timing": None if timing is None else timing.value,
     }  # fmt: skip
-    from monitor.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     paths = recorded_files([source])
     if len(paths) > 1:
@@ -90,10 +90,10 @@ def _opened(
 ) -> tuple[Header, str, Iterable[Event]]:
     """Return a header for what is in a file, the topic of its steps, and its events."""
     from monitor._version import __version__  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.recorded_tables import TableEvents  # noqa: PLC0415 - likewise
     from monitor.cli.recordings import open_recording as open_table  # noqa: PLC0415 - likewise
-    from monitor.learning.columns import guessed  # noqa: PLC0415 - likewise
     from monitor.sidecar.parquet_recording import ParquetRecording  # noqa: PLC0415 - likewise
-    from monitor.sidecar.recorded_tables import TableEvents  # noqa: PLC0415 - likewise
     from monitor.sidecar.recording import Header  # noqa: PLC0415 - likewise
     from monitor.sidecar.recordings import is_recording, open_recording  # noqa: PLC0415 - likewise
 

@@ -19,11 +19,11 @@ from monitor.cli.output import Bar, printable, say
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
-    from monitor.learning.abstraction import Numbering
-    from monitor.learning.comparison import Scored
-    from monitor.learning.files import Place, RowFile
-    from monitor.learning.holdout import Holdout
-    from monitor.learning.learner import Learner
+    from monitor.authoring.learning.abstraction import Numbering
+    from monitor.authoring.learning.comparison import Scored
+    from monitor.authoring.learning.files import Place, RowFile
+    from monitor.authoring.learning.holdout import Holdout
+    from monitor.authoring.learning.learner import Learner
 
 __all__ = [
     "ENCODERS",
@@ -66,7 +66,7 @@ ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bin
 
 
 class TimingName(StrEnum):
-    """What a row's reward and end markers belong to: `monitor.learning.columns.Timing`."""
+    """What a row's reward and end markers belong to: `monitor.authoring.learning.columns.Timing`."""
 
     step = "step"
     state = "state"
@@ -104,7 +104,7 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
 
     A Minari dataset and a recording as Parquet are folders that count as one file.
     """
-    from monitor.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.parquet_recording import ABOUT, is_parquet_recording  # noqa: PLC0415 - likewise
 
     found: list[Path] = []
@@ -124,9 +124,9 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
 
 def open_recording(path: Path, topic: str) -> RowFile:
     """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
-    from monitor.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
-    from monitor.sidecar.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
     from monitor.sidecar.recordings import is_recording  # noqa: PLC0415 - likewise
 
     if not path.exists():
@@ -138,7 +138,7 @@ def open_recording(path: Path, topic: str) -> RowFile:
 
 def with_function(source: RowFile, function: str) -> RowFile:
     """Return the source with the state that `function`, FILE.py:NAME, computes; the source itself if it is empty."""
-    from monitor.learning.functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
 
     return Computed(source, *state_function(function)) if function else source
 
@@ -150,10 +150,10 @@ def new_learner(
 
     Also returns the scores of abstractions, if several were compared.
     """
-    from monitor.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise
-    from monitor.learning.functions import state_function  # noqa: PLC0415 - likewise
-    from monitor.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.functions import state_function  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
 
     for counts in (companion_of(target), part_of(target)):
         if counts.exists():
@@ -205,7 +205,7 @@ def read_into(
 
     Raises RecordingError: a column is missing, or there is no row.
     """
-    from monitor.learning.files import START, Place  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.files import START, Place  # noqa: PLC0415 - keep `cfmon --help` light
 
     names = source.names()
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]

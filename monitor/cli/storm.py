@@ -79,7 +79,7 @@ def built_by_storm(
             raise ModelError(f"--constant {constant!r}: write NAME=VALUE, such as N=10")
     if not Path(source).is_file():
         raise ModelError(f"model {source}: cannot be read (there is no such file)")
-    from monitor.model.umb import read_umb  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.formats.umb import read_umb  # noqa: PLC0415 - keep `cfmon --help` light
 
     folder = Path(tempfile.mkdtemp(prefix="cfmon-"))
     try:

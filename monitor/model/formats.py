@@ -95,6 +95,7 @@ OPTIONAL: Mapping[str, str] = {
 }
 """Optional parts of a model, and how messages call them."""
 
+_FORMATS = "monitor.authoring.formats"
 FORMATS: tuple[Format, ...] = (
     Format(
         "a .npz file",
@@ -105,25 +106,25 @@ FORMATS: tuple[Format, ...] = (
     ),
     Format(
         "a .umb file (UMB)",
-        "monitor.model.umb:read_files",
+        f"{_FORMATS}.umb:read_files",
         suffix=".umb",
-        writer="monitor.model.umb_write:umb_files",
+        writer=f"{_FORMATS}.umb_write:umb_files",
         keeps=("state_names", "valuations", "ended_as", "action_order"),
         named_rewards=True,
     ),
     Format(
         "a .tra file (PRISM)",
-        "monitor.model.prism_explicit:read_files",
+        f"{_FORMATS}.prism_explicit:read_files",
         suffix=".tra",
         beside=(".lab", ".srew", ".trew", ".sta", ".obs"),
         numbered=(".srew", ".trew"),
-        writer="monitor.model.prism_write:prism_files",
+        writer=f"{_FORMATS}.prism_write:prism_files",
         keeps=("valuations",),
         named_rewards=True,
     ),
-    Format("a .pexp file", "monitor.model.prism_explicit:read_combined", suffix=".pexp", named_rewards=True),
-    Format("a .drn file (Storm)", "monitor.model.drn:read_files", suffix=".drn", named_rewards=True),
-    Format("gymnasium:ID?argument=value", "monitor.model.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
+    Format("a .pexp file", f"{_FORMATS}.prism_explicit:read_combined", suffix=".pexp", named_rewards=True),
+    Format("a .drn file (Storm)", f"{_FORMATS}.drn:read_files", suffix=".drn", named_rewards=True),
+    Format("gymnasium:ID?argument=value", f"{_FORMATS}.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
 )
 """A file with another suffix is read as the first format."""
 
@@ -180,8 +181,7 @@ def _has(model: MDP, name: str) -> bool:
     if name == "distribution":
         return model.initial is not None and bool(((model.initial > 0) & (model.initial < 1)).any())
     if name == "action_order":
-        from monitor.model.choices import keeps_order  # noqa: PLC0415 - keep `cfmon --help` light
-
+        keeps_order = _function(f"{_FORMATS}.choices:keeps_order")
         return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
     value = getattr(model, name)
     return value is not None and len(value if name not in ("counts", "centres") else [value]) > 0

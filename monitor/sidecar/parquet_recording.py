@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 import msgspec
 
 from monitor.errors import RecordingError
-from monitor.learning.files import bounded
+from monitor.memory import bounded
 from monitor.sidecar.events import Event
 from monitor.sidecar.recording import Header, Recording
 from monitor.sidecar.recording_table import ALL, events_of, import_arrow

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from monitor.audit.report import page
+from monitor.audit.results import Change, Findings, Raised, changes, raised_before
 from monitor.errors import RecordingError
-from monitor.sidecar.audit.report import page
-from monitor.sidecar.audit.results import Change, Findings, Raised, changes, raised_before
 from tests.sidecar.audited import FORMULAS, events, recorded, replayed, world
 from tests.tiers import slow
 

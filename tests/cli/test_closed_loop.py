@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from cfmon_client.steps import Steps
 
-from monitor.cli import guarded_agents
-from monitor.cli.closed_loop import OUTCOMES, ClosedLoop, Result, summarise
-from monitor.cli.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
-from monitor.cli.simulator import Simulator
-from monitor.cli.stage import load
+from monitor.demo import guarded_agents
+from monitor.demo.closed_loop import OUTCOMES, ClosedLoop, Result, summarise
+from monitor.demo.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
+from monitor.demo.simulator import Simulator
+from monitor.demo.stage import load
 from monitor.errors import ConfigError
 from monitor.model import MDP
 from tests.cli.test_demo import started

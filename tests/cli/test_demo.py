@@ -16,9 +16,9 @@ import pytest
 
 from monitor.alarm.canonical import pack_plain
 from monitor.cli.files import data_file
-from monitor.cli.show import summarise
-from monitor.cli.stage import load
-from monitor.cli.watch import Watcher
+from monitor.demo.show import summarise
+from monitor.demo.stage import load
+from monitor.demo.watch import Watcher
 from monitor.model import MDP
 from monitor.referee import judge
 from monitor.sidecar.config.reading import load_config

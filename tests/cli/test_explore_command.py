@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("gymnasium")
 
-from monitor.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import Settings, explore
 from monitor.model import load_model, model_sha256
-from tests.exploration import worlds
+from tests.authoring.exploration import worlds
 
 Run = Callable[..., tuple[int, str, str]]
 FILE = str(Path(worlds.__file__))

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("onnx")
 
+from monitor.authoring.policy_export import agreement
 from monitor.model import load_model
 from monitor.policy import session
 from monitor.policy.session import load_policy
-from monitor.policy_export import agreement
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from monitor.learning import files as reading
-from monitor.learning.companion import companion_of
+from monitor.authoring.learning import files as reading
+from monitor.authoring.learning.companion import companion_of
 from monitor.model import load_model
 from monitor.model.npz import model_sha256
 from monitor.sidecar.events import Heartbeat, Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
-from tests.learning.recorded import csv_of, random_rows, same_but_for_numbers
+from tests.authoring.learning.recorded import csv_of, random_rows, same_but_for_numbers
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.learning.companion import companion_of, load_learner
+from monitor.authoring.learning.companion import companion_of, load_learner
 from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256
-from tests.learning.recorded import Row, csv_of, random_rows, same_but_for_numbers
+from tests.authoring.learning.recorded import Row, csv_of, random_rows, same_but_for_numbers
 from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]

@@ -15,17 +15,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from monitor.authoring.learning import files as reading
+from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.companion import companion_of, part_of
+from monitor.authoring.learning.learner import Learner
 from monitor.cli import recordings
-from monitor.learning import files as reading
-from monitor.learning.batch import Batch
-from monitor.learning.companion import companion_of, part_of
-from monitor.learning.learner import Learner
 from monitor.model import load_model
 from monitor.model.npz import model_sha256
 from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Instant
-from tests.learning.recorded import csv_of, random_rows
+from tests.authoring.learning.recorded import csv_of, random_rows
 from tests.tiers import examples, first, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
@@ -39,8 +39,8 @@ OPTIONS = (*ROLES, "--label", "high: x >= 2", "--unsafe", "bad: done and r < 0",
 KILLED = f"""
 import os, signal, sys
 from monitor.cli import main, recordings
-from monitor.learning import files
-from monitor.learning.learner import Learner
+from monitor.authoring.learning import files
+from monitor.authoring.learning.learner import Learner
 
 files.ROWS, recordings.KEEP, recordings.KEEP_EACH = {SIZE}, {EVERY}, 0
 left, read = int(sys.argv.pop(1)), Learner.read

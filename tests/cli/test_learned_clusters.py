@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.learning.batch import Batch
-from monitor.learning.candidates import Field
-from monitor.learning.companion import companion_of
+from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.candidates import Field
+from monitor.authoring.learning.companion import companion_of
 from monitor.model import encode_state, load_model
 from monitor.model.npz import model_sha256
 from tests.tiers import slow
@@ -164,7 +164,7 @@ def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypa
         read(field, batch)
 
     monkeypatch.setattr(Field, "read", counting)
-    monkeypatch.setattr("monitor.learning.files.ROWS", 500)
+    monkeypatch.setattr("monitor.authoring.learning.files.ROWS", 500)
     monkeypatch.setattr("monitor.cli.comparing.ROWS", 2400)
     assert cfmon("model", "learn", steps, "other.csv", "-o", "a.npz", "--abstraction", "auto", *UNSAFE)[0] == 0
     assert counted == {steps: 1200, "other.csv": 1200}

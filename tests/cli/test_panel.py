@@ -44,7 +44,7 @@ def test_it_follows_what_happens(tmp_path: Path, env: dict[str, str]) -> None:
         with Terminal(RUN, env={**env, "CFMON_MQTT__URL": url}) as terminal:
             terminal.until("status page at", "connected to mqtt", "no agent has sent a step yet")
             agent = ["--model", str(MODEL), "--policy", str(POLICY), "--url", url, "--topic", "agents/ada/steps"]
-            acting = [sys.executable, "-m", "monitor.cli.agent", *agent, "--seed", "1", "--interval", "0.05"]
+            acting = [sys.executable, "-m", "monitor.demo.agent", *agent, "--seed", "1", "--interval", "0.05"]
             with subprocess.Popen(acting) as living:
                 try:
                     seen = terminal.until("ada", "FIRING", "1 agent", "what to do: http")

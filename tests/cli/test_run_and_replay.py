@@ -12,8 +12,8 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from monitor.cli import agent as agents
 from monitor.cli.files import data_file
+from monitor.demo import agent as agents
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Mosquitto, mosquitto
 

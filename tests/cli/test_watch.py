@@ -10,7 +10,7 @@ import msgpack
 import pytest
 from rich.console import Console
 
-from monitor.cli.watch import Watcher
+from monitor.demo.watch import Watcher
 from monitor.model import MDP
 from tests.terminal import Terminal
 from tests.tiers import slow

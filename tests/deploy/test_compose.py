@@ -143,7 +143,7 @@ def test_under_a_foreign_name_the_monitor_answers_no_one_and_prometheus_and_peop
 def test_the_agent_publishes_where_the_monitor_listens() -> None:
     (script,) = SERVICES["agent"]["command"]
     options = re.findall(r"--[a-z]+", script)
-    command = [sys.executable, "-m", "monitor.cli.agent", "--help"]
+    command = [sys.executable, "-m", "monitor.demo.agent", "--help"]
     known = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert all(option in known for option in options)
     assert re.search(r"--topic agents/[\w.-]+/steps ", script)

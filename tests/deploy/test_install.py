@@ -282,7 +282,7 @@ def test_it_runs_there_unprivileged_and_ends_when_told(installed: BareRoot, tmp_
         assert re.search(r"(?m)^Uid:\t10001\t10001\t10001\t10001$", status)
         assert re.search(r"(?m)^CapEff:\t0+$", status)
         wait_until(sidecar.ready, "it is ready")
-        agent = ["/opt/cfmon/bin/python", "-m", "monitor.cli.agent", "--url", broker.url, "--topic", "agents/w1/steps"]
+        agent = ["/opt/cfmon/bin/python", "-m", "monitor.demo.agent", "--url", broker.url, "--topic", "agents/w1/steps"]
         agent += [
             "--steps",
             "20",

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from monitor.cli.agent import SimulatedAgent
 from monitor.cli.app import app
 from monitor.cli.files import data_file
-from monitor.cli.simulator import Simulator
+from monitor.demo.agent import SimulatedAgent
+from monitor.demo.simulator import Simulator
 from monitor.policy.session import Actor
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config

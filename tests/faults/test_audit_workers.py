@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from monitor.sidecar.audit.plan import days_of, opened, partitions
-from monitor.sidecar.audit.results import findings
-from monitor.sidecar.audit.schedule import run_all
+from monitor.audit.plan import days_of, opened, partitions
+from monitor.audit.results import findings
+from monitor.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from tests.faults.harness import LONG
 from tests.sidecar.audited import events, recorded, replayed, world

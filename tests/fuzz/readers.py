@@ -18,6 +18,14 @@ import onnx
 
 from monitor.alarm.document import pack_evidence, read_evidence
 from monitor.alarm.evidence import rederive
+from monitor.authoring.formats.drn import read_drn
+from monitor.authoring.formats.prism_explicit import read_combined, read_prism
+from monitor.authoring.formats.umb import read_umb
+from monitor.authoring.formats.umb_write import umb_files
+from monitor.authoring.learning.columns import guessed
+from monitor.authoring.learning.files import open_rows
+from monitor.authoring.learning.mcap_rows import McapRows
+from monitor.authoring.learning.recorded_tables import TableEvents
 from monitor.cli.files import read_formulas, read_path, read_policy
 from monitor.errors import (
     ConfigError,
@@ -32,17 +40,10 @@ from monitor.errors import (
     RecordingError,
 )
 from monitor.exact import validate as validate_formula
-from monitor.learning.columns import guessed
-from monitor.learning.files import open_rows
-from monitor.learning.mcap_rows import McapRows
 from monitor.logic import parse, print_formula
 from monitor.model import MDP
-from monitor.model.drn import read_drn
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
-from monitor.model.prism_explicit import read_combined, read_prism
-from monitor.model.umb import read_umb
-from monitor.model.umb_write import umb_files
 from monitor.picture import draw, explain
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
@@ -53,7 +54,6 @@ from monitor.sidecar.mqtt.codec import CONNACK, MAX_ID, Codec, Version
 from monitor.sidecar.mqtt.properties import MalformedPacketError
 from monitor.sidecar.parquet_recording import ParquetRecording
 from monitor.sidecar.pipeline import AgentState, CommonState
-from monitor.sidecar.recorded_tables import TableEvents
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal

@@ -19,8 +19,8 @@ from mcap.writer import Writer
 from pyarrow.parquet import write_table
 
 from monitor.alarm.message import Identity, alert_id
-from monitor.model.prism_write import prism_files
-from monitor.model.umb_write import umb_files
+from monitor.authoring.formats.prism_write import prism_files
+from monitor.authoring.formats.umb_write import umb_files
 from monitor.sidecar.mqtt.codec import Codec
 from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers

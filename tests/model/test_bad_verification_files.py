@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.authoring.formats.drn import read_drn
+from monitor.authoring.formats.prism_explicit import read_prism
+from monitor.authoring.formats.prism_write import prism_files
+from monitor.authoring.formats.umb import read_umb
+from monitor.authoring.formats.umb_write import umb_files
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP
-from monitor.model.drn import read_drn
-from monitor.model.prism_explicit import read_prism
-from monitor.model.prism_write import prism_files
-from monitor.model.umb import read_umb
-from monitor.model.umb_write import umb_files
 from tests.fuzz import mutate
 from tests.model.verification_models import random_model
 from tests.tiers import first
@@ -148,7 +148,7 @@ def test_malformed_explicit_files(case: str) -> None:
 
 
 def test_too_many_transitions_to_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.model.prism_explicit._MOST_KEYS", 10)
+    monkeypatch.setattr("monitor.authoring.formats.prism_explicit._MOST_KEYS", 10)
     with pytest.raises(ModelError, match="too large for rewards of transitions"):
         read_prism(prism(), "m.tra")
 

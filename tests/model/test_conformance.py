@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.authoring.formats.conformance import STEPS, conformance
 from monitor.errors import ModelWarning
 from monitor.model import load_model
-from monitor.model.conformance import STEPS, conformance
 from tests.tiers import examples, first, scaled
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from monitor.authoring.formats.gymnasium_env import from_environment
 from monitor.errors import ModelError
 from monitor.model import canonical_bytes, load_model
-from monitor.model.gymnasium_env import from_environment
 
 LAKE = "gymnasium:FrozenLake-v1?map_name=8x8&is_slippery=true"
 SHIPPED = Path(__file__).parents[2] / "policies" / "frozen-lake" / "model.npz"

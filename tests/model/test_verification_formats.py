@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.authoring.formats.choices import keeps_order, merged_order
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP, load_model, save_model
-from monitor.model.choices import keeps_order, merged_order
 from tests.model.verification_models import paid, random_model, same, storm_values, stormpy, values
 
 TOLERANCE = 1e-12

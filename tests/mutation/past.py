@@ -110,7 +110,7 @@ FAULTS: Final = (
         "rewards of transitions are averaged at conversion",
         (
             (
-                "monitor/model/gymnasium_env.py",
+                "monitor/authoring/formats/gymnasium_env.py",
                 '"transition_rewards": paid - table[rows],',
                 '"transition_rewards": 0.0 * paid,',
             ),
@@ -121,7 +121,7 @@ FAULTS: Final = (
         "an environment that does not follow its own table converts without a word",
         (
             (
-                "monitor/model/conformance.py",
+                "monitor/authoring/formats/conformance.py",
                 "if what := table.compare(step):",
                 "if (what := table.compare(step)) and not what:",
             ),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from monitor.audit.partition import alert_line
 from monitor.model import MDP
-from monitor.sidecar.audit.partition import alert_line
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.parquet_recorder import ParquetRecorder

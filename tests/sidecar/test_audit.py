@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from monitor.audit import schedule
+from monitor.audit.gaps import find_gaps
+from monitor.audit.partition import ALERTS, run_partition
+from monitor.audit.plan import DONE, Partition, days_of, opened, partitions
+from monitor.audit.results import findings
+from monitor.audit.schedule import run_all
 from monitor.errors import ConfigError, RecordingError
 from monitor.sidecar import parquet_recorder
-from monitor.sidecar.audit import schedule
-from monitor.sidecar.audit.gaps import find_gaps
-from monitor.sidecar.audit.partition import ALERTS, run_partition
-from monitor.sidecar.audit.plan import DONE, Partition, days_of, opened, partitions
-from monitor.sidecar.audit.results import findings
-from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Message
 from monitor.sidecar.recording_table import ALL

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from monitor.authoring.learning.recorded_rows import RecordedRows
 from monitor.errors import RecordingError
 from monitor.sidecar import parquet_recorder
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.parquet_recording import ParquetRecording
-from monitor.sidecar.recorded_rows import RecordedRows
 from monitor.sidecar.recording import Recorder, Recording
 from monitor.sidecar.recordings import is_recording, new_recorder, open_recording
 from monitor.stream.shard import shard_of

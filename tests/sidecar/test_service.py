@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from monitor.alarm.evidence import read_evidence
+from monitor.audit.partition import ALERTS, alert_line
+from monitor.audit.plan import days_of, opened, partitions
+from monitor.audit.schedule import run_all
 from monitor.errors import ConfigError, RecordingError
 from monitor.model import MDP
-from monitor.sidecar.audit.partition import ALERTS, alert_line
-from monitor.sidecar.audit.plan import days_of, opened, partitions
-from monitor.sidecar.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.recordings import open_recording

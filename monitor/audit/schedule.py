@@ -1,0 +1,128 @@
+"""Who computes the partitions of an audit: this process, processes on this machine, or a Dask cluster.
+
+The days of a bucket follow each other; buckets are independent. A result that is there is not computed again, so an
+audit that was stopped goes on, and what a killed worker was computing is computed by another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, Final
+
+from monitor.audit.partition import run_partition
+from monitor.audit.plan import Partition
+from monitor.errors import ConfigError, MonitorError, to_install
+
+__all__ = ["run_all"]
+
+DEATHS: Final = 5
+"""Workers that may die over one partition before the audit fails."""
+
+
+def run_all(
+    plan: Mapping[int, Sequence[Partition]],
+    report: Callable[[int], None],
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+) -> None:
+    """Compute all partitions that are not there yet.
+
+    Args:
+        plan: bucket -> its partitions in order.
+        report: called with the number of those that are there.
+        workers: processes on this machine; 1: this process.
+        scheduler: address of the scheduler of a Dask cluster instead.
+
+    Raises ConfigError: Dask is not installed, the scheduler cannot be reached, or workers die again and again.
+    """
+    waiting = {bucket: _rest(parts) for bucket, parts in plan.items()}
+    total = sum(map(len, plan.values()))
+    done = total - sum(map(len, waiting.values()))
+    report(done)
+    if done == total:
+        return
+    finished = _here(waiting) if workers == 1 and scheduler is None else _by_dask(waiting, workers, scheduler)
+    for _ in finished:
+        done += 1
+        report(done)
+
+
+def _rest(parts: Sequence[Partition]) -> list[Partition]:
+    """Return the partitions from the first one that is not there."""
+    first = next((n for n, part in enumerate(parts) if not part.done), len(parts))
+    return list(parts[first:])
+
+
+def _here(plan: Mapping[int, Sequence[Partition]]) -> Iterator[str]:
+    for part in _by_day(plan):
+        yield run_partition(part)
+
+
+def _by_day(plan: Mapping[int, Sequence[Partition]]) -> Iterator[Partition]:
+    """Yield the partitions day by day, so that what all buckets need is read once."""
+    for row in zip_longest(*plan.values()):
+        yield from (part for part in row if part is not None)
+
+
+def _by_dask(plan: Mapping[int, Sequence[Partition]], workers: int, scheduler: str | None) -> Iterator[str]:
+    try:
+        import distributed  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise ConfigError(f"several workers need Dask: {to_install('audit')}; or use --workers 1") from error
+
+    with _client(workers, scheduler) as client:
+        after: dict[int, Any] = {}
+        futures = []
+        for part in _by_day(plan):
+            task = client.submit(_computed, part, after.get(part.bucket), key=f"audit-{part.key}", pure=False)
+            after[part.bucket] = task
+            futures.append(task)
+        try:
+            completed: Any = distributed.as_completed  # it has no types
+            for future in completed(futures):
+                if isinstance(found := future.result(), MonitorError):
+                    raise found
+                yield found
+        except distributed.KilledWorker as error:
+            raise ConfigError(f"{DEATHS} workers died over one partition; do they have enough memory?") from error
+
+
+def _computed(partition: Partition, before: str | MonitorError | None) -> str | MonitorError:
+    """Compute a partition in a worker; return its key, or an error of the user's, which Dask would log as a bug.
+
+    `before`: the same of the day before, whose error ends the bucket.
+    """
+    if isinstance(before, MonitorError):
+        return before
+    try:
+        return run_partition(partition)
+    except MonitorError as error:
+        return error
+
+
+@contextmanager
+def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
+    import dask  # noqa: PLC0415 - an optional extra
+    import distributed  # noqa: PLC0415 - likewise
+
+    library: Any = distributed  # some of its functions have no types
+    with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
+        if scheduler is None:
+            with (
+                library.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                ) as cluster,
+                library.Client(cluster) as client,
+            ):
+                yield client
+            return
+        try:
+            client = library.Client(scheduler)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the scheduler {scheduler} cannot be reached: {error}") from error
+        with client:
+            yield client

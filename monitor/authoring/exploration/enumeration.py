@@ -1,0 +1,143 @@
+"""Exploration of an environment from its source to its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from monitor.authoring.exploration.build import model_of
+from monitor.authoring.exploration.copies import CopySimulator, kept_random_state
+from monitor.authoring.exploration.hook import HookSimulator, hook_of
+from monitor.authoring.exploration.identity import identity_of
+from monitor.authoring.exploration.noise import SlipTo
+from monitor.authoring.exploration.search import Found, search
+from monitor.authoring.exploration.simulator import Environment
+from monitor.authoring.exploration.source import close, open_environment
+from monitor.authoring.exploration.walks import STEPS, compare_walks
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+from monitor.user_code import explained, load_object
+
+__all__ = ["Explored", "Settings", "explore"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of an exploration.
+
+    Attributes:
+        key: what identifies a state: `module.py:function`, `observation`, or None for the default.
+        seed, resets: episodes start as after resets with `resets` seeds, the first of which is `seed`.
+        slip, slip_to: probability that another action is done than the chosen one, and which (`noise.py`).
+        max_states: most states.
+        walk: steps of the environment to compare with the model.
+        conditions: labels as `NAME: CONDITION`.
+        labels: `module.py:function` that returns the names of a state's labels.
+    """
+
+    key: str | None = None
+    seed: int = 0
+    resets: int = 1
+    slip: float = 0.0
+    slip_to: SlipTo = "others"
+    max_states: int = 100_000
+    walk: int = STEPS
+    conditions: Sequence[str] = field(default=())
+    labels: str | None = None
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A model, and how it was found.
+
+    Attributes:
+        model: the model.
+        identified: what identifies a state.
+        variables: names of the entries of a state's valuation, or empty.
+        walked: steps of the environment that were compared with it.
+        notes: what the user should know, a sentence each.
+    """
+
+    model: MDP
+    identified: str
+    variables: Sequence[str]
+    walked: int
+    notes: Sequence[str]
+
+
+def explore(source: str, settings: Settings, report: Progress = lambda _, __: None) -> Explored:
+    """Return the model of `gymnasium:ID?argument=value` or `module.py:make_env`, with every reachable state.
+
+    An environment with a method `successors` is enumerated by it, another one by snapshots, if it is deterministic.
+    `report` is called with the numbers of states expanded and found.
+
+    Raises ModelError: the environment cannot be made or enumerated; says why and what to do.
+    """
+    if settings.resets < 1 or settings.max_states < 1 or settings.walk < 0:
+        raise ModelError("--resets and --max-states must be at least 1, --walk at least 0")
+    environment = open_environment(source)
+    try:
+        with kept_random_state():
+            return _explored(environment, source, settings, report)
+    except ModelError as error:
+        text = str(error)
+        raise ModelError(text if source in text else f"environment {source}: {text}") from error
+    finally:
+        close(environment)
+
+
+def _explored(environment: Environment, source: str, settings: Settings, report: Progress) -> Explored:
+    seeds = range(settings.seed, settings.seed + settings.resets)
+    labeller = None if settings.labels is None else load_object(settings.labels, ModelError)
+    if hook_of(environment) is not None:
+        hooked = HookSimulator(environment, seeds, labeller)
+        found = search(hooked, settings.max_states, report)
+        walked, notes = 0, ["probabilities are those that its method successors returns; they were not tested"]
+        model = _model(hooked, found, settings, source)
+        return Explored(model, hooked.identified, hooked.variables, walked, notes)
+    try:
+        environment.reset(seed=settings.seed)
+    except Exception as error:
+        raise ModelError(f"the environment cannot be reset ({explained(error)})") from error
+    simulator = CopySimulator(environment, identity_of(environment, settings.key), seeds, labeller)
+    found = search(simulator, settings.max_states, report)
+    walked = compare_walks(simulator, found, settings.walk, settings.seed)
+    model = _model(simulator, found, settings, source)
+    notes = _notes(simulator, model, found.initial, settings)
+    return Explored(model, simulator.identified, simulator.variables, walked, notes)
+
+
+def _model(simulator: CopySimulator | HookSimulator, found: Found, settings: Settings, source: str) -> MDP:
+    return model_of(
+        simulator,
+        found,
+        slip=settings.slip,
+        to=settings.slip_to,
+        conditions=settings.conditions,
+        source=source,
+    )
+
+
+def _notes(simulator: CopySimulator, model: MDP, initial: dict[int, float], settings: Settings) -> list[str]:
+    notes = []
+    if settings.resets == 1:
+        known = {simulator.reset(settings.seed).key}
+        if any(simulator.reset(settings.seed + k).key not in known for k in range(1, 4)):
+            notes.append(
+                f"episodes start in different states, and only that of reset(seed={settings.seed}) was explored; "
+                "--resets N explores those of N seeds"
+            )
+    else:
+        notes.append(f"{len(initial)} initial states in {settings.resets} resets, weighted by how often each came")
+    if simulator.masked:
+        notes.append("actions that the environment's action_masks() rules out are unavailable in the model")
+    if model.observations is None:
+        notes.append(
+            "the model has no observations, because they are not numbers of a fixed size; ONNX policies then see the "
+            "number of the state. Wrap the environment in module.py:make_env to change that"
+        )
+    if model.reward_spread is not None:
+        notes.append("some transitions earned different rewards; the model has their middle, and how far they differ")
+    return notes

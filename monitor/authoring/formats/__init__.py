@@ -1,0 +1,1 @@
+"""Readers and writers of model formats other than `.npz`; `monitor.model.formats` lists them."""

@@ -1,0 +1,189 @@
+"""From columns to states and actions: numbers, names, tuples of values in order of first sight, bins or clusters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.authoring.learning.batch import Batch, is_missing
+from monitor.errors import ModelError, RecordingError
+from monitor.model.centres import Centres
+
+__all__ = ["DISTANCES", "MAX_STATES", "Kind", "Numbering", "chosen_kind"]
+
+Kind = Literal["index", "name", "values", "bins", "nearest"]
+"""How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
+`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of
+clusters. The kinds are those of state encoders."""
+
+MAX_STATES: Final = 1 << 22
+
+DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Bounds of the classes of distances from the centre, in units of the columns."""
+
+FEW: Final = 20
+MANY: Final = 1000
+"""A column of other than whole numbers is taken for continuous from so many values in one batch, by its size."""
+
+
+@dataclass
+class Numbering:
+    """Numbering of states, or of actions, that grows with what is seen.
+
+    Attributes:
+        kind: see `Kind`.
+        columns: their names, for messages.
+        edges: of bins, one array per column.
+        centres: of clusters.
+        known: what has a number, in its order: values of a column for `name`, tuples for `values`.
+        size: how many numbers are in use.
+        distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
+        farthest: largest distance of an observation from its centre.
+        ranges: [D, 2] of bins and clusters, the least and the greatest number of each column so far.
+    """
+
+    kind: Kind
+    columns: tuple[str, ...]
+    edges: tuple[Floats, ...] = ()
+    centres: Centres | None = None
+    known: dict[tuple[float | str | bool, ...], int] = field(default_factory=dict)
+    size: int = 0
+    distances: Ints = field(default_factory=lambda: np.zeros(len(DISTANCES) + 1, np.int64))
+    farthest: float = 0.0
+    ranges: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind == "bins":
+            self.size = int(np.prod([len(edges) - 1 for edges in self.edges]))
+            if self.size > MAX_STATES:
+                raise ModelError(f"--bins: {self.size:,} states are more than {MAX_STATES:,}; use fewer bins")
+        if self.centres is not None:
+            self.size = len(self.centres.points)
+
+    def encode(self, batch: Batch, names: tuple[str, ...]) -> Ints:
+        """Return the number of each row, [n]; -1 where a value is missing. New values get new numbers.
+
+        `names`: the columns to read, in place of `columns`. Raises RecordingError for a value that has no number.
+        """
+        values = [batch.column(name) for name in names]
+        missing = np.logical_or.reduce([is_missing(each) for each in values])
+        numbers = np.full(len(batch), -1, np.int64)
+        present = np.flatnonzero(~missing)
+        if len(present):
+            kept = [each[present] for each in values]
+            numbers[present] = self._numbers(kept, batch, present)
+        return numbers
+
+    def _numbers(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+        match self.kind:
+            case "index":
+                numbers = self._indices(values[0], batch, rows)
+                self.size = max(self.size, int(numbers.max()) + 1)
+                return numbers
+            case "bins":
+                return self._binned(values, batch, rows)
+            case "nearest":
+                return self._nearest(values, batch, rows)
+            case _:
+                return self._in_order(values, batch, rows)
+
+    def _indices(self, values: AnyArray, batch: Batch, rows: Ints) -> Ints:
+        if values.dtype.kind == "U":
+            self._refuse(batch, int(rows[0]), values[0], "is text; whole numbers are needed")
+        if values.dtype.kind == "b":
+            return values.astype(np.int64)
+        bad = np.flatnonzero((values < 0) | (values != np.floor(values)) | (values >= MAX_STATES))
+        if bad.size:
+            problem = f"is not an index from 0 to {MAX_STATES - 1:,}; --abstraction values numbers states as they come"
+            self._refuse(batch, int(rows[bad[0]]), values[bad[0]], problem)
+        return values.astype(np.int64)
+
+    def _binned(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+        state = np.zeros(len(rows), np.int64)
+        for each, edges in zip(values, self.edges, strict=True):
+            if each.dtype.kind == "U":
+                self._refuse(batch, int(rows[0]), each[0], "is text; bins need numbers")
+            state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each.astype(np.float64), side="right")
+        self._widen(np.column_stack(values).astype(np.float64))
+        return state
+
+    def _nearest(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+        assert self.centres is not None
+        for each in values:
+            if each.dtype.kind == "U":
+                self._refuse(batch, int(rows[0]), each[0], "is text; clusters need numbers")
+        numbers = np.column_stack(values).astype(np.float64)
+        self._widen(numbers)
+        states, distance = self.centres.nearest(numbers)
+        self.distances += np.bincount(np.searchsorted(DISTANCES, distance), minlength=len(DISTANCES) + 1)
+        self.farthest = max(self.farthest, float(distance.max()))
+        return states
+
+    def _widen(self, numbers: Floats) -> None:
+        """Widen the ranges by numbers [n, D]."""
+        before = np.zeros((0, numbers.shape[1])) if self.ranges is None else self.ranges.T
+        every = np.concatenate([before, numbers])
+        self.ranges = np.stack([every.min(axis=0), every.max(axis=0)], axis=1)
+
+    def _in_order(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+        keys = np.zeros(len(rows), np.int64)
+        for each in values:
+            kinds, places = np.unique(each, return_inverse=True)
+            keys = np.unique(keys * len(kinds) + places, return_inverse=True)[1]
+        _, first, places = np.unique(keys, return_index=True, return_inverse=True)
+        numbers = np.zeros(len(first), np.int64)
+        for kind in np.argsort(first, kind="stable"):
+            numbers[kind] = self._number(values, int(first[kind]), batch, rows)
+        return numbers[places]
+
+    def _number(self, values: list[AnyArray], row: int, batch: Batch, rows: Ints) -> int:
+        found = tuple(_plain(each[row]) for each in values)
+        number = self.known.get(found)
+        if number is None:
+            for each in found:
+                if isinstance(each, float) and abs(each) > 2**53:
+                    self._refuse(batch, int(rows[row]), each, "is larger than 2^53")
+            if len(self.known) >= MAX_STATES:
+                what = ", ".join(self.columns)
+                raise ModelError(f"{batch.source}: {what}: more than {MAX_STATES:,} different values; use --bins")
+            number = self.known[found] = self.size
+            self.size += 1
+        return number
+
+    def _refuse(self, batch: Batch, row: int, value: object, problem: str) -> None:
+        raise RecordingError(f"{batch.where(row)}: {', '.join(self.columns)} = {str(value)!r:.80} {problem}")
+
+
+def _plain(value: object) -> float | str | bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return str(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+
+
+def chosen_kind(batch: Batch, names: tuple[str, ...], what: str, option: str) -> Kind:
+    """Return the kind of numbering that fits the columns: `index`, `name` or `values`.
+
+    Raises RecordingError if a column looks continuous. `what` and `option`: for the message.
+    """
+    for name in names:
+        values = batch.column(name)
+        if values.dtype.kind == "f":
+            present = values[np.isfinite(values)]
+            whole = bool((present == np.floor(present)).all())
+            if not whole and len(np.unique(present)) > min(MANY, max(FEW, len(present) // 10)):
+                kinds = len(np.unique(present))
+                raise RecordingError(
+                    f"{batch.source}: column {name!r} of the {what} looks continuous ({kinds:,} values in "
+                    f"{len(values):,} rows); {option}"
+                )
+    first = batch.column(names[0])
+    if len(names) > 1:
+        return "values"
+    if first.dtype.kind == "U":
+        return "name"
+    present = first[~is_missing(first)]
+    whole = first.dtype.kind != "b" and bool((present == np.floor(present)).all())
+    return "index" if whole and not bool((present >= MAX_STATES).any()) else "values"

@@ -1,0 +1,334 @@
+"""A model from counts: posterior means, labels by majority, names, and the state `elsewhere`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.authoring.learning.abstraction import Numbering
+from monitor.authoring.learning.episodes import ENDS, MAX_LABELS, is_end
+from monitor.authoring.learning.states import ELSEWHERE, States
+from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
+from monitor.errors import ModelError
+from monitor.model.annotations import Valuation
+from monitor.model.counts import Counts, posterior_mean
+from monitor.model.mdp import MDP
+
+__all__ = ["LabelSpec", "built"]
+
+NAMED: Final = 20_000
+"""Models of more states have no names of states."""
+
+ONE_HOT: Final = 1 << 22
+"""Largest number of entries of one-hot observations."""
+
+FREE_ROWS: Final = 1 << 20
+ROWS_A_PAIR: Final = 100
+"""A model has at most so many rows (state, action), and so many more for each that was recorded: a large index in a
+small file takes no memory for all below it."""
+
+RESERVED: Final = ("elsewhere", "terminal", "unseen_end")
+
+
+@dataclass(frozen=True)
+class LabelSpec:
+    """A label. One that is `unsafe` also holds where that is unknown.
+
+    Unknown: in `elsewhere`, in states never visited, where an episode ended in a state that was not recorded, and in
+    states that were visited only where a value that its condition uses is missing.
+    """
+
+    name: str
+    unsafe: bool
+
+
+def built(
+    tally: Tally,
+    numberings: tuple[Numbering, Numbering],
+    where: States,
+    labels: Sequence[LabelSpec],
+    *,
+    prior: float,
+    source: str,
+    late: bool,
+) -> MDP:
+    """Return the model of these counts; ModelError if nothing was counted.
+
+    `numberings`: of states and of actions. `where`: the states of the model. `prior`: pseudo-count of a row, spread
+    evenly over the successors seen. `late`: episodes whose beginning may be missing count as starts too.
+    """
+    states, actions = numberings
+    if not tally.draws:
+        gaps = f" ({tally.gaps:,} of them have a gap in the column of --order)" if tally.gaps else ""
+        raise ModelError(
+            f"{source}: there is no step from one state to a next one{gaps}; check the columns of the episode and of "
+            "its order (--episode, --order)"
+        )
+    shape = where.count, max(actions.size, 1)
+    if shape[0] * shape[1] > FREE_ROWS + ROWS_A_PAIR * len(tally.rows):
+        raise ModelError(
+            f"{source}: {shape[0]:,} states and {shape[1]:,} actions make {shape[0] * shape[1]:,} pairs, of which "
+            f"{len(tally.rows):,} were recorded; a model has at most {FREE_ROWS:,}, and {ROWS_A_PAIR} more for each "
+            "recorded one. Use fewer bins; number states that are large numbers as they come (--abstraction values); "
+            "add a column that numbers actions"
+        )
+    rows = _rows(tally, where, shape[1])
+    visits, since = rows.visits, rows.since
+    mean = posterior_mean(np.maximum(visits, rows.given), rows.indptr, prior)
+    order = np.zeros(shape[0] * shape[1], np.int64)
+    order[_row_numbers(tally.rows.keys, where, shape[1])] = tally.rows["rank"]
+    valuations = _valuations(states, where)
+    known = _known(tally, where, labels)
+    unknown = {label.name: times == 0 for label, times in zip(labels, known, strict=True) if not times.all()}
+    samples, sample_states = _samples(tally, where)
+    rewards, extra, spread = _rewards(tally, rows, shape)
+    return MDP.from_rows(
+        states=shape[0],
+        actions=shape[1],
+        indptr=rows.indptr,
+        successors=rows.successors,
+        probabilities=np.where(rows.given, 1.0, mean),
+        rewards=rewards,
+        transition_rewards=extra,
+        reward_spread=spread,
+        labels=_labels(tally, where, labels, known),
+        initial=_initial(tally, where, late=late),
+        observations=_observations(tally, where, states),
+        samples=samples,
+        sample_states=sample_states,
+        state_names=_state_names(states, where, labels),
+        action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
+        bin_edges=states.edges,
+        ranges=states.ranges,
+        centres=None if states.centres is None else states.centres.points,
+        scales=None if states.centres is None else states.centres.scales,
+        valuations=valuations,
+        ended_as=_ended_as(where),
+        source=source,
+        counts=Counts(visits, since, order, where.elsewhere, prior, unknown),
+    )
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Sparse rows with their counts, [N] each. `given`: not estimated. `places`: of the entries in the table."""
+
+    indptr: Ints
+    successors: Ints
+    visits: Ints
+    since: Ints
+    given: Bools
+    places: Ints
+
+
+def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
+    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
+    return numbers
+
+
+def _rows(tally: Tally, where: States, actions: int) -> _Entries:
+    """Return the counted rows; a row without data leads to `elsewhere`, and ends stay where they are."""
+    keys = tally.transitions.keys
+    at = _row_numbers(keys >> CODE_BITS, where, actions)
+    draws = tally.rows["draws"][tally.rows.find(keys >> CODE_BITS)]
+    every = np.arange(where.count * actions)
+    without = np.setdiff1d(every, at)
+    stays = without // actions
+    target = np.where(where.live[stays], where.elsewhere, stays)
+    zeros = np.zeros(len(without), np.int64)
+    row = np.concatenate([at, without])
+    successors = np.concatenate([where.of(keys & ((1 << CODE_BITS) - 1)), target])
+    order = np.lexsort((successors, row))
+    return _Entries(
+        indptr=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(every)))]).astype(np.int64),
+        successors=successors[order],
+        visits=np.concatenate([tally.transitions["visits"], zeros])[order],
+        since=np.concatenate([draws - tally.transitions["first"], zeros])[order],
+        given=(order >= len(keys)),
+        places=order,
+    )
+
+
+def _rewards(tally: Tally, rows: _Entries, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
+    """Return r(s, a) where all successors pay the same, the rest of R(s, a, s'), and the spread of rewards."""
+    table = tally.transitions
+    zeros = np.zeros(int(rows.given.sum()))
+    mean = np.where(table["least"] == table["most"], table["least"], table["sum"] / np.maximum(table["visits"], 1))
+    width = np.maximum(table["most"] - mean, mean - table["least"])
+    mean, width = (np.concatenate([values, zeros])[rows.places] for values in (mean, width))
+    low = np.minimum.reduceat(mean, rows.indptr[:-1])
+    high = np.maximum.reduceat(mean, rows.indptr[:-1])
+    constant = np.where(low == high, low, 0.0)
+    extra = mean - np.repeat(constant, np.diff(rows.indptr))
+    return constant.reshape(shape), extra if extra.any() else None, width if width.any() else None
+
+
+def _labels(tally: Tally, where: States, labels: Sequence[LabelSpec], known: Ints) -> dict[str, Bools]:
+    table = tally.visited
+    at = where.of(table.keys)
+    found = {}
+    for i, label in enumerate(labels):
+        if label.name in RESERVED:
+            raise ModelError(f"label {label.name!r}: the name is taken; every learned model has this label")
+        true = np.zeros(where.count, np.int64)
+        np.add.at(true, at, table["true"][:, i])
+        found[label.name] = (2 * true > known[i]) | ((known[i] == 0) & label.unsafe)
+    lost, unseen = np.arange(where.count) == where.elsewhere, where.ended & (where.codes < ENDS)
+    ends = {"terminal": where.ended, "unseen_end": unseen}
+    return found | {"elsewhere": lost} | {name: states for name, states in ends.items() if states.any()}
+
+
+def _known(tally: Tally, where: States, labels: Sequence[LabelSpec]) -> Ints:
+    """Return in how many visits of each state it is known whether each label holds, [L, S]."""
+    known = np.zeros((where.count, len(labels)), np.int64)
+    np.add.at(known, where.of(tally.visited.keys), tally.visited["known"])
+    return known.T
+
+
+def _initial(tally: Tally, where: States, *, late: bool) -> Floats | None:
+    """Return the distribution of first states, without episodes that were over in them."""
+    table = tally.visited
+    counts = table["starts"] + (table["late"] if late else 0)
+    starts = np.zeros(where.count)
+    np.add.at(starts, where.of(table.keys), np.where(is_end(table.keys), 0, counts))
+    return starts / starts.sum() if starts.sum() else None
+
+
+def _ended_as(where: States) -> Ints | None:
+    """Return the state of an episode that has terminated in each state.
+
+    Ends that were not recorded belong to no state. If there is one such end, every state without a copy ends there.
+    """
+    if not where.ended.any():
+        return None
+    ended = np.arange(where.count)
+    own = where.ended & (where.codes >= ENDS)
+    other = np.flatnonzero(where.ended & ~own)
+    if len(other) == 1:
+        ended[where.live] = other[0]
+    ended[where.of_base(where.names[own])] = np.flatnonzero(own)
+    return ended
+
+
+def _observations(tally: Tally, where: States, states: Numbering) -> AnyArray | None:
+    """Return a policy's input of each state: samples; else one-hot for indices, as environments have it; else None."""
+    table = tally.visited
+    width = table["sample"].shape[1]
+    if not width:
+        if states.kind != "index" or where.base * where.count > ONE_HOT:
+            return None
+        hot = np.zeros((where.count, where.base), np.float32)
+        known = np.flatnonzero(where.names >= 0)
+        hot[known, where.names[known]] = 1.0
+        return hot
+    overall = table["sum"].sum(axis=0) / max(int(table["seen"].sum()), 1)
+    inputs = np.tile(overall, (where.count, 1))
+    inputs[where.of(table.keys)] = table["sample"]
+    return inputs
+
+
+def _samples(tally: Tally, where: States) -> tuple[AnyArray | None, Ints | None]:
+    """Return a uniform sample of the inputs recorded in each state, by state; none if no state has different ones."""
+    table = tally.visited
+    width = table["sample"].shape[1]
+    live = np.flatnonzero(~is_end(table.keys)) if width else np.zeros(0, np.int64)
+    place, column = np.nonzero(table["priority"][live] < LAST)
+    inputs = table["kept"][live].reshape(len(live), -1, width)[place, column] if width else np.zeros((0, 0))
+    states = where.of(table.keys[live])[place]
+    order = np.argsort(states, kind="stable")
+    inputs, states = inputs[order], states[order]
+    same = states[1:] == states[:-1]
+    if not bool((inputs[1:][same] != inputs[:-1][same]).any()):
+        return None, None
+    return inputs, states
+
+
+def _state_names(states: Numbering, where: States, labels: Sequence[LabelSpec]) -> list[str]:
+    """Return names such as `36`, `36, ended`, `ended: goal` and `elsewhere`; none if there are too many states."""
+    if where.count > NAMED:
+        return []
+    match states.kind:
+        case "index":
+            names = [str(i) for i in range(where.base)]
+        case "bins":
+            names = _bin_names(states)
+        case "nearest":
+            names = _centre_names(states)
+        case "name":
+            names = [str(known[0])[:200] for known in states.known]
+        case _:
+            names = [", ".join(_value_names(states, known))[:200] for known in states.known]
+    every = zip(where.codes.tolist(), where.names.tolist(), where.ended.tolist(), strict=True)
+    return _different(
+        [_name_of(code, names[base] if base >= 0 else "", labels, ended=ended) for code, base, ended in every]
+    )
+
+
+def _name_of(code: int, base: str, labels: Sequence[LabelSpec], *, ended: bool) -> str:
+    if not ended:
+        return base or "elsewhere"
+    return f"{base}, ended" if code >= ENDS else _end_name(code, labels)
+
+
+def _end_name(code: int, labels: Sequence[LabelSpec]) -> str:
+    held = [label.name for i, label in enumerate(labels) if code >> i & 1]
+    held += [f"{label.name} unknown" for i, label in enumerate(labels) if code >> (MAX_LABELS + i) & 1]
+    return f"unseen_end: {', '.join(held)}" if held else "unseen_end"
+
+
+def _value_names(states: Numbering, known: Valuation) -> list[str]:
+    shown = (f"{value:g}" if isinstance(value, float) else str(value) for value in known)
+    return [f"{column}={value}" for column, value in zip(states.columns, shown, strict=True)]
+
+
+def _bin_names(states: Numbering) -> list[str]:
+    parts = [
+        [_bin_name(name, lo, hi) for lo, hi in pairwise(edges)]
+        for name, edges in zip(states.columns, states.edges, strict=True)
+    ]
+    return [", ".join(each)[:200] for each in product(*parts)]
+
+
+def _centre_names(states: Numbering) -> list[str]:
+    assert states.centres is not None
+    pairs = [list(zip(states.columns, point.tolist(), strict=True)) for point in states.centres.points]
+    return ["near " + ", ".join(f"{column}={value:.4g}" for column, value in each)[:190] for each in pairs]
+
+
+def _bin_name(name: str, lo: float, hi: float) -> str:
+    match bool(np.isfinite(lo)), bool(np.isfinite(hi)):
+        case False, False:
+            return f"any {name}"
+        case False, True:
+            return f"{name} < {hi:.4g}"
+        case True, False:
+            return f"{name} >= {lo:.4g}"
+        case _:
+            return f"{lo:.4g} <= {name} < {hi:.4g}"
+
+
+def _different(names: list[str]) -> list[str]:
+    """Return printable names, numbered where two would be equal."""
+    taken: set[str] = set()
+    given: list[str] = []
+    for i, name in enumerate(names):
+        shown = "".join(c if c.isprintable() else "?" for c in name) or "(empty)"
+        shown = shown if shown not in taken else f"{shown} ({i})"
+        taken.add(shown)
+        given.append(shown)
+    return given
+
+
+def _valuations(states: Numbering, where: States) -> list[tuple[Any, ...]]:
+    """Return the tuples of states for the `valuation` encoder; ends and `elsewhere` get ones that no agent sends."""
+    if states.kind != "values":
+        return []
+    known, rest = list(states.known), [""] * (len(states.columns) - 1)
+    shown = [("elsewhere", *rest) if code == ELSEWHERE else (f"ended {code}", *rest) for code in where.codes.tolist()]
+    pairs = zip(shown, where.names.tolist(), where.live.tolist(), strict=True)
+    return [known[base] if live else other for other, base, live in pairs]

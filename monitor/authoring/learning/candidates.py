@@ -1,0 +1,138 @@
+"""Candidates of `--abstraction auto`: columns as they are, bins and clusters, and what they are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from monitor.authoring.learning.abstraction import Numbering, chosen_kind
+from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.bins import BinSpec, Reservoir, edges_of
+from monitor.authoring.learning.clusters import centres_of
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.comparison import Candidate, Outcomes
+from monitor.authoring.learning.conditions import Condition
+from monitor.authoring.learning.episodes import Steps
+from monitor.authoring.learning.holdout import Holdout
+from monitor.authoring.learning.learner import Learner
+from monitor.errors import ModelError, RecordingError
+
+__all__ = ["Field", "abstractions", "fresh"]
+
+BINS: Final = (2, 3, 4, 6, 8, 12, 16)
+"""Numbers of quantile bins of each column that are tried."""
+
+CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
+
+MOST: Final = 20_000
+"""Abstractions of more states are not tried, or are given up."""
+
+EACH: Final = 20
+"""Rows in the sample for each cluster; with fewer, so many clusters are not tried."""
+
+
+def abstractions(first: Batch, columns: tuple[str, ...], sample: Reservoir | None, seed: int) -> dict[str, Numbering]:
+    """Return the abstractions to compare, by the option that chooses each.
+
+    `first`: the first rows, with the columns of the state. `sample`: of all rows; None if a column is text.
+    """
+    found: dict[str, Numbering] = {}
+    try:
+        kind = chosen_kind(first, columns, "state", "")
+        found[f"--abstraction {kind}"] = Numbering(kind, columns)
+    except RecordingError:
+        pass  # continuous: bins and clusters only
+    if sample is not None:
+        found |= _different(_binned(columns, sample))
+        found |= _different(_clustered(columns, sample, seed))
+    return found
+
+
+def fresh(numbering: Numbering) -> Numbering:
+    """Return the same abstraction, which has seen nothing."""
+    return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.centres)
+
+
+def _binned(columns: tuple[str, ...], sample: Reservoir) -> Iterator[tuple[str, Numbering]]:
+    for count in BINS:
+        edges = edges_of(columns, {"": BinSpec(count)}, sample)
+        if np.prod([float(len(each) - 1) for each in edges]) <= MOST:
+            yield f"--bins {count}q", Numbering("bins", columns, edges)
+
+
+def _clustered(columns: tuple[str, ...], sample: Reservoir, seed: int) -> Iterator[tuple[str, Numbering]]:
+    for count in CLUSTERS:
+        if count * EACH <= len(sample.rows):
+            centres = centres_of(columns, count, sample, np.random.default_rng(seed))
+            yield f"--abstraction kmeans:{count}", Numbering("nearest", columns, centres=centres)
+
+
+def _different(given: Iterator[tuple[str, Numbering]]) -> dict[str, Numbering]:
+    """Return the abstractions, the first of those that are the same, as few values give the same bins."""
+    found: dict[str, Numbering] = {}
+    known = set()
+    for name, numbering in given:
+        parts = numbering.edges if numbering.centres is None else (numbering.centres.points,)
+        content = tuple(part.tobytes() for part in parts)
+        if content not in known:
+            found[name] = numbering
+        known.add(content)
+    return found
+
+
+class Field:
+    """Candidates that read the same rows; one that cannot is given up. ModelError without labels to forecast.
+
+    Attributes: `candidates`: those left. `outcomes`: what they are compared by. `lost`: name -> why it was given up.
+    """
+
+    def __init__(
+        self,
+        found: dict[str, Numbering],
+        roles: Roles,
+        conditions: Sequence[tuple[Condition, bool]],
+        prior: float,
+        seed: int,
+    ) -> None:
+        if not conditions:
+            raise ModelError("--abstraction auto compares forecasts of labels; give --unsafe or --label")
+        self.candidates = [
+            Candidate(name, Learner.new(roles, states, conditions, prior), Holdout(seed))
+            for name, states in found.items()
+        ]
+        self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]))
+        self.lost: dict[str, str] = {}
+
+    def read(self, batch: Batch) -> None:
+        """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
+        self._count(lambda learner: learner.read(batch))
+
+    def end_file(self) -> None:
+        """End a file: no episode continues from one file to the next. Raises as `read`."""
+        self._count(lambda learner: learner.end_file())
+
+    def _count(self, read: Callable[[Learner], Steps | None]) -> None:
+        taken = False
+        for candidate in list(self.candidates):
+            try:
+                steps = read(candidate.learner)
+                self._keep_small(candidate)
+            except (ModelError, RecordingError) as error:
+                self.lost[candidate.name] = str(error)
+                self.candidates.remove(candidate)
+                if not self.candidates:
+                    raise
+                continue
+            if steps is None:
+                continue
+            candidate.holdout.add(steps)
+            if not taken:
+                self.outcomes.add(steps)
+            taken = True
+
+    def _keep_small(self, candidate: Candidate) -> None:
+        states = candidate.learner.states
+        if states is not None and states.size > MOST:
+            raise ModelError(f"{candidate.name}: more than {MOST:,} states; choose an abstraction")

@@ -1,0 +1,243 @@
+"""Companion of a learned model, MODEL.learn.npz: all counts, to learn more. Impure.
+
+It is replaced after each counted file and remembers the digests of these files, so no file is counted twice. Within a
+large file MODEL.learn.part.npz holds the same counts with those of the file's first rows, and its open episodes. So
+learning that was interrupted goes on there; if the file has changed since, with the whole file.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray
+from monitor.atomic import write_file
+from monitor.authoring.learning.abstraction import Numbering
+from monitor.authoring.learning.build import LabelSpec
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.conditions import parsed
+from monitor.authoring.learning.episodes import Episodes
+from monitor.authoring.learning.files import Place
+from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.tally import Table, Tally
+from monitor.errors import ModelError
+from monitor.model.centres import checked_centres
+from monitor.model.npz import MAX_UNPACKED_BYTES, pack
+from monitor.model.unpack import check_archive
+
+__all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
+
+FORMAT: Final = 5
+TABLES: Final = ("transitions", "rows", "visited")
+
+
+def companion_of(model: Path) -> Path:
+    """Return the name of the companion: that of the model with another suffix."""
+    return model.with_suffix(".learn.npz")
+
+
+def part_of(model: Path) -> Path:
+    """Return the name of the companion with a part of a file."""
+    return model.with_suffix(".learn.part.npz")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that was counted up to a place; `digest`: its SHA-256."""
+
+    digest: str
+    place: Place
+
+
+def save_learner(learner: Learner, path: Path, part: Part | None = None) -> None:
+    """Write the companion; it is replaced as a whole, or not at all. ModelError if it cannot be written.
+
+    `part`: the file that is being read, if it is not at its end.
+    """
+    about = _about(learner)
+    members: dict[str, AnyArray] = {}
+    if part is not None:
+        about["part"], members = _part(learner, part)
+    members["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    for name in TABLES:
+        table: Table = getattr(learner.tally, name)
+        members |= {f"{name}.keys": table.keys} | {f"{name}.{column}": table[column] for column in table.columns}
+    if learner.states is not None:
+        members |= {f"edges.{i}": edges for i, edges in enumerate(learner.states.edges)}
+        members |= _centres_members(learner.states)
+        if learner.states.ranges is not None:
+            members["ranges"] = learner.states.ranges
+    try:
+        write_file(path, pack(members, zipfile.ZIP_DEFLATED))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def load_learner(path: Path) -> Learner:
+    """Return the learner of a companion. ModelError if there is none, or it is damaged."""
+    return _loaded(path)[0]
+
+
+def load_part(path: Path) -> tuple[Learner, Part] | None:
+    """Return the learner of a companion with a part of a file; None if there is no such companion."""
+    if not path.exists():
+        return None
+    learner, part = _loaded(path)
+    if part is None:
+        raise ModelError(f"{path}: is damaged (it has no part of a file); remove it")
+    return learner, part
+
+
+def _loaded(path: Path) -> tuple[Learner, Part | None]:
+    try:
+        if path.stat().st_size > MAX_UNPACKED_BYTES:
+            raise ModelError(f"{path}: is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); only a model that `cfmon model learn` wrote, with this file "
+            "beside it, can learn more"
+        ) from error
+    try:
+        check_archive(content, MAX_UNPACKED_BYTES)
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            members = dict(archive)
+        learner = _learner(members)
+        return learner, _as_part(learner, members)
+    except (ValueError, KeyError, TypeError, OSError, EOFError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
+        raise ModelError(f"{path}: is damaged ({error or type(error).__name__})") from error
+
+
+def _about(learner: Learner) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "roles": asdict(learner.roles),
+        "states": _numbering(learner.states),
+        "actions": _numbering(learner.actions),
+        "labels": [
+            [label.name, condition.text, label.unsafe]
+            for label, condition in zip(learner.labels, learner.conditions, strict=True)
+        ],
+        "prior": learner.prior,
+        "rows": learner.rows,
+        "files": learner.files,
+        "function": learner.function,
+        "kept": learner.kept,
+        "gaps": learner.tally.gaps,
+        "mismatches": learner.tally.mismatches,
+        "alone": learner.tally.alone,
+        "continued": learner.tally.continued,
+    }
+
+
+def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+    """Return what describes a part of a file, and the columns of its open episodes."""
+    episodes = learner.episodes
+    assert episodes is not None
+    about = {
+        "digest": part.digest,
+        "rows": part.place.rows,
+        "kinds": dict(part.place.kinds),
+        "read": episodes.rows,
+        "counts_up": episodes.counts_up,
+        "newest": episodes.newest,
+        "columns": list(episodes.open),
+        "held": list(episodes.held),
+    }
+    open_rows = {f"open.{i}": values for i, values in enumerate(episodes.open.values())}
+    return about, open_rows | {f"held.{i}": values for i, values in enumerate(episodes.held.values())}
+
+
+def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
+    about = json.loads(members["about"].tobytes()).get("part")
+    if about is None or learner.states is None or learner.actions is None:
+        return None
+    learner.episodes = Episodes(
+        learner.roles,
+        learner.states,
+        learner.actions,
+        learner.conditions,
+        about["read"],
+        about["counts_up"],
+        newest=about["newest"],
+        open={name: members[f"open.{i}"] for i, name in enumerate(about["columns"])},
+        held={name: members[f"held.{i}"] for i, name in enumerate(about["held"])},
+    )
+    return Part(about["digest"], Place(about["rows"], about["kinds"]))
+
+
+def _centres_members(states: Numbering) -> dict[str, AnyArray]:
+    if states.centres is None:
+        return {}
+    return {
+        "centres": states.centres.points,
+        "scales": states.centres.scales,
+        "distances": states.distances,
+        "farthest": np.array(states.farthest),
+    }
+
+
+def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
+    if numbering is None:
+        return None
+    return {
+        "kind": numbering.kind,
+        "columns": numbering.columns,
+        "known": [list(known) for known in numbering.known],
+        "size": numbering.size,
+    }
+
+
+def _learner(members: dict[str, AnyArray]) -> Learner:
+    about = json.loads(members["about"].tobytes())
+    if about["format"] != FORMAT:
+        raise ValueError(f"its format is {about['format']}; this version reads {FORMAT}: learn the model again")
+    given: dict[str, Any] = about["roles"]
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    roles = Roles(**fields)
+    conditions = tuple(parsed(f"{name}: {text}") for name, text, _ in about["labels"])
+    tally = Tally.empty(len(conditions), len(roles.observation))
+    for name in TABLES:
+        table: Table = getattr(tally, name)
+        table.keys = members[f"{name}.keys"]
+        table.columns = {column: members[f"{name}.{column}"] for column in table.columns}
+        for column, fill in table.fills.items():
+            if isinstance(fill, tuple):
+                table.fills[column] = fill[0], table.columns[column].shape[1]
+    for name in ("gaps", "mismatches", "alone", "continued"):
+        setattr(tally, name, about[name])
+    edges = tuple(members[f"edges.{i}"] for i in range(sum(name.startswith("edges.") for name in members)))
+    return Learner(
+        roles=roles,
+        states=_as_numbering(about["states"], edges, members),
+        labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
+        conditions=conditions,
+        prior=about["prior"],
+        actions=_as_numbering(about["actions"], (), {}),
+        tally=tally,
+        rows=about["rows"],
+        files=about["files"],
+        function=about["function"],
+        kept=tuple(about["kept"]),
+    )
+
+
+def _as_numbering(
+    about: dict[str, Any] | None, edges: tuple[AnyArray, ...], members: dict[str, AnyArray]
+) -> Numbering | None:
+    if about is None:
+        return None
+    known = {tuple(values): i for i, values in enumerate(about["known"])}
+    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, known=known, size=about["size"])
+    numbering.ranges = members.get("ranges")
+    if numbering.kind == "nearest":
+        numbering.centres = checked_centres(members["centres"], members["scales"], numbering.size)
+        numbering.distances, numbering.farthest = members["distances"], float(members["farthest"])
+    return numbering

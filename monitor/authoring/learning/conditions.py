@@ -1,0 +1,244 @@
+"""Conditions of labels on columns, such as `death: done and reward < 0`: parsed, never executed as code.
+
+A condition compares columns with numbers, text and lists, with `+ - * / abs()` on numbers, and joins comparisons with
+`and`, `or`, `not`. A column is written by its name (`x`, `next.reward`, `state[0]`), or as `column('odd name')`. A
+column of Booleans is a condition by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools
+from monitor.authoring.learning.batch import beside
+from monitor.errors import ModelError, brief
+
+__all__ = ["Condition", "parsed"]
+
+LONGEST: Final = 4096
+"""Longest condition, in characters."""
+
+COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Condition of one label.
+
+    Attributes:
+        name: of the label.
+        text: the condition.
+        columns: names of the columns that it uses.
+    """
+
+    name: str
+    text: str
+    columns: tuple[str, ...]
+
+    def holds(self, columns: Mapping[str, AnyArray], rows: int, *, otherwise: bool = False) -> Bools:
+        """Return where the condition holds, [rows] bool. ModelError if it compares what cannot be compared.
+
+        A comparison with a column that is not in `columns` is unknown, and so is one with a missing value: NaN, or an
+        empty text that is not compared with ''. Then the condition surely holds where it does with `otherwise` False,
+        and may hold where it does with True (Kleene's three-valued logic).
+        """
+        try:
+            with np.errstate(all="ignore"):
+                return _mask(ast.parse(self.text, mode="eval").body, _Columns(columns, rows, self.name), otherwise)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"label {self.name!r}: {self.text[:80]!r} cannot be evaluated ({error})") from error
+
+
+def parsed(text: str) -> Condition:
+    """Return the condition `NAME: CONDITION`; ModelError if it is not one.
+
+    >>> parsed("goal: x > 3 and terminated").columns
+    ('x', 'terminated')
+    """
+    name, colon, condition = (part.strip() for part in text.partition(":"))
+    if not (colon and name and condition):
+        raise ModelError(f"label {text[:80]!r}: write NAME: CONDITION, such as 'death: done and reward < 0'")
+    if len(condition) > LONGEST:
+        raise ModelError(f"label {name!r}: a condition has at most {LONGEST:,} characters")
+    try:
+        tree = ast.parse(condition, mode="eval").body
+        found: list[str] = []
+        _check(tree, found, name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ModelError(f"label {name!r}: {condition[:80]!r} is not a condition ({brief(error)})") from error
+    return Condition(name, condition, tuple(dict.fromkeys(found)))
+
+
+def _check(tree: ast.expr, found: list[str], name: str) -> None:
+    """Collect the columns; ModelError for anything but a condition."""
+    match tree:
+        case ast.BoolOp(values=parts):
+            for part in parts:
+                _check(part, found, name)
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            _check(part, found, name)
+        case ast.Compare(left=left, ops=ops, comparators=rest):
+            _operand(left, found, name)
+            for op, side in zip(ops, rest, strict=True):
+                if isinstance(op, ast.In | ast.NotIn):
+                    _literal_list(side, name)
+                elif type(op) in COMPARISONS:
+                    _operand(side, found, name)
+                else:
+                    raise _unknown(tree, name)
+        case _:
+            found.append(_column(tree, name))
+
+
+def _operand(tree: ast.expr, found: list[str], name: str) -> None:
+    match tree:
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
+            _operand(left, found, name)
+            _operand(right, found, name)
+        case ast.UnaryOp(op=ast.USub(), operand=part):
+            _operand(part, found, name)
+        case ast.Call(func=ast.Name("abs"), args=[part], keywords=[]):
+            _operand(part, found, name)
+        case _:
+            found.append(_column(tree, name))
+
+
+def _column(tree: ast.expr, name: str) -> str:
+    match tree:
+        case ast.Call(func=ast.Name("column"), args=[ast.Constant(value=str(text))], keywords=[]):
+            return text
+        case ast.Name() | ast.Attribute() | ast.Subscript(slice=ast.Constant(value=int())):
+            return ast.unparse(tree)
+        case _:
+            raise _unknown(tree, name)
+
+
+def _literal_list(tree: ast.expr, name: str) -> list[Any]:
+    try:
+        value = ast.literal_eval(tree)
+    except ValueError as error:
+        raise _unknown(tree, name) from error
+    if not isinstance(value, list | tuple | set):
+        raise _unknown(tree, name)
+    return list(value)
+
+
+def _unknown(tree: ast.expr, name: str) -> ModelError:
+    return ModelError(
+        f"label {name!r}: {ast.unparse(tree)[:80]!r} is neither a comparison nor a column; write one such as x > 3"
+    )
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns to evaluate the condition of a label on, with their number of rows. `name`: of the label."""
+
+    values: Mapping[str, AnyArray]
+    rows: int
+    name: str
+
+    def lacks(self, *trees: ast.expr) -> bool:
+        """Return whether a column of these operands is missing."""
+        found: list[str] = []
+        for tree in trees:
+            _operand(tree, found, self.name)
+        return any(column not in self.values for column in found)
+
+
+def _mask(tree: ast.expr, columns: _Columns, otherwise: bool) -> Bools:  # noqa: FBT001 - what an unknown part counts as
+    match tree:
+        case ast.BoolOp(op=op, values=parts):
+            masks = [_mask(part, columns, otherwise) for part in parts]
+            both: Bools = (np.logical_and if isinstance(op, ast.And) else np.logical_or).reduce(masks)
+            return both
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return ~_mask(part, columns, not otherwise)
+        case ast.Compare(left=left, ops=ops, comparators=rest):
+            sides = [left, *rest]
+            pairs = zip(ops, sides, rest, strict=False)
+            every = [
+                np.broadcast_to(_compared(op, one, other, columns, otherwise), (columns.rows,))
+                for op, one, other in pairs
+            ]
+            return np.asarray(np.logical_and.reduce(every))
+        case _ if columns.lacks(tree):
+            return np.full(columns.rows, otherwise)
+        case _:
+            values = columns.values[_column(tree, columns.name)]
+            return np.asarray(np.where(_lost(values), otherwise, _truth(values, columns.name)))
+
+
+def _compared(op: ast.cmpop, one: ast.expr, other: ast.expr, columns: _Columns, otherwise: bool) -> AnyArray:  # noqa: FBT001
+    several = isinstance(op, ast.In | ast.NotIn)
+    if columns.lacks(one, *([] if several else [other])):
+        return np.full(columns.rows, otherwise)
+    left = _value(one, columns.values, columns.name)
+    rights = _literal_list(other, columns.name) if several else [_value(other, columns.values, columns.name)]
+    for right in rights:
+        left = beside(left, np.asarray(right)) if isinstance(left, np.ndarray) else left
+    rights = [beside(right, np.asarray(left)) if isinstance(right, np.ndarray) else right for right in rights]
+    if several:
+        found = np.logical_or.reduce([_pair(operator.eq, left, each) for each in rights] or [np.zeros(1, np.bool_)])
+        truth, unknown = ~found if isinstance(op, ast.NotIn) else found, _lost(left, rights)
+    else:
+        truth = _pair(COMPARISONS[type(op)], left, rights[0])
+        unknown = np.logical_or(_lost(left, rights), _lost(rights[0], [left]))
+    return np.where(unknown, otherwise, truth)
+
+
+def _lost(side: Any, others: Sequence[Any] = ()) -> Bools:  # noqa: ANN401 - array or literal
+    """Return which values are missing; an empty text is not where it is compared with the literal ''."""
+    values = np.asarray(side)
+    if values.dtype.kind == "U" and not isinstance(side, str) and not any(isinstance(o, str) and not o for o in others):
+        return np.asarray(values == "")
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+
+
+def _pair(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> AnyArray:  # noqa: ANN401 - arrays or literals
+    text = [np.asarray(side).dtype.kind == "U" for side in (left, right)]
+    if text[0] != text[1]:
+        raise TypeError("text is compared with a number; write text in quotes and numbers without")
+    return np.asarray(compare(left, right))
+
+
+def _value(tree: ast.expr, columns: Mapping[str, AnyArray], name: str) -> Any:  # noqa: ANN401 - array or literal
+    match tree:
+        case ast.Constant(value=value):
+            return value
+        case ast.BinOp(left=left, op=op, right=right):
+            return ARITHMETIC[type(op)](_number(left, columns, name), _number(right, columns, name))
+        case ast.UnaryOp(operand=part):
+            return -_number(part, columns, name)
+        case ast.Call(func=ast.Name("abs"), args=[part]):
+            return abs(_number(part, columns, name))
+        case _:
+            return columns[_column(tree, name)]
+
+
+def _number(tree: ast.expr, columns: Mapping[str, AnyArray], name: str) -> Any:  # noqa: ANN401 - array or number
+    value = _value(tree, columns, name)
+    if np.asarray(value).dtype.kind == "U":
+        raise TypeError(f"{ast.unparse(tree)} is text")
+    return np.asarray(value, np.float64)
+
+
+def _truth(values: AnyArray, name: str) -> Bools:
+    if values.dtype.kind == "b":
+        return values.astype(np.bool_)
+    if values.dtype.kind == "U" or not bool(np.isin(values[~np.isnan(values.astype(np.float64))], (0, 1)).all()):
+        raise TypeError(f"a column of label {name!r} is neither true nor false; compare it, such as x > 3")
+    return np.asarray(values == 1)

@@ -1,0 +1,103 @@
+"""Splitting of recordings for the report: most paths train a second set of counts, the others are held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Bools, Ints
+from monitor.authoring.learning.episodes import Steps
+from monitor.authoring.learning.tally import Table, Tally, mixed
+
+__all__ = ["HELD", "HISTORIES", "Held", "Holdout"]
+
+HELD: Final = 200_000
+"""Held-out steps that are kept; further ones are left out."""
+
+MAX_CONTEXTS: Final = 2_000_000
+"""Different pairs of a history and an outcome that are counted; the report says when there are more."""
+
+HISTORIES: Final = ("the previous action", "the previous state", "the previous state and action")
+
+
+@dataclass(frozen=True)
+class Held:
+    """Held-out transitions [n], paths one after another, each in order.
+
+    `earlier`: [n, 2] state and action one step earlier, -1: not known. `path`: number of the path.
+    """
+
+    state: Ints
+    action: Ints
+    code: Ints
+    earlier: Ints
+    path: Ints
+
+
+FIELDS: Final = ("state", "action", "code", "earlier", "path")
+NOTHING: Final = Held(*(np.zeros((0, 2) if name == "earlier" else 0, np.int64) for name in FIELDS))
+
+
+@dataclass
+class Holdout:
+    """What the report needs of the recordings, in bounded memory.
+
+    Attributes:
+        seed: of the split. fraction: of the paths that are held out.
+        train: counts of the other paths.
+        histories: for each of `HISTORIES`, counts by (history, state, action) and by those with the successor.
+        full: a table of histories has reached its limit.
+    """
+
+    seed: int
+    fraction: float = 0.2
+    train: Tally = field(default_factory=lambda: Tally.empty(0, 0))
+    histories: tuple[tuple[Table, Table], ...] = field(
+        default_factory=lambda: tuple((Table({"n": 0}), Table({"n": 0})) for _ in HISTORIES)
+    )
+    full: bool = False
+    _parts: list[Held] = field(default_factory=list)
+    _kept: int = 0
+
+    def add(self, steps: Steps) -> None:
+        """Take the transitions of a batch; a path is held out, or not, as a whole."""
+        out = held_out(steps.segment, self.seed, self.fraction)
+        self.train.count(steps.state[~out], steps.action[~out], steps.code[~out], steps.reward[~out])
+        contexts = mixed_histories(steps.earlier[~out], steps.state[~out], steps.action[~out])
+        for (rows, outcomes), context in zip(self.histories, contexts, strict=True):
+            self._count(rows, outcomes, context, steps.code[~out])
+        if self._kept < HELD:
+            kept = steps.state[out], steps.action[out], steps.code[out], steps.earlier[out], steps.segment[out]
+            self._parts.append(Held(*kept))
+            self._kept += int(out.sum())
+
+    def _count(self, rows: Table, outcomes: Table, context: Ints, codes: Ints) -> None:
+        known = (context >= 0) if len(outcomes) < MAX_CONTEXTS else np.zeros(len(context), np.bool_)
+        self.full |= len(outcomes) >= MAX_CONTEXTS
+        for table, keys in ((rows, context[known]), (outcomes, mixed(context[known], codes[known]))):
+            different, counts = np.unique(keys, return_counts=True)
+            at = table.places(different)
+            table["n"][at] += counts
+
+    def held(self) -> Held:
+        """Return the held-out transitions."""
+        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._parts)]) for name in FIELDS]
+        order = np.argsort(joined[-1], kind="stable")
+        return Held(*(values[order] for values in joined))
+
+
+def held_out(paths: Ints, seed: int, fraction: float) -> Bools:
+    """Return which paths are held out, by a hash of their number and the seed."""
+    return np.asarray(mixed(paths, np.full(len(paths), seed)) % 1_000_003 < fraction * 1_000_003)
+
+
+def mixed_histories(earlier: Ints, states: Ints, actions: Ints) -> tuple[Ints, ...]:
+    """Return for each of `HISTORIES` a hash of history, state and action, [n]; -1 where the history is not known."""
+    known = earlier[:, 0] >= 0
+    before, taken = earlier[:, 0], earlier[:, 1]
+    nothing = np.full(len(states), -1)
+    every = (mixed(nothing, taken, states, actions), mixed(before, nothing, states, actions),
+             mixed(before, taken, states, actions))  # fmt: skip
+    return tuple(np.where(known, each, -1) for each in every)

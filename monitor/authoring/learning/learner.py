@@ -1,0 +1,144 @@
+"""Learning: batches of rows in, a model with its counts out. `Learner` is what a companion file keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
+from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.build import LabelSpec, built
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.conditions import Condition, parsed
+from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps
+from monitor.authoring.learning.states import States, numbered
+from monitor.authoring.learning.tally import Tally
+from monitor.errors import ModelError
+from monitor.model.annotations import checked_labels
+from monitor.model.mdp import MDP
+
+__all__ = ["Learner", "labels_of"]
+
+ALIASES: Final = {"reward": "reward", "terminated": "terminated", "done": "terminated", "truncated": "truncated"}
+
+
+@dataclass
+class Learner:
+    """A model that is being learned.
+
+    Attributes:
+        roles: of the columns.
+        states, actions: their numbering so far; `actions` is None before the first batch.
+        labels, conditions: one each.
+        prior: pseudo-count of a row.
+        tally: the counts.
+        rows: rows read.
+        files: SHA-256 of the files that were counted.
+        function: `module.py:function` that computes states, or "".
+        kept: codes of the states of the model that was written last, in the order of their numbers.
+        episodes: of the file that is being read.
+    """
+
+    roles: Roles
+    states: Numbering | None
+    labels: tuple[LabelSpec, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    prior: float = 1.0
+    actions: Numbering | None = None
+    tally: Tally = field(default_factory=lambda: Tally.empty(0, 0))
+    rows: int = 0
+    files: list[str] = field(default_factory=list)
+    function: str = ""
+    kept: tuple[int, ...] = ()
+    episodes: Episodes | None = None
+
+    @classmethod
+    def new(
+        cls, roles: Roles, states: Numbering | None, conditions: Sequence[tuple[Condition, bool]], prior: float
+    ) -> Learner:
+        """Return a learner that has seen nothing. `conditions`: of labels, with True for unsafe ones."""
+        if not prior > 0 or prior == float("inf"):
+            raise ModelError(f"--prior is {prior}; give a pseudo-count above 0")
+        labels = tuple(LabelSpec(condition.name, unsafe) for condition, unsafe in conditions)
+        tally = Tally.empty(len(labels), len(roles.observation))
+        return cls(roles, states, labels, tuple(condition for condition, _ in conditions), prior, tally=tally)
+
+    def read(self, batch: Batch) -> Steps:
+        """Count the rows of a batch; return what was counted."""
+        if self.states is None:
+            self.states = Numbering(self._state_kind(batch), self.roles.state)
+        if self.actions is None:
+            self.actions = Numbering(self._action_kind(batch), (self.roles.action,))
+        if self.episodes is None:
+            self.episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
+        steps = self.episodes.read(batch)
+        self.rows += len(batch)
+        self.tally.add(steps)
+        return steps
+
+    def end_file(self) -> Steps | None:
+        """End a file: count what was left of it, and return that; None if nothing was read."""
+        if self.episodes is None:
+            return None
+        steps = self.episodes.finish()
+        self.episodes = None
+        self.tally.add(steps)
+        return steps
+
+    def model(self, source: str) -> MDP:
+        """Return the model of the counts so far."""
+        if self.states is None or self.actions is None:
+            raise ModelError(f"{source}: the recordings have no rows")
+        return built(
+            self.tally, (self.states, self.actions), self.where(), self.labels, prior=self.prior, source=source,
+            late=self.runs_on,
+        )  # fmt: skip
+
+    @property
+    def runs_on(self) -> bool:
+        """True if the column of the order runs on over episodes, so that those that begin late miss no beginning.
+
+        It does if most of them continue the row before, or if most episodes begin late (but messages begin with 0).
+        """
+        starts, late = self.tally.visited["starts"].sum(), self.tally.visited["late"].sum()
+        return bool(2 * self.tally.continued >= late > 0 or (self.roles.timing == "step" and late > starts))
+
+    def where(self) -> States:
+        """Return the states of the model of the counts so far."""
+        assert self.states is not None
+        return numbered(self.tally, self.states, self.kept)
+
+    def _state_kind(self, batch: Batch) -> Kind:
+        name = self.roles.state[0]
+        return chosen_kind(batch, self.roles.state, "state", f"bin it, such as --bins '{name}:8q'")
+
+    def _action_kind(self, batch: Batch) -> Kind:
+        name = self.roles.action
+        option = "add a column that numbers the actions, and name it with --action"
+        kind = chosen_kind(batch, (name,), "action", option)
+        if kind == "values" and batch.column(name).dtype.kind != "b":
+            raise ModelError(f"{batch.source}: column {name!r} of the action holds neither indices nor names; {option}")
+        return "name" if kind == "name" else "index"
+
+
+def labels_of(
+    labels: Sequence[str], unsafe: Sequence[str], roles: Roles, names: Sequence[str]
+) -> list[tuple[Condition, bool]]:
+    """Return the conditions of `--label` and `--unsafe`, with True for those of `--unsafe`.
+
+    Raises ModelError: a condition that cannot be parsed, a column that does not exist, a name given twice.
+    """
+    found = [(parsed(text), False) for text in labels] + [(parsed(text), True) for text in unsafe]
+    if len(found) > MAX_LABELS:
+        raise ModelError(f"{len(found)} labels are more than {MAX_LABELS}")
+    checked_labels({condition.name: [] for condition, _ in found}, 1)
+    for i, (condition, _) in enumerate(found):
+        if condition.name in {other.name for other, _ in found[:i]}:
+            raise ModelError(f"label {condition.name!r} is given twice")
+        for column in condition.columns:
+            role = ALIASES.get(column)
+            if column not in names and (role is None or getattr(roles, role) is None):
+                known = ", ".join(names)
+                raise ModelError(f"label {condition.name!r}: there is no column {column!r}; there are {known}")
+    return found

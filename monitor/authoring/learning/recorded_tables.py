@@ -1,0 +1,215 @@
+"""Tables of steps (CSV, JSON lines, Parquet, Arrow, Minari, MCAP) as events of a recording.
+
+Each row becomes a message of its agent, as a live agent would send it, followed by an evaluation. Where a reward or an
+end marker belongs to the step that begins in a row's state, it goes to the message of the state afterwards. If that
+state is not in the table, the episode ends as truncated: whether it terminated cannot be said without it.
+
+An episode's first message has seq 0. It has its own number if the table counts steps in each episode, and this one
+begins later than at step 1: then its beginning is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from monitor.authoring.learning.batch import Batch, as_flags, as_moments
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.episodes import MAX_OPEN, TIMES, counts_steps, unordered
+from monitor.authoring.learning.files import RowFile
+from monitor.errors import InputError, RecordingError
+from monitor.sidecar.events import Connected, Evaluate, Event, Message
+from monitor.stream import agent_of
+from monitor.types import Instant
+
+__all__ = ["TableEvents"]
+
+AGENT: Final = "agent"
+_encode = msgspec.json.Encoder().encode
+
+
+class _Rows:
+    """Rows of one batch as values of Python.
+
+    `terminated`, `truncated`: end markers. `order`: what orders rows, or nothing. `times`: in seconds since 1970, or
+    nothing.
+    """
+
+    def __init__(self, batch: Batch, roles: Roles, time: str | None) -> None:
+        self._batch = batch
+        self._columns = {name: values.tolist() for name, values in batch.columns.items()}
+        self.terminated = as_flags(batch, roles.terminated)
+        self.truncated = as_flags(batch, roles.truncated)
+        self.order: list[float] = [] if roles.order is None else as_moments(batch, roles.order).tolist()
+        self.times: list[float] = [] if time is None else as_moments(batch, time, "write seconds since 1970").tolist()
+
+    def counts_steps(self, roles: Roles, agents: list[str]) -> bool:
+        """Return whether the order counts steps in these rows; `agents`: whose they are."""
+        if roles.order is None or self._batch.column(roles.order).dtype.kind == "U":
+            return False
+        last: dict[tuple[str, object], float] = {}
+        rises = []
+        for row, agent in enumerate(agents):
+            path = agent, self.at(row, roles.episode)
+            rise = self.order[row] - last.get(path, np.inf)
+            rises += [rise] if rise >= 0 else []
+            last[path] = self.order[row]
+            if self.terminated[row] or self.truncated[row]:
+                del last[path]
+        return counts_steps(roles.order, np.array(self.order), np.array(rises))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._batch)
+
+    def where(self, row: int) -> str:
+        """Return the place of a row, for messages."""
+        return self._batch.where(row)
+
+    def at(self, row: int, name: str | None) -> Any:  # noqa: ANN401 - a number, text or Boolean
+        """Return a value; None if it is missing."""
+        value = None if name is None or name not in self._columns else self._columns[name][row]
+        return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
+
+    def state(self, row: int, names: tuple[str, ...]) -> object:
+        """Return a state: one value, or a list. RecordingError if it is missing."""
+        values = [self.at(row, name) for name in names]
+        if None in values:
+            raise RecordingError(f"{self.where(row)}: the state is missing")
+        return values[0] if len(values) == 1 else values
+
+    def action(self, row: int, name: str) -> object:
+        """Return an action; a number of a column with missing values is a float there."""
+        value = self.at(row, name)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@dataclass
+class _Path:
+    """What was read of an episode, or of an agent if no column has episodes.
+
+    `reward`: of the step before, if not sent yet. `order`: of the row before. `first`: of the first row. `begins`: the
+    next row begins an episode.
+    """
+
+    topic: str
+    episode: Any
+    seq: int = 0
+    reward: float | None = None
+    order: float = 0.0
+    first: float = 0.0
+    begins: bool = True
+
+
+class TableEvents:
+    """Rows of a table as events.
+
+    Args:
+        source: the table.
+        roles: what its columns mean.
+        pattern: topic of the steps, with one `+` for the agent's name, which is in the column `agent`.
+        agent: name of the agent, if there is no such column.
+        interval: seconds between two rows, if no column has times.
+    """
+
+    def __init__(self, source: RowFile, roles: Roles, pattern: str, agent: str, interval: float) -> None:
+        names = source.names()
+        self._source, self._roles, self._pattern = source, roles, pattern
+        self._agent, self._interval = agent, interval
+        self._time = next((name for name in TIMES if name in names and name not in roles.state), None)
+        extra = [name for name in (AGENT, self._time) if name is not None and name in names]
+        self._wanted = [name for name in dict.fromkeys((*roles.used, *extra)) if name in names]
+        self._open: dict[tuple[str, object], _Path] = {}
+        self._now = Instant(0.0, 0.0)
+        self._counts: bool | None = None
+        self._newest = math.nan
+
+    def __iter__(self) -> Iterator[Event]:
+        done = 0
+        for batch in self._source.batches(self._wanted):
+            rows = _Rows(batch, self._roles, self._time)
+            if self._counts is None:
+                self._counts = rows.counts_steps(self._roles, [self._name(rows, row) for row in range(len(rows))])
+            for row in range(len(rows)):
+                self._now = self._instant(rows, row, done + row)
+                if done + row == 0:
+                    yield Connected(self._now, up=True)
+                yield from self._events(rows, row)
+            done += len(rows)
+
+    def _events(self, rows: _Rows, row: int) -> Iterator[Event]:
+        """Yield the messages of a row, and an evaluation after each."""
+        path = self._path(rows, row)
+        for message in self._messages(rows, row, path):
+            step = {"v": 1, "episode": path.episode, **message, "time": self._now.wall}
+            yield Message(self._now, path.topic, _encode(step))
+            yield Evaluate(self._now)
+
+    def _path(self, rows: _Rows, row: int) -> _Path:
+        """Return the path of a row. Episodes may be interleaved; the oldest are taken for finished."""
+        name, column = self._name(rows, row), self._roles.episode
+        episode = None if column is None else rows.action(row, column)
+        if column is not None and episode is None:
+            raise RecordingError(f"{rows.where(row)}: the episode is missing")
+        path = self._open.pop((name, episode), None) or _Path(self._topic(name), -1 if column is None else episode)
+        self._open[name, episode] = path
+        if len(self._open) > MAX_OPEN:
+            del self._open[next(iter(self._open))]
+        return path
+
+    def _name(self, rows: _Rows, row: int) -> str:
+        return str(rows.at(row, AGENT) or self._agent)
+
+    def _topic(self, agent: str) -> str:
+        topic = self._pattern.replace("+", agent)
+        try:
+            agent_of(topic, self._pattern)
+        except InputError as error:
+            raise RecordingError(f"{self._source.path}: an agent's name does not fit a topic: {error.detail}") from None
+        return topic
+
+    def _messages(self, rows: _Rows, row: int, path: _Path) -> list[dict[str, object]]:
+        roles, arrives = self._roles, self._roles.timing == "state"
+        self._begin(rows, row, path)
+        earned, action = rows.at(row, roles.reward), rows.action(row, roles.action)
+        ends = {"terminated": bool(rows.terminated[row]), "truncated": bool(rows.truncated[row])}
+        ends = {key: True for key, value in ends.items() if value}
+        step: dict[str, object] = {"seq": path.seq, "state": rows.state(row, roles.state)}
+        reward = earned if arrives else path.reward
+        step |= {} if reward is None else {"reward": reward}
+        step |= {} if action is None else {"action": action}
+        path.reward = None if arrives or ends else earned
+        path.begins = bool(ends) and roles.episode is None
+        if not ends or arrives:
+            return [{**step, **ends}]
+        if not roles.next_state:
+            return [{**step, "truncated": True}]
+        last = {"seq": path.seq + 1, "state": rows.state(row, roles.next_state), **ends}
+        return [step, last if earned is None else {**last, "reward": earned}]
+
+    def _begin(self, rows: _Rows, row: int, path: _Path) -> None:
+        """Note the seq of a row: what the learner takes for a path is one episode, and a missing step a gap."""
+        named = self._roles.episode is not None
+        order = rows.order[row] if rows.order else path.order + 1
+        rise = order - path.order
+        again = self._counts and rise == 0
+        if path.begins or (not named and (rise < 0 or (again and order == path.first))):
+            late = self._counts and order > 1 and order != self._newest + 1
+            path.begins, path.first, path.reward, path.seq = False, order, None, int(order) if late else 0
+            if not named:
+                path.episode += 1
+        elif rise < 0 or again:
+            episode = str(path.episode) if named else None
+            raise unordered(rows.where(row), str(self._roles.order), (path.order, order), episode)
+        else:
+            path.seq += int(rise) if self._counts else 1
+        path.order = self._newest = order
+
+    def _instant(self, rows: _Rows, row: int, number: int) -> Instant:
+        wall = rows.times[row] if rows.times else number * self._interval
+        return Instant(float(wall), max(float(wall), self._now.ticks))

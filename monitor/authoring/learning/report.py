@@ -1,0 +1,390 @@
+"""Numbers of the report on a learned model: is the state abstraction good enough, and where is data missing.
+
+All of them are of held-out paths, predicted by counts of the other ones. Predictions mix the counts of a row with what
+is likely in any row, so that a successor that was never seen has a positive probability:
+p(c | s, a) = (visits + K m(c)) / (n + K), with m the distribution of all successors and K = `CONCENTRATION`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.learning.holdout import HISTORIES, Held, Holdout, mixed_histories
+from monitor.authoring.learning.states import States
+from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
+from monitor.model.mdp import MDP
+
+__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "problems_of", "reported"]
+
+CONCENTRATION: Final = 1.0
+HISTORY_CONCENTRATION: Final = 10.0
+HORIZONS: Final = (1, 5, 20)
+EDGES: Final = (1, 2, 10, 100, 1000, 10_000)
+"""Bounds of the classes of the histogram of visits."""
+
+ENOUGH: Final = 10
+"""A row with fewer visits is thin."""
+
+WORTH: Final = 0.01
+"""Smallest gain of a history, in nats a step, that counts against the abstraction."""
+
+Z: Final = 3.0
+"""Standard errors from which a difference is taken for real: error rate 0.0027 each."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Mean log likelihood of held-out steps in nats a step, compared with that of state and action.
+
+    `name`: what the prediction knows. `difference` and `error`: mean and standard error of the difference, by paths.
+    """
+
+    name: str
+    value: float
+    difference: float = 0.0
+    error: float = 0.0
+
+    @property
+    def real(self) -> bool:
+        """True if the difference is positive beyond chance, and large enough to matter."""
+        return self.difference > Z * self.error and self.difference > WORTH
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the state space, and of the held-out steps, has data.
+
+    `classes`: number of pairs by visits, bounded by `EDGES`. `thin`, `unseen`: fraction of held-out steps in rows with
+    fewer than `ENOUGH` visits, and with a successor that was never seen in their row.
+    """
+
+    pairs: int
+    seen: int
+    classes: tuple[int, ...]
+    thin: float
+    unseen: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Forecasts of a label within `horizon` steps, under the recorded behaviour, and what happened.
+
+    `bins`: (number, mean forecast, frequency) of forecasts in tenths. `gap`: mean forecast minus frequency.
+    `error`: its standard error if the forecasts are right. `cut`: number left out because the recording ends before.
+    """
+
+    label: str
+    horizon: int
+    count: int
+    gap: float
+    error: float
+    bins: tuple[tuple[int, float, float], ...]
+    cut: int
+
+    @property
+    def unjudged(self) -> bool:
+        """True if more than a tenth of the forecasts were cut off."""
+        return self.cut * 10 > self.count + self.cut
+
+    @property
+    def wrong(self) -> bool:
+        """True if forecasts and outcomes differ beyond chance and by more than 0.02, in all or in one tenth.
+
+        False if `unjudged`: the forecasts that are left are not like the others.
+        """
+        if self.unjudged:
+            return False
+        far = abs(self.gap) > Z * self.error and abs(self.gap) > 0.02
+        return far or any(_far(*tenth) for tenth in self.bins)
+
+
+@dataclass(frozen=True)
+class Scarce:
+    """A row that matters much and was seen seldom: `score` estimates what its uncertainty adds to the answer's."""
+
+    state: str
+    action: str
+    visits: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All numbers of the report.
+
+    `problems`: why the abstraction is not good enough; empty if it is. `earlier`: transitions of the model that were
+    counted before this run, which the report does not cover. `distances`, `farthest`: those of the numbering
+    of states, if it is by nearest centres.
+    """
+
+    transitions: int
+    held: int
+    paths: int
+    coverage: Coverage
+    simpler: tuple[Gain, ...]
+    histories: tuple[Gain, ...]
+    calibrations: tuple[Calibration, ...]
+    scarce: tuple[Scarce, ...]
+    full: bool
+    problems: tuple[str, ...] = ()
+    earlier: int = 0
+    distances: tuple[int, ...] = ()
+    farthest: float = 0.0
+
+
+def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str], unsafe: Sequence[str]) -> Report:
+    """Return the report on a model.
+
+    Args:
+        model: learned from all recordings, for its labels and names.
+        states: its states.
+        holdout: counts of the training paths, and the held-out ones.
+        labels: of which forecasts are checked.
+        unsafe: those of them that matter most.
+    """
+    held, train = holdout.held(), holdout.train
+    likely = _Likely(train)
+    own = likely.of_pair(held)
+    chain = Chain(train, states)
+    calibrations = tuple(
+        _calibration(chain, model.labels[label], label, horizon, held) for label in labels for horizon in HORIZONS
+    )
+    first = next(iter([*unsafe, *labels]), None)
+    report = Report(
+        transitions=train.draws,
+        held=len(held.state),
+        paths=len(np.unique(held.path)),
+        coverage=_coverage(train, held, states.base * model.actions),
+        simpler=tuple(_gain(name, values, own, held.path) for name, values in _simpler(likely, held).items()),
+        histories=tuple(_gain(name, values, own, held.path) for name, values in _histories(holdout, held, own).items()),
+        calibrations=tuple(each for each in calibrations if each.count),
+        scarce=() if first is None else _scarce(chain, model, model.labels[first]),
+        full=holdout.full,
+    )
+    return replace(report, problems=problems_of(report))
+
+
+class _Likely:
+    """Log likelihood of outcomes under the counts of the training paths."""
+
+    def __init__(self, train: Tally) -> None:
+        self._train = train
+        codes = train.transitions.keys & ((1 << CODE_BITS) - 1)
+        self._codes, places = np.unique(codes, return_inverse=True)
+        self._counts = np.bincount(places, train.transitions["visits"], len(self._codes))
+        by_state = train.transitions.keys >> (ACTION_BITS + CODE_BITS)
+        self._states = Table({"n": 0})
+        self._from_state = Table({"n": 0})
+        _add(self._states, by_state, train.transitions["visits"])
+        _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
+
+    def anywhere(self, held: Held) -> Floats:
+        """Return the probability of each outcome whatever the state, [n]; one part for all that was never seen."""
+        at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
+        known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
+        seen = np.where(known, self._counts[at], 0.0) if len(self._codes) else np.zeros(len(held.code))
+        total, kinds = self._counts.sum(), len(self._codes) + 1
+        return np.asarray((seen + 1 / kinds) / (total + 1))
+
+    def of_state(self, held: Held) -> Floats:
+        """Return the probability of each outcome given the state alone, [n]."""
+        visits = _looked_up(self._from_state, (held.state << CODE_BITS) + held.code)
+        return _smoothed(visits, _looked_up(self._states, held.state), self.anywhere(held), CONCENTRATION)
+
+    def of_pair(self, held: Held) -> Floats:
+        """Return the probability of each outcome given state and action, [n]."""
+        row = (held.state << ACTION_BITS) + held.action
+        visits = _looked_up(self._train.transitions, (row << CODE_BITS) + held.code, "visits")
+        draws = _looked_up(self._train.rows, row, "draws")
+        return _smoothed(visits, draws, self.anywhere(held), CONCENTRATION)
+
+
+def _add(table: Table, keys: Ints, counts: Ints) -> None:
+    different, places = np.unique(keys, return_inverse=True)
+    at = table.places(different)
+    table["n"][at] += np.bincount(places, counts, len(different)).astype(np.int64)
+
+
+def _looked_up(table: Table, keys: Ints, column: str = "n") -> Floats:
+    at = table.find(keys)
+    values = np.append(table[column], 0)
+    return values[at].astype(np.float64)
+
+
+def _smoothed(visits: Floats, draws: Floats, before: Floats, concentration: float) -> Floats:
+    return (visits + concentration * before) / (draws + concentration)
+
+
+def _simpler(likely: _Likely, held: Held) -> dict[str, Floats]:
+    return {"the state, without the action": likely.of_state(held), "nothing": likely.anywhere(held)}
+
+
+def _histories(holdout: Holdout, held: Held, own: Floats) -> dict[str, Floats]:
+    """Return the probabilities of outcomes given a history too; without it where it is not known."""
+    found = {}
+    contexts = mixed_histories(held.earlier, held.state, held.action)
+    for name, (rows, outcomes), context in zip(HISTORIES, holdout.histories, contexts, strict=True):
+        visits = _looked_up(outcomes, mixed(context, held.code))
+        draws = _looked_up(rows, context)
+        values = _smoothed(visits, draws, own, HISTORY_CONCENTRATION)
+        found[name] = np.where(context >= 0, values, own)
+    return found
+
+
+def _gain(name: str, values: Floats, own: Floats, paths: Ints) -> Gain:
+    """Compare log likelihoods; steps of one path depend on each other, so the error is that of sums over paths."""
+    if not len(values):
+        return Gain(name, 0.0)
+    differences = np.log(values) - np.log(own)
+    mean = float(differences.mean())
+    _, places = np.unique(paths, return_inverse=True)
+    sums = np.bincount(places, differences - mean)
+    return Gain(name, float(np.log(values).mean()), mean, float(np.sqrt((sums**2).sum()) / len(values)))
+
+
+def _coverage(train: Tally, held: Held, pairs: int) -> Coverage:
+    draws = train.rows["draws"]
+    row = (held.state << ACTION_BITS) + held.action
+    visits = _looked_up(train.rows, row, "draws")
+    found = _looked_up(train.transitions, (row << CODE_BITS) + held.code, "visits")
+    classes = np.histogram(draws, [*EDGES, np.inf])[0]
+    return Coverage(
+        pairs=pairs,
+        seen=len(draws),
+        classes=tuple(int(count) for count in classes),
+        thin=float(np.mean(visits < ENOUGH)) if len(row) else 0.0,
+        unseen=float(np.mean((found == 0) & (visits > 0))) if len(row) else 0.0,
+    )
+
+
+class Chain:
+    """Markov chain of the training paths under their own behaviour, over the states of the model."""
+
+    def __init__(self, train: Tally, states: States) -> None:
+        keys, visits = train.transitions.keys, train.transitions["visits"].astype(np.float64)
+        self.train, self.states = train, states
+        self.row = keys >> CODE_BITS
+        self.source, self.target = states.of_base(self.row >> ACTION_BITS), states.of(keys & ((1 << CODE_BITS) - 1))
+        self.total = np.bincount(self.source, visits, states.count)
+        stays = np.flatnonzero(self.total == 0)
+        goes = np.where(states.live[stays], states.elsewhere, stays)
+        weights = np.concatenate([visits / self.total[self.source], np.ones(len(stays))])
+        places = np.concatenate([self.source, stays]), np.concatenate([self.target, goes])
+        self.matrix = csr_array((weights, places), shape=(states.count, states.count))
+
+    def forecasts(self, label: Bools, horizon: int) -> Floats:
+        """Return P(the label holds now or within `horizon` steps) in each state, [S]."""
+        values = label.astype(np.float64)
+        for _ in range(horizon):
+            values = np.where(label, 1.0, self.matrix @ values)
+        return values
+
+
+def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
+    """Compare forecasts with outcomes, one at a time: the next forecast begins where the one before has ended."""
+    forecasts = chain.forecasts(label, horizon)
+    predicted: list[float] = []
+    happened: list[bool] = []
+    cut = 0
+    for path, ended in _paths(held, chain.states):
+        holds = label[path]
+        for begin in range(0, len(path) - 1, horizon):
+            if holds[begin]:
+                continue
+            if not ended and begin + horizon >= len(path):
+                cut += 1
+                continue
+            predicted.append(float(forecasts[path[begin]]))
+            happened.append(bool(holds[begin : begin + horizon + 1].any()))
+    return _compared(name, horizon, np.array(predicted), np.array(happened, np.bool_), cut)
+
+
+def _compared(name: str, horizon: int, predicted: Floats, happened: Bools, cut: int) -> Calibration:
+    count = len(predicted)
+    tenth = np.minimum((predicted * 10).astype(np.int64), 9)
+    bins = tuple(
+        (int((tenth == i).sum()), float(predicted[tenth == i].mean()), float(happened[tenth == i].mean()))
+        for i in range(10)
+        if bool((tenth == i).any())
+    )
+    error = float(np.sqrt((predicted * (1 - predicted)).sum())) / max(count, 1)
+    gap = float(predicted.mean() - happened.mean()) if count else 0.0
+    return Calibration(name, horizon, count, gap, error, bins, cut)
+
+
+def _far(count: int, predicted: float, frequency: float) -> bool:
+    error = np.sqrt(max(predicted * (1 - predicted), 1 / (4 * count)) / count)
+    return bool(abs(predicted - frequency) > (Z + 1) * error and abs(predicted - frequency) > 0.05)
+
+
+def _paths(held: Held, states: States) -> list[tuple[Ints, bool]]:
+    """Return the states of each held-out path, and whether it ends in an end: cut where steps do not follow."""
+    if not len(held.state):
+        return []
+    before, after = states.of_base(held.state), states.of(held.code)
+    follows = (held.path[1:] == held.path[:-1]) & (after[:-1] == before[1:])
+    begins = np.concatenate([[0], np.flatnonzero(~follows) + 1, [len(held.state)]])
+    found = []
+    for begin, end in zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True):
+        last = int(after[end - 1])
+        path = np.append(before[begin:end], last)
+        found.append((path, not states.live[last]))
+    return found
+
+
+def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
+    """Return the ten rows with the largest occupancy times spread of what follows, over the root of their visits."""
+    values = chain.forecasts(label, HORIZONS[-1])[chain.target]
+    keys, places = np.unique(chain.row, return_inverse=True)
+    visits = chain.train.transitions["visits"].astype(np.float64)
+    draws = np.bincount(places, visits)
+    mean = np.bincount(places, visits * values) / draws
+    spread = np.bincount(places, visits * (values - mean[places]) ** 2) / draws
+    score = draws / draws.sum() * np.sqrt((spread + 0.25 / draws) / draws)
+    best = np.argsort(-score, kind="stable")[:10]
+    return tuple(
+        Scarce(
+            _named(model.state_names, int(chain.states.of_base(keys[i : i + 1] >> ACTION_BITS)[0])),
+            _named(model.action_names, int(keys[i] & ((1 << ACTION_BITS) - 1))),
+            int(draws[i]),
+            float(score[i]),
+        )
+        for i in best
+    )
+
+
+def _named(names: Sequence[str], number: int) -> str:
+    return names[number] if names else str(number)
+
+
+def problems_of(report: Report) -> tuple[str, ...]:
+    """Return the problems that the numbers of a report show, the most important first."""
+    found: list[str] = []
+    cover = report.coverage
+    if not report.held:
+        found.append("no path was held out: there are too few episodes to test the model")
+    history = max((gain for gain in report.histories if gain.real), key=lambda gain: gain.difference, default=None)
+    if history is not None:
+        found.append(
+            f"the states are not Markov: {history.name} improves predictions by {history.difference:.3f} nats a step "
+            f"(standard error {history.error:.3f}); add columns to the state, or use finer bins"
+        )
+    wrong: Mapping[str, Calibration] = {each.label: each for each in report.calibrations if each.wrong}
+    found += [
+        f"forecasts of '{each.label}' within {each.horizon} steps are wrong: mean forecast minus frequency "
+        f"{each.gap:+.3f} in {each.count:,} forecasts, and see the table"
+        for each in wrong.values()
+    ]
+    if cover.thin > 0.05:
+        found.append(
+            f"{cover.thin:.0%} of held-out steps are in rows with fewer than {ENOUGH} visits; use coarser bins"
+        )
+    if cover.unseen > 0.01:
+        found.append(f"{cover.unseen:.1%} of held-out steps lead to a successor that was never seen in their row")
+    return tuple(found)

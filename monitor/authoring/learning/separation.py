@@ -1,0 +1,116 @@
+"""Labels that states do not separate, or that were not recorded.
+
+Not separated: the condition holds in visits of states that do not have the label. Not recorded: it is about the state
+in which an episode ended, and the recordings do not hold that state; or about a value that is missing in some rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Ints
+from monitor.authoring.learning.build import LabelSpec
+from monitor.authoring.learning.episodes import is_end, unknown_at
+from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.tally import Tally
+
+__all__ = ["lacking", "missed", "never_held", "unrecorded", "unseparated"]
+
+MISSED: Final = 0.02
+"""Fraction of a label's visits in states without the label from which it is reported."""
+
+
+def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
+    """Return for each label the fraction of the visits where its condition holds that are in states without it.
+
+    None if the condition holds nowhere.
+    """
+    table = tally.visited
+    return {label.name: _part(table["true"][:, i], table["known"][:, i]) for i, label in enumerate(labels)}
+
+
+def unseparated(parts: Mapping[str, float | None]) -> list[str]:
+    """Return a sentence for each label that the states do not separate."""
+    return [
+        f"{name}: {part:.0%} of the visits where its condition holds are in states that do not "
+        "have the label, because it does not hold in most of their visits; use other bins or columns"
+        for name, part in parts.items()
+        if part is not None and part > MISSED
+    ]
+
+
+def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
+    """Return a sentence for each label whose condition holds in no row. `unsafe`: only for labels that are."""
+    table, labels = learner.tally.visited, learner.labels
+    parts, visits = missed(learner.tally, labels), int(table["seen"].sum())
+    known = table["known"].sum(axis=0).tolist()
+    ends = {"truncated", learner.roles.truncated}
+    cut = {condition.name for condition in learner.conditions if ends & set(condition.columns)}
+    return [
+        f"{label.name}: its condition holds in no row"
+        + (" in which it is known" if count < visits else "")
+        + (
+            "; an episode that is cut off goes on unrecorded, so its end is no state: name a column of what ends an "
+            "episode with --terminated"
+            if label.name in cut
+            else ""
+            if count < visits
+            else ", so on this model it never happens, whoever acts: check it, or record episodes in which it does"
+        )
+        for label, count in zip(labels, known, strict=True)
+        if parts[label.name] is None and (label.unsafe or not unsafe)
+    ]
+
+
+def lacking(learner: Learner) -> list[str]:
+    """Return why no abstraction of these recordings is good enough, in sentences: what they do not hold of labels."""
+    return [*unrecorded(learner.tally, learner.labels), *never_held(learner, unsafe=True)]
+
+
+def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
+    """Return a sentence for each label that may hold where its condition is about what was not recorded.
+
+    That is at ends of episodes whose state was not recorded, and in visits whose row lacks a value.
+    """
+    table = tally.visited
+    ends = int(table["seen"][is_end(table.keys)].sum())
+    unseen = unknown_at(table.keys, len(labels))
+    counts = table["seen"] @ unseen
+    return [
+        f"{label.name}: UNKNOWN at {count:,} of {ends:,} ends of episodes: its condition is about the last state, "
+        f"which is not recorded; it counts as {'' if label.unsafe else 'not '}holding there. Record that state (a "
+        "row without an action after the last step, or --next-state), or use a condition on what is recorded of the "
+        f"last step: '{label.name}: done', or on the reward"
+        for label, count in zip(labels, counts.tolist(), strict=True)
+        if count
+    ] + [
+        sentence
+        for label, known, elsewhere in zip(labels, table["known"].T, unseen.T, strict=True)
+        if (sentence := _unmeasured(label, np.where(elsewhere, 0, table["seen"] - known), table["seen"], known))
+    ]
+
+
+def _unmeasured(label: LabelSpec, lacking: Ints, seen: Ints, known: Ints) -> str:
+    """Return a sentence on the visits in which a value for a label is missing, or "" if there are none."""
+    if not lacking.any():
+        return ""
+    never = lacking[known == 0]
+    there = (
+        f"it counts as {'' if label.unsafe else 'not '}holding in states in which it is never known "
+        f"({int(never.sum()):,} of these visits), and elsewhere the other visits decide"
+        if never.any()
+        else "the other visits of these states decide"
+    )
+    return (
+        f"{label.name}: UNKNOWN in {int(lacking.sum()):,} of {int(seen.sum()):,} visits of states, because a value "
+        f"that its condition uses is empty there; {there}. Fill these values in; or, where an empty text means "
+        "something, say so in the condition: cause != '' and cause == 'leak'"
+    )
+
+
+def _part(true: Ints, known: Ints) -> float | None:
+    total = int(true.sum())
+    return float(true[2 * true <= known].sum()) / total if total else None

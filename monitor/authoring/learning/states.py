@@ -1,0 +1,100 @@
+"""States of a learned model: which number stands for which code, also after more recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Bools, Ints
+from monitor.authoring.learning.abstraction import Numbering
+from monitor.authoring.learning.episodes import base_of, code_of, is_end
+from monitor.authoring.learning.tally import CODE_BITS, Tally
+
+__all__ = ["ELSEWHERE", "States", "moved", "numbered"]
+
+ELSEWHERE: Final = -1
+"""Code of the state `elsewhere`, which is never recorded."""
+
+
+@dataclass(frozen=True)
+class States:
+    """States of a model.
+
+    A new model has first the states of the numbering, then the ends of episodes, last `elsewhere`: the usual order. A
+    model that has learned more keeps the numbers it had; what is new comes after them, in the usual order.
+
+    Attributes:
+        base: number of states of the numbering.
+        ends: codes of the ends, ascending.
+        kept: codes of the states in the order of their numbers so far; empty for a new model.
+    """
+
+    base: int
+    ends: Ints
+    kept: tuple[int, ...] = ()
+
+    @cached_property
+    def codes(self) -> Ints:
+        """Codes of all states in the order of their numbers, [S]."""
+        usual = np.concatenate([code_of(np.arange(self.base), ended=False), self.ends, [ELSEWHERE]])
+        kept = np.array(self.kept, np.int64)
+        return np.concatenate([kept, usual[~np.isin(usual, kept)]])
+
+    @property
+    def count(self) -> int:
+        """Number of all states."""
+        return len(self.codes)
+
+    @cached_property
+    def elsewhere(self) -> int:
+        """Number of the state `elsewhere`."""
+        return int(np.flatnonzero(self.codes == ELSEWHERE)[0])
+
+    @cached_property
+    def ended(self) -> Bools:
+        """Which states are ends of episodes, [S]."""
+        return np.asarray(is_end(self.codes) & (self.codes != ELSEWHERE))
+
+    @cached_property
+    def live(self) -> Bools:
+        """Which states are those of the numbering, [S]."""
+        return ~is_end(self.codes)
+
+    @cached_property
+    def names(self) -> Ints:
+        """Base state of each state, [S]; negative for `elsewhere` and ends that were not recorded."""
+        return base_of(self.codes)
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints]:
+        order = np.argsort(self.codes)
+        return self.codes[order], order
+
+    def of(self, codes: Ints) -> Ints:
+        """Return the states of codes; `elsewhere` for an end that is not known."""
+        known, order = self._sorted
+        at = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.asarray(np.where(known[at] == codes, order[at], self.elsewhere), np.int64)
+
+    def of_base(self, states: Ints) -> Ints:
+        """Return the states of the model for states of the numbering."""
+        return self.of(code_of(states, ended=False))
+
+
+def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = ()) -> States:
+    """Return the states of the model of these counts; `kept`: see `States`.
+
+    States that are indices keep the agent's numbers. So if there are more of them than before, nothing else is kept.
+    """
+    codes = np.unique(np.concatenate([tally.transitions.keys & ((1 << CODE_BITS) - 1), tally.visited.keys]))
+    before = int((~is_end(np.array(kept, np.int64))).sum())
+    return States(states.size, codes[is_end(codes)], () if moved(states, before) else tuple(kept))
+
+
+def moved(states: Numbering, before: int) -> bool:
+    """Return whether new states must take the numbers of others: they are indices, and more than `before`."""
+    return states.kind == "index" and states.size > before

@@ -1,0 +1,86 @@
+"""Choice of the reader of a policy, by its source."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from monitor.authoring.policy_export import classifiers, tables
+from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
+from monitor.authoring.policy_export.functions import of_function
+from monitor.authoring.policy_export.normalisation import AS_THEY_ARE
+from monitor.authoring.policy_export.original import Anything, Original, Request
+from monitor.authoring.policy_export.stable_baselines import is_agent, of_agent, read_zip
+from monitor.authoring.policy_export.tables import read_table
+from monitor.authoring.policy_export.torch_modules import is_module, of_module
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+from monitor.user_code import explained, is_reference, load_object
+
+__all__ = ["convert", "pickled"]
+
+
+def pickled(request: Request) -> list[str]:
+    """Return the files of a request that hold pickles: opening one runs the code that is in it."""
+    opened = (".zip", *classifiers.SUFFIXES)
+    source = [] if is_reference(request.source) or not request.source.lower().endswith(opened) else [request.source]
+    plain = request.normalise in (None, AS_THEY_ARE) or str(request.normalise).endswith(".npz")
+    return source if plain else [*source, str(request.normalise)]
+
+
+def convert(model: MDP, request: Request) -> Original:
+    """Return the policy of a source as ONNX, with what the original does in every state.
+
+    `module.py:name` is a function of a state; or a function without arguments that returns a torch module, a classifier
+    or such a function; or one of these itself. Raises PolicyError.
+    """
+    suffix = Path(request.source).suffix.lower()
+    if is_reference(request.source):
+        return _of_object(load_object(request.source, PolicyError), model, request)
+    if not Path(request.source).is_file():
+        raise PolicyError(f"policy {request.source}: there is no such file; give a file, or module.py:function")
+    if suffix == ".zip":
+        return read_zip(model, request)
+    if suffix in tables.SUFFIXES:
+        return read_table(model, request)
+    if suffix in classifiers.SUFFIXES:
+        return read_classifier(model, request)
+    if suffix == ".onnx":
+        raise PolicyError(f"policy {request.source}: it is ONNX already; `cfmon policy init` writes its manifest")
+    raise PolicyError(
+        f"policy {request.source}: unknown kind of file; give .zip (stable-baselines3), .json, .csv or .npy (a table), "
+        ".joblib or .pkl (scikit-learn), or module.py:function"
+    )
+
+
+def _of_object(value: Anything, model: MDP, request: Request) -> Original:
+    ready = is_module(value) or (hasattr(value, "predict") and not isinstance(value, type))
+    if callable(value) and not ready and _takes_nothing(value):
+        try:
+            value = value()
+        except Exception as error:
+            raise PolicyError(f"policy {request.source}: it failed ({explained(error)})") from error
+    if is_module(value):
+        return of_module(value, model, request)
+    if request.weights is None and is_agent(value):
+        return of_agent(value, model, request)
+    if request.weights is not None or request.normalise is not None:
+        raise PolicyError(f"policy {request.source}: --weights and --normalise are for torch modules; this is none")
+    if hasattr(value, "predict"):
+        return of_classifier(value, model, request)
+    if callable(value):
+        return of_function(value, model, request)
+    raise PolicyError(
+        f"policy {request.source}: it is {type(value).__name__}; give a function of a state, a torch module, a "
+        "classifier, or a function without arguments that returns one"
+    )
+
+
+def _takes_nothing(function: Anything) -> bool:
+    try:
+        needed = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return all(
+        each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in needed
+    )

@@ -1,0 +1,86 @@
+"""Python functions as policies: called in every state of the model, and written as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Ints
+from monitor.authoring.policy_export.original import MEMORY, Anything, Original, Request, tabulated_inputs
+from monitor.errors import InputError, PolicyError
+from monitor.model.encode import encode_action
+from monitor.model.mdp import MDP
+from monitor.user_code import explained
+
+__all__ = ["SEES", "of_function", "shown_states"]
+
+SEES = ("observation", "valuation", "name", "index")
+"""What a function may be called with."""
+
+
+def of_function(function: Callable[[Anything], object], model: MDP, request: Request) -> Original:
+    """Return the policy of a function that returns an action (number or name), or A scores or probabilities.
+
+    It is called twice in every state, with each observation that was recorded there, the second time in reverse order.
+
+    Raises PolicyError: it fails, returns something else, or returns different things for one state.
+    """
+    where = f"policy {request.source}"
+    sees, states, of = shown_states(model, request, where)
+    first = [_answer(function, states[n], model, f"{where}: state {s}") for n, s in enumerate(of.tolist())]
+    for n in reversed(range(len(of))):
+        again = _answer(function, states[n], model, f"{where}: state {of[n]}")
+        if not np.array_equal(first[n], again):
+            raise PolicyError(
+                f"{where}: state {of[n]}: it returned {first[n].tolist()}, and {again.tolist()} when called again. "
+                f"If it draws its action, return the probabilities instead. Otherwise it has memory: {MEMORY}"
+            )
+    assumed = [] if request.sees else [f"the function is called with the {sees} of a state; if not, give --sees"]
+    if len({answer.shape for answer in first}) > 1:
+        raise PolicyError(f"{where}: it returned an action in some states and {model.actions} numbers in others")
+    return tabulated_inputs(np.stack(first), of, model, request, assumed)
+
+
+def shown_states(model: MDP, request: Request, where: str) -> tuple[str, Sequence[Anything], Ints]:
+    """Return what a function sees, by name; all that it sees in the states [M], and the state of each.
+
+    Raises PolicyError if the model lacks it.
+    """
+    held: dict[str, Sequence[Anything] | None] = {
+        "observation": None if model.inputs is None else list(model.inputs[0]),
+        "valuation": model.valuations or None,
+        "name": model.state_names or None,
+        "index": range(model.states),
+    }
+    sees = request.sees or ("index" if model.observations is None else "observation")
+    states = held[sees]
+    if states is None:
+        raise PolicyError(
+            f"{where}: --sees {sees}: the model has no {sees}s; it has {[k for k, v in held.items() if v]}"
+        )
+    every = np.arange(model.states)
+    return sees, states, model.inputs[1] if sees == "observation" and model.inputs is not None else every
+
+
+def _answer(function: Callable[[Anything], object], state: Anything, model: MDP, where: str) -> AnyArray:
+    try:
+        answer = function(state)
+    except Exception as error:
+        raise PolicyError(f"{where}: it failed ({explained(error)})") from error
+    try:
+        if isinstance(answer, str):
+            return np.array(encode_action(model, answer))
+        values = np.asarray(answer)
+    except (InputError, ValueError, TypeError) as error:
+        raise PolicyError(f"{where}: it returned {answer!r:.80}, which is no action ({error})") from error
+    if values.shape == (1,) and model.actions > 1:
+        values = values[0]
+    if (values.shape == () and values.dtype.kind in "iu") or (
+        values.shape == (model.actions,) and values.dtype.kind in "fiu"
+    ):
+        return values
+    raise PolicyError(
+        f"{where}: it returned {answer!r:.80}; return the number or the name of an action, or {model.actions} scores "
+        "or probabilities"
+    )

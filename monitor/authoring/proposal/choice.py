@@ -1,0 +1,62 @@
+"""Rules that choose horizon and threshold of a first formula. They are printed beside what they chose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Bools
+from monitor.authoring.proposal.measure import Candidate, Measured
+from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
+from monitor.types import AlarmSpec
+
+__all__ = ["THRESHOLDS", "candidates", "chosen", "horizon_of"]
+
+THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95)
+SHORTEST: Final = 4
+LONGEST: Final = 40
+WITHOUT_EVENTS: Final = 20
+RARE: Final = 1.0
+"""Alarms per 1,000 steps that are accepted on recordings without unsafe events."""
+
+
+def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
+    """Return the median number of steps before an unsafe event, within 4 to 40; 20 if there is no event.
+
+    Steps are counted from the start of the path, or from the event before.
+    """
+    waits: list[int] = []
+    for path in paths:
+        events = unsafe_events(path, unsafe)
+        waits += [int(wait) for wait in np.diff([0, *events])]
+    return int(np.clip(np.median(waits), SHORTEST, LONGEST)) if waits else WITHOUT_EVENTS
+
+
+def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[Candidate]:
+    """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
+    horizons = dict.fromkeys((max(SHORTEST, horizon // 4), horizon))
+    return [Candidate(each, offset, threshold, label, alarm) for each in horizons for threshold in THRESHOLDS]
+
+
+def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:
+    """Return the candidate to use, and the rule that chose it as a sentence.
+
+    With unsafe events: the best F1 score; if equal, the fewest alarms. If no candidate preceded an event, or there is
+    none: of those with at most one alarm in 1,000 steps the highest threshold; else the fewest alarms. Then the longer
+    horizon.
+    """
+    if any(row.balance for row in rows):
+        best = max(rows, key=lambda row: (row.balance, -row.alarms, row.candidate.threshold, row.candidate.horizon))
+        return best, (
+            "the best F1 score of 'an unsafe event follows the alarm' and 'an alarm precedes the event'; "
+            "of equal ones the fewest alarms"
+        )
+    why = "no alarm precedes an unsafe event" if any(row.events for row in rows) else "there is no unsafe event"
+    quiet = [row for row in rows if row.per_thousand <= RARE]
+    if quiet:
+        best = max(quiet, key=lambda row: (row.candidate.threshold, row.candidate.horizon))
+        return best, f"{why}, so the highest threshold with at most 1 alarm in 1,000 steps"
+    best = min(rows, key=lambda row: (row.alarms, -row.candidate.horizon))
+    return best, f"{why}, and each candidate fires more than once in 1,000 steps, so the fewest alarms"

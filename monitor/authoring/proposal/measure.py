@@ -1,0 +1,170 @@
+"""Candidate formulas measured: recorded paths through the same monitor as live steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.arrays import Bools
+from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
+from monitor.model.mdp import MDP
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Judged, Notice, Observation, TrustSettings
+
+__all__ = ["Candidate", "Measured", "measured"]
+
+SECOND = 0.1
+"""Time of the replayed clock between two steps; the figures do not depend on it."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A formula: its horizon, its offset (takeover so many steps ago), its threshold, the unsafe label, its alarm."""
+
+    horizon: int
+    offset: int
+    threshold: float
+    label: str
+    alarm: AlarmSpec
+
+    @property
+    def text(self) -> str:
+        """The formula."""
+        goal = f'G<={self.horizon} !"{self.label}"'
+        return f"regret(fallback@{self.offset}, P>={self.threshold:g} [ {goal} ])"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate on recorded paths.
+
+    Attributes:
+        candidate: the formula.
+        steps, answered: steps of the paths, and verdicts on them.
+        alarms: number of alarms. false: of those, how many no unsafe event followed within the horizon.
+        events, preceded: unsafe events, and those before which an alarm fired within the horizon. An alarm that has
+            fired for longer warns of nothing.
+        lead: median number of steps from that alarm to the event, or None.
+        regret, unavoidable: verdicts that the requirement is violated, by whether the fallback would have met it.
+        first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
+    """
+
+    candidate: Candidate
+    steps: int
+    answered: int
+    alarms: int
+    false: int
+    events: int
+    preceded: int
+    lead: float | None
+    regret: int
+    unavoidable: int
+    first: int | None
+
+    @property
+    def per_thousand(self) -> float:
+        """Alarms per 1,000 steps."""
+        return 1000.0 * self.alarms / max(self.steps, 1)
+
+    @property
+    def balance(self) -> float:
+        """F1 score: harmonic mean of the fraction of alarms that are not false and of the events preceded."""
+        if not self.alarms or not self.events:
+            return 0.0
+        precision, recall = 1 - self.false / self.alarms, self.preceded / self.events
+        return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+@dataclass
+class _Trace:
+    """What one formula did: per path its alarms as [first step, last step], and its verdicts by outcome."""
+
+    alarms: dict[int, list[list[int]]] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    fires: bool = False
+
+
+def measured(
+    model: MDP,
+    policies: Mapping[str, object],
+    candidates: Sequence[Candidate],
+    paths: Sequence[RecordedPath],
+    report: Callable[[int], None] = lambda _: None,
+) -> list[Measured]:
+    """Replay the paths through a monitor of all candidates; `report` gets the number of steps done.
+
+    Steps that are impossible in `model` leave the formulas without a verdict, as live. Raises what `Monitor` raises.
+    """
+    # No candidate depends on its bands, and they cost as much as a verdict on each of a hundred models.
+    specs = [FormulaSpec(f"c{i}", each.text, alarm=each.alarm, bands="off") for i, each in enumerate(candidates)]
+    monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
+    traces = {spec.name: _Trace() for spec in specs}
+    clock = 0
+    for number, path in enumerate(paths):
+        for seq, step in enumerate(_observations(path, number)):
+            clock += 1
+            now = Instant(clock * SECOND, clock * SECOND)
+            for notice in monitor.step(step, now):
+                _take(notice, traces, number, seq)
+            report(clock)
+    return [_summary(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
+
+
+def _observations(path: RecordedPath, number: int) -> list[Observation]:
+    last = len(path.actions)
+    return [
+        Observation(
+            agent="recorded",
+            episode=number,
+            seq=seq,
+            state=int(state),
+            action=int(path.actions[seq]) if seq < last else None,
+            terminated=seq == last and path.ended,
+            truncated=seq == last and not path.ended,
+        )
+        for seq, state in enumerate(path.states)
+    ]
+
+
+def _take(notice: Notice, traces: Mapping[str, _Trace], number: int, seq: int) -> None:
+    match notice:
+        case Judged(formula=name, verdict=verdict) if verdict.outcome is not None:
+            traces[name].outcomes[verdict.outcome] += 1
+        case Alert(formula=name, state=state):
+            trace = traces[name]
+            if not trace.fires:
+                trace.alarms.setdefault(number, []).append([seq, seq])
+            trace.fires = state == "firing"
+            trace.alarms[number][-1][1] = seq
+        case _:
+            pass
+
+
+def _summary(candidate: Candidate, trace: _Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
+    leads: list[int] = []
+    events = false = 0
+    warned: list[int] = []
+    reach = candidate.horizon
+    for number, path in enumerate(paths):
+        alarms, entered = trace.alarms.get(number, []), unsafe_events(path, unsafe)
+        events += len(entered)
+        before = [[e - a for a, _ in alarms if e - reach <= a < e] for e in entered]
+        leads += [max(each) for each in before if each]
+        warned += [number] if any(before) else []
+        false += sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a, _ in alarms)
+    return Measured(
+        candidate=candidate,
+        steps=sum(len(path.actions) for path in paths),
+        answered=trace.outcomes.total(),
+        alarms=sum(map(len, trace.alarms.values())),
+        false=false,
+        events=events,
+        preceded=len(leads),
+        lead=float(np.median(leads)) if leads else None,
+        regret=trace.outcomes["regret"],
+        unavoidable=trace.outcomes["unavoidable"],
+        first=min(warned or trace.alarms, default=None),
+    )

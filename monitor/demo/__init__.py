@@ -1,0 +1,1 @@
+"""`cfmon demo`: a broker, a monitor, and agents that act in a simulator."""

@@ -1,0 +1,123 @@
+"""Run the demo's agent: choose actions with an ONNX policy, act in a simulator, publish every step over MQTT.
+
+The agent is a process of its own and shares only the broker with the monitor. It stops at SIGTERM, or at the end of the
+episode in which it has published `--steps` steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+import numpy as np
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+
+from monitor.demo.simulator import Simulator
+from monitor.errors import MonitorError
+from monitor.model import load_model
+from monitor.policy.session import Actor
+from monitor.sidecar.mqtt.broker import parse_broker
+
+__all__ = ["SimulatedAgent", "main", "publish"]
+
+MAX_EPISODE_STEPS = 200
+"""Longer episodes are truncated, as simulators do."""
+
+ACKNOWLEDGED_WITHIN = 20.0
+"""Seconds the broker has to acknowledge one step."""
+
+
+@dataclass(frozen=True)
+class SimulatedAgent:
+    """Policy acting in a simulator. `run`: prefix of episode names, so that two runs never share one."""
+
+    simulator: Simulator
+    actor: Actor
+    rng: np.random.Generator
+    run: str
+
+    def episode(self, number: int) -> Iterator[dict[str, object]]:
+        """Yield the messages of one episode, without `time`: one for each decision, then one for the terminal state."""
+        state = self.simulator.reset()
+        for seq in range(MAX_EPISODE_STEPS):
+            message: dict[str, object] = {"v": 1, "episode": f"{self.run}-{number}", "seq": seq, "state": state}
+            if self.simulator.over:
+                yield {**message, "terminated": True}
+                return
+            action = self.actor.decide(state, self.rng)
+            cut_off = {"truncated": True} if seq == MAX_EPISODE_STEPS - 1 else {}
+            yield {**message, "action": action, "policy": self.actor.manifest.sha256, **cut_off}
+            state = self.simulator.step(action)
+
+    def messages(self, steps: int) -> Iterator[dict[str, object]]:
+        """Yield whole episodes until there are at least `steps` messages; 0: without end."""
+        sent = number = 0
+        while steps == 0 or sent < steps:
+            for message in self.episode(number):
+                yield message
+                sent += 1
+            number += 1
+
+
+def publish(agent: SimulatedAgent, arguments: Namespace) -> None:
+    """Publish episodes, each step at QoS 1, until `steps` are sent and the episode is over; 0: without end.
+
+    Raises OSError if the broker cannot be reached, or does not acknowledge a step in time.
+    """
+    broker = parse_broker(arguments.url)
+    client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-agent")
+    client.username_pw_set(broker.username, broker.password)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        for message in agent.messages(arguments.steps):
+            sent = client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
+            sent.wait_for_publish(ACKNOWLEDGED_WITHIN)
+            if not sent.is_published():
+                raise TimeoutError(f"{broker.address} did not acknowledge a step within {ACKNOWLEDGED_WITHIN:.0f} s")
+            time.sleep(arguments.interval)
+    except RuntimeError as error:  # paho raises this when the connection is lost
+        raise ConnectionError(f"lost the connection to {broker.address}: {error}") from error
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the agent that the command line describes; return the exit code."""
+    parser = ArgumentParser("python -m monitor.demo.agent", description=__doc__)
+    parser.add_argument("--model", required=True, help="model to simulate")
+    parser.add_argument("--policy", required=True, type=Path, help="manifest of the ONNX policy to act with")
+    parser.add_argument("--url", required=True, help="URL of the MQTT broker")
+    parser.add_argument("--topic", required=True, help="topic to publish steps on")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="steps to publish, rounded up to whole episodes; 0: run until stopped"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the simulator and the policy")
+    parser.add_argument("--interval", type=float, default=0.1, help="seconds between two steps")
+    arguments = parser.parse_args(argv)
+    try:
+        publish(_agent(arguments), arguments)
+    except (MonitorError, OSError) as error:
+        sys.stderr.write(f"agent: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _agent(arguments: Namespace) -> SimulatedAgent:
+    model = load_model(arguments.model)
+    environment_rng, policy_rng = np.random.default_rng(arguments.seed).spawn(2)
+    simulator = Simulator(model, environment_rng)
+    return SimulatedAgent(simulator, Actor.load(arguments.policy, model), policy_rng, f"seed{arguments.seed}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""One run of the demo: broker, monitor, agent process and watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
+from paho.mqtt.enums import CallbackAPIVersion
+
+from monitor.cli.output import progress, say
+from monitor.demo.embedded import embedded_broker, held_port
+from monitor.demo.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
+from monitor.demo.watch import Watcher
+from monitor.sidecar.config.load import Loaded
+from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.sidecar.service import Service
+from monitor.sidecar.sinks.logbook import ALARMS
+from monitor.sidecar.tasks import unless
+
+__all__ = ["DemoRun", "summarise"]
+
+AGENT = "demo"
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """One run of the configuration `config` under the name `scenario`.
+
+    `steps`: the agent stops at the end of the episode that contains this step; 0: never. `interval`: seconds between
+    two steps. `output`: folder for the store and the evidence.
+    """
+
+    config: Path
+    scenario: str
+    steps: int
+    seed: int
+    interval: float
+    output: Path
+
+    async def run(self) -> list[str]:
+        """Run the demo; return what should have happened and did not, one sentence each.
+
+        Raises:
+            ConfigError, ModelError, PolicyError: an input is missing or invalid; nothing was started.
+        """
+        with held_port() as broker_port, held_port(PREFERRED_PORT) as http_port:
+            url = f"mqtt://127.0.0.1:{broker_port}"
+            with progress("reading the model, and running the policies on each of its states"):
+                loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
+        logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
+        service = Service(loaded)
+        watcher = Watcher(loaded.model, self._header(loaded, service.start()))
+        with interrupted() as stop:
+            async with embedded_broker(broker_port), running(service), _watching(loaded, url, watcher) as online:
+                if not await eventually(online.is_set):
+                    return ["the monitor did not come online"]
+                with watcher.shown():
+                    problem = await self._act(loaded, url, watcher, stop)
+            if problem:
+                return [problem]
+            stopped = stop.is_set()
+            problems = await summarise(watcher, self.output / self.scenario / "evidence", stopped=stopped)
+            return ["stopped before its last step"] if stopped and self.steps else problems
+
+    def _header(self, loaded: Loaded, address: str) -> str:
+        formulas = "\n".join(f"  formula        {spec.name}: {spec.text}" for spec in loaded.formulas)
+        stops = f"stops at the end of the episode with step {self.steps}" if self.steps else "runs until Ctrl-C"
+        return (
+            f"cfmon demo, scenario {self.scenario}, seed {self.seed}; {stops}\n"
+            f"  broker         {loaded.config.mqtt.url}, steps on agents/{AGENT}/steps, alerts on"
+            f" {loaded.config.mqtt.alerts}/#\n{formulas}\n"
+            f"  while it runs  open {address} in a browser\n"
+            f"                 or curl {address}/metrics"
+        )
+
+    async def _act(self, loaded: Loaded, url: str, watcher: Watcher, stop: asyncio.Event) -> str:
+        """Run the agent until it ends and the monitor has caught up; return what went wrong, empty if nothing."""
+        process = await self._spawn(loaded, url)
+        try:
+            finished = await unless(stop, ended(process))
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+        if not finished:
+            return ""
+        if process.returncode != 0:
+            return f"the agent exited with code {process.returncode}; its output is above"
+        if not await eventually(lambda: watcher.seen.steps >= self.steps and watcher.over):
+            return "the broker did not deliver every step that the agent published"
+        if not await eventually(lambda: watcher.settled):
+            return "the monitor did not close an alarm although its episode is over"
+        return ""
+
+    async def _spawn(self, loaded: Loaded, url: str) -> Process:
+        config = loaded.config
+        arguments = {
+            "--model": config.model,
+            "--policy": str(config.policies["nominal"]),
+            "--url": url,
+            "--topic": config.mqtt.steps.replace("+", AGENT),
+            "--steps": str(self.steps),
+            "--seed": str(self.seed),
+            "--interval": str(self.interval),
+        }
+        flat = [part for pair in arguments.items() for part in pair]
+        command = (sys.executable, "-m", "monitor.demo.agent", *flat)
+        return await asyncio.create_subprocess_exec(
+            *command, start_new_session=True
+        )  # Ctrl-C goes to this process only
+
+
+async def summarise(watcher: Watcher, folder: Path, *, stopped: bool) -> list[str]:
+    """Print the number of alarms, verify the evidence of one in a new process, print where it is; return what is wrong.
+
+    `folder`: with the evidence. `stopped`: by Ctrl-C; then only print where the evidence is.
+    """
+    seen = watcher.seen
+    fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
+    say(
+        f"\n{seen.steps} steps over MQTT in {seen.episodes} episodes; alarms: {len(fired)} fired, "
+        f"{len(resolved)} resolved within their episode, {len(ended)} ended with it"
+    )
+    alerts = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
+    evidence = folder / str(alerts[0]["evidence"]["id"]) if alerts else None
+    if stopped:
+        _print_evidence(evidence)
+        return []
+    if not resolved or evidence is None:
+        missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
+        return [f"{missing}; run longer (--steps) or try another --seed"]
+    if not await eventually(evidence.is_file):  # the monitor writes it after it has published the alert
+        return [f"the monitor did not write the evidence {evidence}"]
+    say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
+    problems = [] if await process.wait() == 0 else ["the evidence could not be verified"]
+    _print_evidence(evidence)
+    return problems
+
+
+def _print_evidence(evidence: Path | None) -> None:
+    if evidence is not None:
+        say(f"\nevidence of an alarm  {evidence}")
+        say(f"  draw it             {_command()} explain {evidence} -o alarm.svg")
+        say(f"  verify it           {_command()} verify {evidence}")
+
+
+def _command() -> str:
+    """Return the command to type: `cfmon`, or its path if its environment is not on PATH."""
+    beside = Path(sys.executable).with_name("cfmon")
+    if shutil.which("cfmon") or not beside.is_file():
+        return "cfmon"
+    return str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside)
+
+
+@asynccontextmanager
+async def _watching(loaded: Loaded, url: str, watcher: Watcher) -> AsyncIterator[asyncio.Event]:
+    """Subscribe for the watcher; the event is set when the monitor has published that it is `online`."""
+    broker, mqtt = parse_broker(url), loaded.config.mqtt
+    loop, online = asyncio.get_running_loop(), asyncio.Event()
+
+    def receive(message: MQTTMessage) -> None:
+        if topic_matches_sub(mqtt.steps, message.topic):
+            watcher.take_step(bytes(message.payload))
+        elif topic_matches_sub(f"{mqtt.alerts}/#", message.topic):
+            watcher.take_alert(bytes(message.payload))
+        else:
+            watcher.take_status(bytes(message.payload))
+            if json.loads(message.payload)["state"] == "online":
+                online.set()
+
+    def on_message(_client: Client, _data: object, message: MQTTMessage) -> None:
+        loop.call_soon_threadsafe(receive, message)  # called in paho's thread
+
+    client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-watcher")
+    client.on_message = on_message
+    await asyncio.to_thread(client.connect, broker.host, broker.port)
+    client.subscribe([(topic, 1) for topic in (mqtt.steps, f"{mqtt.alerts}/#", f"{mqtt.status}/+")])
+    client.loop_start()
+    try:
+        yield online
+    finally:
+        client.disconnect()
+        await asyncio.to_thread(client.loop_stop)

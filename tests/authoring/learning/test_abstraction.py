@@ -1,0 +1,144 @@
+"""Bins and numberings, compared with the encoders of live states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen_kind
+from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.learner import Learner
+from monitor.errors import ModelError, RecordingError
+from monitor.model import encode_state
+
+
+def batch(**columns: object) -> Batch:
+    return Batch({name: np.array(values) for name, values in columns.items()}, 1, "f")
+
+
+def sample(rows: np.ndarray) -> Reservoir:
+    kept = Reservoir(rows.shape[1], np.random.default_rng(0))
+    kept.add(rows)
+    return kept
+
+
+def test_bins_are_of_equal_frequency_width_or_as_given() -> None:
+    rows = np.random.default_rng(1).exponential(size=(10_000, 4))
+    rows[:, 3] = np.random.default_rng(2).integers(0, 3, 10_000)
+    specs = parsed_bins("a:4q, b:4w, c:-1|0|1.5")
+    a, b, c, d = edges_of(("a", "b", "c", "d"), specs, sample(rows))
+    counts = np.histogram(rows[:, 0], a)[0]
+    assert counts.max() - counts.min() <= 1
+    assert len(b) == 5
+    np.testing.assert_allclose(np.diff(b[1:-1]), (rows[:, 1].max() - rows[:, 1].min()) / 4)
+    assert c.tolist() == [-np.inf, -1, 0, 1.5, np.inf]
+    assert d.tolist() == [-np.inf, 0.5, 1.5, np.inf]
+    assert [len(edges) for edges in edges_of(("a", "b", "c", "d"), parsed_bins("3q"), sample(rows))] == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("x:8", r"ascend|write COLUMN:8q"),
+        ("x:8z", "write COLUMN:8q"),
+        ("x:0q", "give 1 to 10,000 bins"),
+        ("x:2|1", "must ascend"),
+        ("x:nan", "must ascend"),
+        ("x:4q,x:4q", "given twice"),
+        ("z:4q", "'z' is not a column of the state"),
+        ("y:4q", "column 'x' has 100 values; add bins for it, such as x:8q"),
+    ],
+)
+def test_bins_that_do_not_fit_are_refused(spec: str, problem: str) -> None:
+    rows = np.random.default_rng(1).normal(size=(100, 2))
+    if spec == "x:8":
+        assert edges_of(("x",), parsed_bins("x:8"), sample(rows[:, :1]))[0].tolist() == [-np.inf, 8, np.inf]
+        return
+    with pytest.raises(ModelError, match=problem):
+        edges_of(("x", "y"), parsed_bins(spec), sample(rows))
+
+
+def test_a_sample_of_a_long_stream_is_uniform() -> None:
+    kept = Reservoir(1, np.random.default_rng(0))
+    for part in np.split(np.arange(4.0 * SAMPLE), 16):
+        kept.add(part[:, None])
+    kept.add(np.zeros((0, 1)))
+    assert kept.rows.shape == (SAMPLE, 1)
+    assert (kept.low[0], kept.high[0]) == (0, 4 * SAMPLE - 1)
+    quarters = np.histogram(kept.rows, 4, (0, 4 * SAMPLE))[0] / SAMPLE
+    np.testing.assert_allclose(quarters, 0.25, atol=4 * np.sqrt(0.25 * 0.75 / SAMPLE))
+
+
+def test_a_live_state_is_encoded_as_the_recorded_one() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=500).round(1), rng.normal(size=500)
+    states = Numbering("bins", ("x", "y"), (np.array([-np.inf, -0.5, 0.5, np.inf]), np.array([-np.inf, 0.0, np.inf])))
+    learner = Learner.new(Roles(("x", "y"), "a"), states, [], 1.0)
+    rows = batch(x=x, y=y, a=np.zeros(500, np.int64))
+    learner.read(rows)
+    model = learner.model("m")
+    live = [encode_state(model, "bins", (float(u), float(v))) for u, v in zip(x, y, strict=True)]
+    assert live == states.encode(rows, ("x", "y")).tolist()
+    assert model.state_names[0] == "x < -0.5, y < 0"
+    assert model.state_names[3] == "-0.5 <= x < 0.5, y >= 0"
+
+
+def test_values_and_names_are_numbered_in_order_of_first_sight() -> None:
+    rows = batch(x=[3, 1, 3, 2], k=["b", "a", "b", "a"], f=[True, True, True, False], a=[0, 0, 0, 0])
+    learner = Learner.new(Roles(("x", "k", "f"), "a"), None, [], 1.0)
+    learner.read(rows)
+    model = learner.model("m")
+    assert model.valuations[:3] == ((3.0, "b", True), (1.0, "a", True), (2.0, "a", False))
+    assert encode_state(model, "valuation", (2, "a", False)) == 2
+    assert model.state_names[:2] == ("x=3, k=b, f=True", "x=1, k=a, f=True")
+    named = Learner.new(Roles(("k",), "a"), None, [], 1.0)
+    named.read(rows)
+    assert named.model("m").state_names == ("b", "a", "elsewhere")
+
+
+def test_actions_may_have_names() -> None:
+    learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    learner.read(batch(x=[0, 1, 0], a=["left", "right", ""]))
+    assert learner.model("m").action_names == ("left", "right")
+    flags = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    flags.read(batch(x=[0, 1, 0], a=[True, False, True]))
+    assert flags.model("m").actions == 2
+
+
+def test_the_kind_of_a_state_is_that_of_its_columns() -> None:
+    rng = np.random.default_rng(0)
+    kinds = {"i": [0, 1], "f": [0.0, 1.0], "h": [0.5, 1.0], "t": ["a", "b"], "b": [True, False], "big": [0, 1 << 40]}
+    rows = batch(**kinds)
+    found = {name: chosen_kind(rows, (name,), "state", "") for name in kinds}
+    assert found == {"i": "index", "f": "index", "h": "values", "t": "name", "b": "values", "big": "values"}
+    assert chosen_kind(rows, ("i", "t"), "state", "") == "values"
+    with pytest.raises(RecordingError, match=r"'x' of the state looks continuous .50 values in 50 rows.; bin it"):
+        chosen_kind(batch(x=rng.normal(size=50)), ("x",), "state", "bin it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "problem"),
+    [
+        ("index", ["a", "b"], "is text; whole numbers are needed"),
+        ("index", [0, MAX_STATES], "is not an index"),
+        ("index", [0, 0.5], "is not an index"),
+        ("bins", ["a", "b"], "is text; bins need numbers"),
+        ("values", [0.0, 2.0**60], "larger than 2"),
+    ],
+)
+def test_values_that_no_number_fits_are_refused(kind: str, values: list[object], problem: str) -> None:
+    edges = (np.array([-np.inf, np.inf]),) if kind == "bins" else ()
+    states = Numbering(kind, ("x",), edges)  # type: ignore[arg-type]
+    with pytest.raises(RecordingError, match=problem):
+        states.encode(batch(x=values), ("x",))
+
+
+def test_too_many_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = np.concatenate([[-np.inf], np.arange(3000.0), [np.inf]])
+    with pytest.raises(ModelError, match="9,006,001 states are more than"):
+        Numbering("bins", ("x", "y"), (edges, edges))
+    monkeypatch.setattr("monitor.authoring.learning.abstraction.MAX_STATES", 3)
+    with pytest.raises(ModelError, match="more than 3 different values; use --bins"):
+        Numbering("values", ("x",)).encode(batch(x=[0.0, 1.0, 2.0, 3.0]), ("x",))

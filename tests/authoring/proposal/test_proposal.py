@@ -1,0 +1,159 @@
+"""Proposed policies, paths and formulas, against slow definitions."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from monitor.authoring.learning.episodes import code_of
+from monitor.authoring.learning.holdout import HELD, Held
+from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.states import States
+from monitor.authoring.proposal.choice import candidates, chosen, horizon_of
+from monitor.authoring.proposal.measure import Candidate, Measured, measured
+from monitor.authoring.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
+from monitor.errors import ModelError
+from monitor.model.mdp import MDP
+from monitor.types import AlarmSpec
+from tests.authoring.learning.recorded import batches, learned, random_rows, roles
+
+ALARM = AlarmSpec(for_=1, keep=2)
+
+
+def random_model(rng: np.random.Generator, states: int = 4) -> MDP:
+    rows = [(s, a, t, float(p)) for s in range(states) for a in range(2)
+            for t, p in enumerate(rng.dirichlet(np.ones(states)))]  # fmt: skip
+    return MDP.from_transitions(
+        states=states, actions=2, transitions=rows, labels={"bad": [states - 1]}, initial={0: 1.0}
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_safest_first_action_is_that_of_the_recursion(seed: int) -> None:
+    model = random_model(np.random.default_rng(seed))
+    bad = model.labels["bad"]
+
+    @cache
+    def value(state: int, left: int) -> float:
+        if bad[state]:
+            return 0.0
+        return 1.0 if left == 0 else max(after(state, action, left) for action in range(2))
+
+    def after(state: int, action: int, left: int) -> float:
+        return sum(float(p) * value(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
+
+    expected = [int(np.argmax([after(s, a, 5) for a in range(2)])) for s in range(model.states)]
+    assert safest_policy(model, bad, 5).tolist() == expected
+
+
+def test_equal_actions_are_those_the_agent_takes() -> None:
+    model = MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])
+    nothing = np.zeros(1, np.bool_)
+    assert safest_policy(model, nothing, 3).tolist() == [0]
+    assert safest_policy(model, nothing, 3, np.array([[0.2, 0.8]])).tolist() == [1]
+
+
+def test_a_constant_action_must_be_available() -> None:
+    model = MDP.from_transitions(states=2, actions=2, transitions=[(0, 0, 1, 1.0), (0, 1, 0, 1.0), (1, 0, 1, 1.0)])
+    assert constant_policy(model, 0).tolist() == [0, 0]
+    with pytest.raises(ModelError, match="not available in state 1"):
+        constant_policy(model, 1)
+    assert action_frequencies(model)[0].tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
+def test_paths_and_events() -> None:
+    codes = np.concatenate([code_of(np.array([s]), end) for s, end in ((1, False), (0, False), (1, True))])
+    held = Held(np.array([0, 1, 1]), np.array([0, 1, 0]), codes, np.zeros((3, 2), np.int64), np.array([4, 4, 9]))
+    where = States(2, np.array([code_of(np.array([1]), True)[0]]))  # noqa: FBT003
+    found = paths_of(held, where)
+    assert [path.states.tolist() for path in found] == [[0, 1, 0], [1, 2]]
+    assert [path.ended for path in found] == [False, True]
+    assert unsafe_events(found[0], np.array([False, True, False, False])) == [1]
+    assert first_steps(found, 2) == found[:1]
+    assert first_steps(found, 3) == found
+    nothing = np.zeros(0, np.int64)
+    assert paths_of(Held(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+
+
+def test_simulated_episodes_follow_the_model() -> None:
+    steps = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (1, 0, 1, 1.0)]
+    model = MDP.from_transitions(states=2, actions=1, transitions=steps, initial={0: 1.0})
+    found = simulated(model, np.ones((2, 1)), 50, np.random.default_rng(0))
+    assert sum(len(path.actions) for path in found) >= 50
+    assert all(path.ended and path.states.tolist() == [0] * len(path.actions) + [1] for path in found)
+
+
+def test_all_paths_are_kept_beside_those_held_out() -> None:
+    rows = random_rows(np.random.default_rng(5), episodes=40)
+    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0)
+    for batch in batches(rows, 50):
+        kept.add(learner.read(batch))
+    assert len(kept.every().state) == learner.tally.draws == len(kept.held().state) + kept.train.draws
+    assert 0 < len(kept.held().state) < learner.tally.draws
+    full = Collected(0, _size=HELD)
+    full.add(Learner.new(roles("step"), None, [], 1.0).read(batches(rows, 1000)[0]))
+    assert len(full.every().state) == 0
+
+
+def test_episodes_that_end_where_they_start_are_none() -> None:
+    model = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], initial={0: 1.0})
+    assert simulated(model, np.ones((1, 1)), 5, np.random.default_rng(0)) == []
+
+
+def test_horizons_are_waits_for_events() -> None:
+    bad = np.array([False, True])
+    path = RecordedPath(np.array([0] * 7 + [1] + [0] * 8 + [1]), np.zeros(16, np.int64), ended=False)
+    assert horizon_of([path], bad) == 8  # 7 and 9
+    assert horizon_of([path], np.zeros(2, np.bool_)) == 20
+    assert {each.horizon for each in candidates(8, "bad", 3, ALARM)} == {4, 8}
+    assert len(candidates(4, "bad", 3, ALARM)) == 5
+
+
+def test_alarms_are_compared_with_what_followed() -> None:
+    step = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 0, 1.0), (1, 0, 1, 0.5), (1, 0, 2, 0.5), (1, 1, 0, 1.0),
+            (2, 0, 2, 1.0), (2, 1, 2, 1.0)]  # fmt: skip
+    model = MDP.from_transitions(states=3, actions=2, transitions=step, labels={"bad": [2]}, initial={0: 1.0})
+    warned = RecordedPath(np.array([0, 0, 1, 1, 2]), np.array([0, 0, 0, 0]), ended=True)
+    calm = RecordedPath(np.array([0, 0]), np.array([0]), ended=False)
+    policies = {"nominal": [0, 0, 0], "fallback": [1, 1, 1]}
+    done: list[int] = []
+    (row,) = measured(model, policies, [Candidate(2, 1, 0.6, "bad", ALARM)], [calm, warned], done.append)
+    # P(no bad in 2 steps) is 0.5 in state 1 and 0.75 in state 0, from the step before
+    assert (row.steps, row.events, row.preceded, row.false, row.first) == (5, 1, 1, 0, 1)
+    assert row.lead is not None
+    assert 0 < row.lead <= 2
+    assert row.balance == 1.0
+    assert done[-1] == 7
+
+
+def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
+    return Measured(
+        Candidate(8, 2, threshold, "bad", ALARM), 1000, 1000, alarms, false, events, preceded, None, 0, 0, None
+    )
+
+
+def test_the_rule() -> None:
+    best, why = chosen([row(0.5, 5, 0, 5), row(0.7, 10, 1, 9), row(0.9, 40, 30, 10)])
+    assert (best.candidate.threshold, "F1" in why) == (0.7, True)
+    best, why = chosen([row(0.5, 0, 0, 0, 0), row(0.7, 1, 1, 0, 0), row(0.9, 9, 9, 0, 0)])
+    assert (best.candidate.threshold, "there is no unsafe event" in why) == (0.7, True)
+    best, why = chosen([row(0.5, 3, 3, 0), row(0.7, 9, 9, 0)])
+    assert (best.candidate.threshold, "no alarm precedes an unsafe event" in why) == (0.5, True)
+
+
+def test_frequencies_are_those_of_the_rows() -> None:
+    rows = random_rows(np.random.default_rng(3), episodes=40)
+    learner = learned([rows], 50, roles("step"))
+    model = learner.model("rows")
+    found, seen = action_frequencies(model)
+    assert found.sum(axis=1) == pytest.approx(np.ones(model.states))
+    assert not seen[-1]
+    assert model.counts is not None
+    first = model.counts.visits[model.indptr[0] : model.indptr[1]].sum()
+    both = model.counts.visits[model.indptr[0] : model.indptr[2]].sum()
+    assert found[0, 0] == first / both
+    unsafe = model.labels["elsewhere"]
+    assert safest_policy(model, unsafe, 4).shape == (model.states,)
