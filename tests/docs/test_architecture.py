@@ -1,4 +1,4 @@
-"""The architecture page's trace of one message names what exists."""
+"""The architecture page names what exists: in its trace of one message, among its rooms and its decisions."""
 
 from __future__ import annotations
 
@@ -42,19 +42,20 @@ def test_every_name_of_the_trace_exists(name: str, file: str) -> None:
     assert name in defined(ROOT / "monitor" / file)
 
 
-TABLE: Final = PAGE.split("\n## Codemap\n")[1].split("\n\n")[0]
-CODEMAP: Final = re.findall(r"^\| (.+?) \| (.*?) \| .*?\|$", TABLE, re.MULTILINE)[1:]
+ROOMS: Final = re.findall(r"^\| (`.+?`) \| .+ \|$", PAGE.split("\n## Rooms\n")[1].split("\n## ")[0], re.MULTILINE)
 
 
-@pytest.mark.parametrize(("where", "holds"), CODEMAP, ids=[where for where, _ in CODEMAP])
-def test_every_file_of_the_codemap_exists(where: str, holds: str) -> None:
-    first, *others = [ROOT / place for place in re.findall(r"`([\w/.]+)`", where)]
-    folders = [first if first.is_dir() else first.parent, *(other for other in others if other.is_dir())]
-    folders += [folder / inner for folder in folders for inner in re.findall(r"`(\w+/)`", holds)]
-    missing = [
-        name
-        for name in [*re.findall(r"`([\w/]+\.py|[\w/]+/)`", holds), *(file.name for file in others)]
-        if not any((folder / name).exists() for folder in [*folders, ROOT])
-    ]
-    assert first.exists()
-    assert not missing
+def test_every_room_is_there_and_has_its_row() -> None:
+    listed = {name.rstrip("/") for row in ROOMS for name in re.findall(r"`([\w./]+)`", row)}
+    assert [name for name in listed if not (ROOT / "monitor" / name).exists()] == []
+    assert {folder.parent.name for folder in (ROOT / "monitor").glob("*/__init__.py")} - listed == set()
+
+
+DECISIONS: Final = sorted({*(ROOT / "docs/decisions").glob("*.md")} - {ROOT / "docs/decisions/index.md"})
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_is_listed_and_says_why_what_was_rejected_and_what_it_costs(page: Path) -> None:
+    title, *headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == ["Why", "Rejected", "Cost"]
+    assert f"- [{title}]({page.name})\n" in (ROOT / "docs/decisions/index.md").read_text(encoding="utf-8")

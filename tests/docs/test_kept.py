@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docs.site import configuration, messages, pictures
+from docs.site import codemap, configuration, messages, pictures
 from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
 from monitor.errors import InputError
@@ -31,6 +31,10 @@ DIGEST = re.compile(r"evidence [0-9a-f]{32}")
 def test_the_configuration_page_is_that_of_the_schema() -> None:
     kept = configuration.PAGE.read_text(encoding="utf-8")
     assert kept == configuration.page(), "python -m docs.site.configuration"
+
+
+def test_the_codemap_is_that_of_the_sources() -> None:
+    assert codemap.PAGE.read_text(encoding="utf-8") == codemap.page(), "python -m docs.site.codemap"
 
 
 def test_the_tables_of_fields_are_those_of_the_types() -> None:
