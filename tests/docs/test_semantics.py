@@ -1,6 +1,7 @@
-"""The page of definitions: sections cited elsewhere exist, names in its table exist, and its sections have examples.
+"""The definitions: sections cited elsewhere exist, names in their table exist, and sections have examples.
 
-A lower-case "section" with a number cites docs/semantics.md and says so; sections of other works have a capital letter.
+A lower-case "section" with a number cites docs/semantics.md, which leads to all of them, and says so; sections of other
+works have a capital letter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import pytest
 from tests.docs.blocks import ROOT
 
 PAGE: Final = ROOT / "docs/semantics.md"
-TEXT: Final = PAGE.read_text(encoding="utf-8")
+LED_TO: Final = re.findall(r"\[(\d+)\. ([^]]+)\]\((semantics/[\w-]+\.md)#", PAGE.read_text(encoding="utf-8"))
+PARTS: Final = {ROOT / "docs" / name: None for _, _, name in LED_TO}
+"""The pages that it leads to, in its order."""
 FOLDERS: Final = ("monitor", "tests", "docs", "experiments", "policies", "config", "deploy")
 HEADING: Final = re.compile(r"^###? (\d+(?:\.\d+)?)\.? (.+)$", re.MULTILINE)
 CITED: Final = re.compile(r"(docs/semantics\.md,[\s#]+)?\bsections?[\s#]+(\d+(?:\.\d+)*)")
@@ -25,14 +28,17 @@ OWN: Final = re.compile(r"\b[Ss]ections?\s+((?:\d+(?:\.\d+)?(?:,? and | to |, )?
 WITHOUT_EXAMPLE: Final = {"12.2", "15"}  # a comparison with the paper, and the table of symbols
 
 
-def parts() -> dict[str, str]:
+TEXT: Final = "".join(page.read_text(encoding="utf-8") for page in PARTS)
+
+
+def sections() -> dict[str, str]:
     """Section number -> its text up to the next heading."""
     found = list(HEADING.finditer(TEXT))
     ends = [heading.start() for heading in found[1:]] + [len(TEXT)]
     return {heading[1]: TEXT[heading.end() : end] for heading, end in zip(found, ends, strict=True)}
 
 
-SECTIONS: Final = parts()
+SECTIONS: Final = sections()
 
 
 def wrong(text: str) -> Iterator[str]:
@@ -47,7 +53,14 @@ def wrong(text: str) -> Iterator[str]:
 def files() -> list[Path]:
     """All text in which a citation may be."""
     inside = [file for folder in FOLDERS for end in ("py", "md") for file in (ROOT / folder).rglob(f"*.{end}")]
-    return sorted({*inside, *ROOT.glob("*.md")} - {PAGE, Path(__file__).resolve()})
+    return sorted({*inside, *ROOT.glob("*.md")} - {PAGE, *PARTS, Path(__file__).resolve()})
+
+
+def test_the_page_leads_to_every_chapter_and_every_part() -> None:
+    assert {*PARTS} == {*(ROOT / "docs/semantics").glob("*.md")}
+    for number, title, name in LED_TO:
+        assert f"\n## {number}. {title}\n" in (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert [number for number, _, _ in LED_TO] == [number for number in SECTIONS if "." not in number]
 
 
 def test_every_cited_section_exists() -> None:

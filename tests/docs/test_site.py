@@ -27,6 +27,7 @@ LOADS = {
     "video": "src",
     "link": "href",
 }
+FOLDERS = ("decisions", "semantics", "tutorials")
 ADDRESS = re.compile(r"^\s*(?:[a-z]+:)?//", re.IGNORECASE)
 
 
@@ -83,7 +84,7 @@ def test_every_page_and_every_runbook_is_there(site: Path) -> None:
     pages = {page.relative_to(site).as_posix() for page in site.rglob("*.html")}
     runbooks = {f"runbooks/{file.stem}.html" for file in (ROOT / "deploy/runbooks").glob("*.md")}
     docs = {f"{file.stem}.html" for file in (ROOT / "docs").glob("*.md")}
-    docs |= {f"tutorials/{file.stem}.html" for file in (ROOT / "docs/tutorials").glob("*.md")}
+    docs |= {f"{part}/{file.stem}.html" for part in FOLDERS for file in (ROOT / "docs" / part).glob("*.md")}
     assert runbooks | docs | {"index.html", "deployment.html", "architecture.html"} <= pages
 
 
@@ -98,8 +99,8 @@ def test_every_page_of_the_repository_is_in_the_navigation(site: Path) -> None:
     front = (site / "index.html").read_text(encoding="utf-8")
     for file in (ROOT / "docs").glob("*.md"):
         assert f'href="{file.stem}.html"' in front, file
-    for file in (ROOT / "docs/tutorials").glob("*.md"):
-        assert f'href="tutorials/{file.stem}.html"' in front, file
+    for file in [*(ROOT / "docs/semantics").glob("*.md"), *(ROOT / "docs/tutorials").glob("*.md")]:
+        assert f'href="{file.parent.name}/{file.stem}.html"' in front, file
 
 
 def test_mathematics_is_drawn_by_the_browser(site: Path) -> None:
