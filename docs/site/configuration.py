@@ -21,7 +21,7 @@ HEAD: Final = """\
 
 The monitor reads one YAML file. `cfmon config check FILE` reports every error with file and line; `cfmon config schema`
 prints the JSON Schema, for editors and for checks in CI. A complete file is in
-[Messages and files](messages.md#a-configuration).
+[Messages and files](messages/configuration.md).
 
 Paths are relative to the file. Durations and sizes have a unit (`500ms`, `5s`, `1h`, `30d`; `500MB`). Unknown keys are
 errors. An environment variable overrides a key: `CFMON_MQTT__URL` is `mqtt.url`; write lists and maps as JSON there.

@@ -1,13 +1,13 @@
-"""Write the tables of fields in `docs/messages.md` from the types: `python -m docs.site.messages`.
+"""Write the tables of fields in `docs/messages/` from the types: `python -m docs.site.messages`.
 
 The meaning of a field is the docstring below it in its class; for a step, which is read key by key, it is in `STEP`. A
-test compares the page with the types.
+test compares the pages with the types.
 """
 
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union
@@ -22,9 +22,9 @@ from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.sidecar.webhooks.cloud_event import CloudEvent
 
-__all__ = ["PAGE", "STEP", "page"]
+__all__ = ["FOLDER", "PAGES", "STEP", "page"]
 
-PAGE: Final = Path(__file__).parents[1] / "messages.md"
+FOLDER: Final = Path(__file__).parents[1] / "messages"
 BEGIN: Final = "<!-- fields of {}: written by `python -m docs.site.messages` -->\n"
 END: Final = "<!-- end of fields -->\n"
 GAP: Final = "\n"
@@ -76,26 +76,12 @@ LISTED: Final = ("fired.alternative",)
 """Fields whose own fields are listed elsewhere in the same table."""
 
 
-def page() -> str:
-    """Return the page with all tables regenerated."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, rows in _tables().items():
-        begin = BEGIN.format(name)
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(END)
-        text = f"{before}{begin}{GAP}{rows}{GAP}{END}{after}"
-    return text
-
-
-def _tables() -> dict[str, str]:
-    return {
-        "a step": _table((f"`{key}`", *entry) for key, entry in STEP.items()),
-        "an alert": _table(_rows(AlertMessage)),
-        "a status": _table(_rows(StatusMessage)),
-        "a manifest": _table(_rows(Manifest)),
-        "evidence": _table(_rows(Evidence)),
-        "an event": _table(_rows(CloudEvent)),
-    }
+def page(name: str) -> str:
+    """Return a page of `FOLDER` with its table regenerated."""
+    kind, rows = PAGES[name]
+    before, begin, rest = (FOLDER / name).read_text(encoding="utf-8").partition(BEGIN.format(kind))
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}{GAP}{_table(rows())}{GAP}{end}{after}"
 
 
 def _table(rows: Iterator[tuple[str, str, str]]) -> str:
@@ -157,5 +143,16 @@ def _plural(hint: Any) -> str:  # noqa: ANN401 - any annotation
     return {"map": "maps", "text": "texts", "number": "numbers", "whole number": "whole numbers"}.get(words, words)
 
 
+PAGES: Final[Mapping[str, tuple[str, Callable[[], Iterator[tuple[str, str, str]]]]]] = {
+    "step.md": ("a step", lambda: ((f"`{key}`", *entry) for key, entry in STEP.items())),
+    "alert.md": ("an alert", lambda: _rows(AlertMessage)),
+    "status.md": ("a status", lambda: _rows(StatusMessage)),
+    "manifest.md": ("a manifest", lambda: _rows(Manifest)),
+    "evidence.md": ("evidence", lambda: _rows(Evidence)),
+    "webhook-event.md": ("an event", lambda: _rows(CloudEvent)),
+}
+"""Page -> what its table is about, and the rows."""
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for each in PAGES:
+        (FOLDER / each).write_text(page(each), encoding="utf-8")

@@ -11,12 +11,12 @@ import pytest
 from cfmon_client import Alert, AlertError, read_alert
 from cfmon_client.subscription import Seen
 
-MESSAGES = (Path(__file__).resolve().parents[2] / "docs/messages.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs/messages/alert.md").read_text(encoding="utf-8")
 
 
 def example() -> dict[str, Any]:
     """The alert on the page, which another test compares with the one that the monitor publishes."""
-    found = re.search(r"^### An alert\n.*?^```json\n(.*?)^```", MESSAGES, flags=re.MULTILINE | re.DOTALL)
+    found = re.search(r"^```json\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert found is not None
     document: dict[str, Any] = json.loads(found[1])
     return document

@@ -177,8 +177,8 @@ def test_who_comes_late_gets_the_retained_alert_and_repeats_on_request(broker: M
 
 
 def example() -> dict[str, object]:
-    page = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
-    found = re.search(r"^### An alert\n.*?^```json\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    page = (ROOT / "docs/messages/alert.md").read_text(encoding="utf-8")
+    found = re.search(r"^```json\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     assert found is not None
     document: dict[str, object] = json.loads(found[1])
     return document

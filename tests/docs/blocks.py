@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = (
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/messages").glob("*.md")),
     *sorted((ROOT / "docs/semantics").glob("*.md")),
     *sorted((ROOT / "docs/tutorials").glob("*.md")),
     ROOT / "deploy/README.md",

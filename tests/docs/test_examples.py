@@ -29,14 +29,14 @@ from monitor.types import Instant
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
-MESSAGES = (ROOT / "docs/messages.md").read_text(encoding="utf-8")
+MESSAGES = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs/messages").glob("*.md")))
 OPERATIONS = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 CONFIG = data_file("config/icu-sepsis.yaml")
 
 
 def example(name: str, text: str = MESSAGES) -> str:
     """The first block under the heading of this name."""
-    section = text.split(f"### {name}\n", 1)[1]
+    _, section = re.split(rf"^#+ {re.escape(name)}$", text, maxsplit=1, flags=re.MULTILINE)
     found = re.search(r"^```\w+\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]

@@ -37,23 +37,25 @@ def test_the_codemap_is_that_of_the_sources() -> None:
     assert codemap.PAGE.read_text(encoding="utf-8") == codemap.page(), "python -m docs.site.codemap"
 
 
-def test_the_tables_of_fields_are_those_of_the_types() -> None:
-    kept = messages.PAGE.read_text(encoding="utf-8")
-    assert kept == messages.page(), "python -m docs.site.messages"
+@pytest.mark.parametrize("name", messages.PAGES)
+def test_the_tables_of_fields_are_those_of_the_types(name: str) -> None:
+    kept = (messages.FOLDER / name).read_text(encoding="utf-8")
+    assert kept == messages.page(name), "python -m docs.site.messages"
 
 
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("a step", (SENT | MORE).keys()),
-        ("an alert", AlertMessage.__struct_fields__),
-        ("a status", StatusMessage.__struct_fields__),
-        ("a manifest", Manifest.model_fields),
-        ("evidence", Evidence.__struct_fields__),
+        ("step.md", (SENT | MORE).keys()),
+        ("alert.md", AlertMessage.__struct_fields__),
+        ("status.md", StatusMessage.__struct_fields__),
+        ("manifest.md", Manifest.model_fields),
+        ("evidence.md", Evidence.__struct_fields__),
     ],
 )
 def test_every_field_has_its_row(name: str, fields: Iterable[str]) -> None:
-    table = messages.page().split(messages.BEGIN.format(name))[1].split(messages.END)[0]
+    kind, _ = messages.PAGES[name]
+    table = messages.page(name).split(messages.BEGIN.format(kind))[1].split(messages.END)[0]
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", table, flags=re.MULTILINE)
     assert [row for row, *_ in rows if not re.search(r"[.\[]", row)] == list(fields)
     assert all(kind.strip() and meaning.strip() for _, kind, meaning in rows)

@@ -1,6 +1,6 @@
 """An alert as a value, and how it is read from the message on `cfmon/alerts/<agent>/<formula>`.
 
-The message is described in docs/messages.md, section "An alert". Keys that are not listed here are in
+The message is described in docs/messages/alert.md. Keys that are not listed here are in
 `Alert.document`: a newer monitor may add some.
 """
 

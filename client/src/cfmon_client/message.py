@@ -1,4 +1,4 @@
-"""A step as the bytes that the monitor reads (docs/messages.md, section "A step"), by the monitor's own rules.
+"""A step as the bytes that the monitor reads (docs/messages/step.md), by the monitor's own rules.
 
 A step that the monitor would reject is refused here, where the mistake is made, with the monitor's word for the reason.
 """
