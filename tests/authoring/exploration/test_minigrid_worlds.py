@@ -16,7 +16,7 @@ from monitor.model import load_model
 from monitor.model.mdp import MDP
 from tests.tiers import first, slow
 
-SHIPPED = Path(__file__).parents[2] / "policies" / "minigrid"
+SHIPPED = Path(__file__).parents[3] / "policies" / "minigrid"
 Place = tuple[int, int, int, bool, bool]
 """Column, row and direction of the agent, terminated, and with a reward."""
 
