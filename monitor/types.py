@@ -18,8 +18,10 @@ __all__ = [
     "UNKNOWN_POLICY",
     "UNRECORDED",
     "AlarmMoved",
+    "AlarmOnlyIf",
     "AlarmSpec",
     "AlarmState",
+    "AlarmWhen",
     "Alert",
     "Alternative",
     "Avoidable",
@@ -103,6 +105,11 @@ BlindReason = Literal[
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
 """`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
 
+AlarmWhen = Literal["fails", "holds", "regret", "unavoidable"]
+"""The bad answer."""
+AlarmOnlyIf = Literal["robust"]
+"""What a bad answer must be to count."""
+
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"]
 """Whether a goal needed a takeover. `needed`: it was met, and the deployed policy would have missed it; `needless`: the
@@ -151,11 +158,11 @@ class AlarmSpec(msgspec.Struct, frozen=True):
     """Published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
     """Link published with the alarm: what to do. If absent, the monitor's own page of the runbook for its severity."""
-    when: Literal["fails", "holds", "regret", "unavoidable"] | None = None
+    when: AlarmWhen | None = None
     """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: fires on regret as well."""
     step: Annotated[float, Meta(ge=0)] = 0.05
     """While the alarm fires, a new revision is published when the value has moved by more than this since the last."""
-    only_if: Literal["robust"] | None = None
+    only_if: AlarmOnlyIf | None = None
     """If `robust`, a bad verdict counts only if no model in its widest band changes it; another one counts for nothing.
     Needs `causal_model` `any` or `stable`.
     """

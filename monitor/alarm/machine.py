@@ -28,7 +28,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from monitor.types import UNRECORDED, AlarmSpec, AlarmState, BlindReason, Verdict
+from monitor.types import UNRECORDED, AlarmSpec, AlarmState, AlarmWhen, BlindReason, Verdict
 
 __all__ = [
     "TABLE",
@@ -122,6 +122,10 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
 )
 """(state, event, this verdict completes the count) -> transition. The flag is True only where it matters."""
 
+
+PLAIN_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("fails", "holds")
+REGRET_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("regret", "unavoidable")
+"""The values of `alarm.when` for a plain formula and for `regret(...)`, the default first; `_judged` reads them."""
 
 EFFECT: Final = "delta("
 """How the text of an effect begins, as formulas are printed."""

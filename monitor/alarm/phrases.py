@@ -1,4 +1,4 @@
-"""Words of sentences: interventions, numbers, reasons. Numbers are rounded to as many decimals as distinguish them."""
+"""Words of sentences: interventions, numbers. Numbers are rounded to as many decimals as distinguish them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.logic.syntax import Change, Comparison
-from monitor.types import BlindReason, Departing, WrongRow
+from monitor.types import Departing, WrongRow
 
 __all__ = [
     "ACTING",
-    "BLIND_WORDS",
     "DO",
     "DOING",
     "NEEDED",
@@ -29,25 +28,6 @@ MOST_DECIMALS = 12
 """Most decimals shown: closer numbers are equal for a verdict too."""
 LARGE = 1e7
 """Numbers of this size are shown by their digits and a power of ten."""
-
-BLIND_WORDS: Final[Mapping[BlindReason, str]] = {
-    "gap": "steps are missing",
-    "stale": "no step has arrived for too long",
-    "conflict": "the same step arrived twice with different content",
-    "impossible_step": "a step arrived to which the model gives probability 0",
-    "unknown_state": "a step arrived whose state or action the model does not have",
-    "out_of_range": "a number of the state lies far outside what was recorded",
-    "policy_mismatch": "the agent runs a policy that is not configured",
-    "dropped": "steps were dropped",
-    "warming_up": "too few steps since the path was restarted",
-    "disconnected": "the connection to the broker is down",
-    "deadline": "steps have waited too long to be evaluated",
-    "old_episode": "all arriving steps belong to episodes that have ended",
-    "idle": "the agent has not started another episode for a long time",
-    "overload": "answers are skipped because steps arrive faster than they can be evaluated",
-    "model_doubt": "observed transitions contradict the model",
-}
-"""Blind reason -> why the formula cannot be answered, or the answer not be relied on."""
 
 NOUN: Final = {
     "nominal": "'nominal'",

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from typing import Final, Literal, NamedTuple
 
+from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.figures import advised_change, change_of, handover_of, is_open, own_quantity
 from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import (
     ACTING,
-    BLIND_WORDS,
     DO,
     DOING,
     NEEDED,

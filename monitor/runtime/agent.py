@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
+from monitor.alarm.blindness import MARKS
 from monitor.alarm.message import Identity
 from monitor.engine import Engines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
@@ -19,13 +20,6 @@ from monitor.stream.session import Session, SessionState
 from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
 
 __all__ = ["MARKS", "AgentMonitor", "AgentMonitorState"]
-
-MARKS: Final[frozenset[BlindReason]] = frozenset(
-    {"disconnected", "stale", "deadline", "old_episode", "idle", "overload", "model_doubt"}
-)
-"""Blind reasons that leave the path intact. Steps are still answered and alarms still advance, as without an
-interruption; results carry the reason as a mark.
-"""
 
 
 class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):

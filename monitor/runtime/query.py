@@ -12,6 +12,7 @@ from typing import Final, Literal, get_args
 from msgspec import structs
 
 from monitor.alarm.figures import change_of, threshold_of
+from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import validate
@@ -27,7 +28,18 @@ from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecas
 from monitor.runtime.shared import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
-from monitor.types import BandsWhen, CausalModel, Engine, FormulaSpec, Outcome, RecourseWhen, Step, Threshold, Verdict
+from monitor.types import (
+    AlarmOnlyIf,
+    BandsWhen,
+    CausalModel,
+    Engine,
+    FormulaSpec,
+    Outcome,
+    RecourseWhen,
+    Step,
+    Threshold,
+    Verdict,
+)
 
 __all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "query_notes", "read_query"]
 
@@ -323,23 +335,24 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
         yield ("alarm",), "for and keep are numbers of verdicts, 1 or more"
     if not 0 <= alarm.step < math.inf:
         yield ("alarm", "step"), f"is {alarm.step}; it must be a difference between two values, 0 or more"
-    if spec.causal_model not in get_args(CausalModel):
-        yield ("causal_model",), f"{spec.causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}"
-    if spec.engine not in get_args(Engine):
-        yield ("engine",), f"{spec.engine!r} does not exist; use {', '.join(get_args(Engine))}"
-    if spec.bands not in get_args(BandsWhen):
-        yield ("bands",), f"{spec.bands!r} does not exist; use {', '.join(get_args(BandsWhen))}"
-    if spec.recourse not in get_args(RecourseWhen):
-        yield ("recourse",), f"{spec.recourse!r} does not exist; use {', '.join(get_args(RecourseWhen))}"
-    if alarm.only_if not in (None, "robust"):
-        yield ("alarm", "only_if"), f"{alarm.only_if!r} does not exist; use robust, or leave it out"
+    for key, words in (
+        ("causal_model", get_args(CausalModel)),
+        ("engine", get_args(Engine)),
+        ("bands", get_args(BandsWhen)),
+        ("recourse", get_args(RecourseWhen)),
+    ):
+        if (word := getattr(spec, key)) not in words:
+            yield (key,), f"{word!r} does not exist; use {', '.join(words)}"
+    if alarm.only_if not in (None, *get_args(AlarmOnlyIf)):
+        fitting = " or ".join(get_args(AlarmOnlyIf))
+        yield ("alarm", "only_if"), f"{alarm.only_if!r} does not exist; use {fitting}, or leave it out"
     if alarm.only_if == "robust" and spec.causal_model == "gumbel":
         yield ("alarm", "only_if"), NOT_ROBUST
     if spec.engine == "sampled" and spec.causal_model != "gumbel":
         yield ("causal_model",), f"{NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
-    fitting = ("regret", "unavoidable") if isinstance(query.formula, Regret) else ("fails", "holds")
-    if alarm.when is not None and alarm.when not in fitting:
-        yield ("alarm", "when"), f"{alarm.when!r} never happens to this formula; use {' or '.join(fitting)}"
+    triggers = REGRET_TRIGGERS if isinstance(query.formula, Regret) else PLAIN_TRIGGERS
+    if alarm.when is not None and alarm.when not in triggers:
+        yield ("alarm", "when"), f"{alarm.when!r} never happens to this formula; use {' or '.join(triggers)}"
     if alarm.when is None and _alarms_in_time(query.formula):
         yield ("alarm", "when"), BACKWARDS
     if query.lookback >= window:

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast, get_args
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.phrases import BLIND_WORDS, departing_text
+from monitor.alarm.blindness import BLIND_WORDS
+from monitor.alarm.phrases import departing_text
 from monitor.alarm.summary import LONGEST, Told, tell
 from monitor.logic import parse
 from monitor.types import (

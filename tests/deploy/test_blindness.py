@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from monitor.runtime.agent import MARKS
+from monitor.alarm.blindness import MARKS
 from monitor.types import BlindReason
 from tests.deploy.test_rules import METRICS, rules
 

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
+from monitor.alarm.blindness import MARKS
 from monitor.alarm.figures import other, own
 from monitor.alarm.message import Identity
-from monitor.runtime.agent import MARKS
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (

@@ -259,15 +259,14 @@ def _check_labels(config: Config, model: MDP) -> None:
 
 
 def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
-    alarm = entry.alarm
-    runbook = alarm.runbook or default_runbook(config.http, alarm.severity)
+    runbook = entry.alarm.runbook or default_runbook(config.http, entry.alarm.severity)
     return FormulaSpec(
         name=entry.name,
         text=entry.formula,
         every=entry.every,
         causal_model=entry.causal_model,
         engine=entry.engine,
-        alarm=AlarmSpec(alarm.for_, alarm.keep, alarm.severity, runbook, alarm.when, alarm.step, alarm.only_if),
+        alarm=AlarmSpec(**{**dict(entry.alarm), "runbook": runbook}),
         labels=tuple(sorted(config.labels.items())),
         bands=entry.bands,
         recourse=entry.recourse,

@@ -39,7 +39,9 @@ from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
 from monitor.stream.shard import Shard, parse_shard
 from monitor.types import (
+    AlarmOnlyIf,
     AlarmSpec,
+    AlarmWhen,
     BandSettings,
     BandsWhen,
     CausalModel,
@@ -166,9 +168,9 @@ class AlarmConfig(Section):
     keep: Count = setting(AlarmSpec, "keep", le=1_000_000)
     severity: Name = setting(AlarmSpec, "severity")
     runbook: Link | None = setting(AlarmSpec, "runbook")
-    when: Literal["fails", "holds", "regret", "unavoidable"] | None = setting(AlarmSpec, "when")
+    when: AlarmWhen | None = setting(AlarmSpec, "when")
     step: Annotated[float, Field(allow_inf_nan=False)] = setting(AlarmSpec, "step")
-    only_if: Literal["robust"] | None = setting(AlarmSpec, "only_if")
+    only_if: AlarmOnlyIf | None = setting(AlarmSpec, "only_if")
 
 
 class FormulaConfig(Section):

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from monitor._version import __version__
-from monitor.alarm.phrases import BLIND_WORDS, departing_text, wrong_row_text
+from monitor.alarm.blindness import BLIND_WORDS
+from monitor.alarm.phrases import departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
 from monitor.runtime.query import query_notes
 from monitor.runtime.takeovers import UNREPORTED

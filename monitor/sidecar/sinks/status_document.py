@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.figures import effect_of, other, own
 from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_message, refreshed_payload, rfc3339
-from monitor.alarm.phrases import BLIND_WORDS
 from monitor.alarm.recourse import alert_recourse
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import tell

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from monitor.alarm.blindness import READY
 from monitor.alarm.figures import other, own
 from monitor.runtime.query import Query
 from monitor.sidecar.effects import Effects
@@ -29,7 +30,6 @@ from monitor.types import (
     AlarmMoved,
     Alert,
     Blind,
-    BlindReason,
     Calibrated,
     Contradictions,
     Deviates,
@@ -48,8 +48,6 @@ __all__ = ["StatusView"]
 
 MOST_RECENT = 10
 """Alarms shown that have closed."""
-SEEING: Final[frozenset[BlindReason]] = frozenset({"model_doubt", "idle", "old_episode", "overload"})
-"""Reasons that do not keep the monitor itself from answering."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
 """Order of severities; one of another name comes after `critical`, because it may mean as much."""
 
@@ -196,7 +194,7 @@ class StatusView:
         """
         with self._lock:
             rows = [row for agent in self._agents.values() for row in agent.rows.values()]
-            return not rows or any(row.blind is None or row.blind.reason in SEEING for row in rows)
+            return not rows or any(row.blind is None or row.blind.reason in READY for row in rows)
 
     # ---- taking ----
 

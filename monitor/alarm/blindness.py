@@ -1,0 +1,51 @@
+"""Reasons why a formula is blind: what each means and does.
+
+To add one, name it in `BlindReason`, describe it here, and give it where it is noticed: as a `Break` of the path, or in
+`AgentMonitor._blindness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from monitor.types import BlindReason
+
+
+class Blindness(msgspec.Struct, frozen=True):
+    """A reason why a formula is blind.
+
+    `words`: why it cannot be answered, or the answer not be relied on. `marks`: the path is intact; steps are answered
+    and alarms advance, as without the reason, and results carry it as a mark. `ready`: it does not keep the monitor
+    itself from answering, so that it counts as ready all the same.
+    """
+
+    words: str
+    marks: bool = False
+    ready: bool = False
+
+
+BLINDNESS: Final[Mapping[BlindReason, Blindness]] = {
+    "gap": Blindness("steps are missing"),
+    "stale": Blindness("no step has arrived for too long", marks=True),
+    "conflict": Blindness("the same step arrived twice with different content"),
+    "impossible_step": Blindness("a step arrived to which the model gives probability 0"),
+    "unknown_state": Blindness("a step arrived whose state or action the model does not have"),
+    "out_of_range": Blindness("a number of the state lies far outside what was recorded"),
+    "policy_mismatch": Blindness("the agent runs a policy that is not configured"),
+    "dropped": Blindness("steps were dropped"),
+    "warming_up": Blindness("too few steps since the path was restarted"),
+    "disconnected": Blindness("the connection to the broker is down", marks=True),
+    "deadline": Blindness("steps have waited too long to be evaluated", marks=True),
+    "old_episode": Blindness("all arriving steps belong to episodes that have ended", marks=True, ready=True),
+    "idle": Blindness("the agent has not started another episode for a long time", marks=True, ready=True),
+    "overload": Blindness(
+        "answers are skipped because steps arrive faster than they can be evaluated", marks=True, ready=True
+    ),
+    "model_doubt": Blindness("observed transitions contradict the model", marks=True, ready=True),
+}
+BLIND_WORDS: Final[Mapping[BlindReason, str]] = {reason: each.words for reason, each in BLINDNESS.items()}
+MARKS: Final = frozenset(reason for reason, each in BLINDNESS.items() if each.marks)
+READY: Final = frozenset(reason for reason, each in BLINDNESS.items() if each.ready)
