@@ -7,8 +7,11 @@ nothing is known, "no positive and every negative label" is the worst case, and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Temporal
 
 __all__ = ["negative", "split_labels"]
 
@@ -35,10 +38,9 @@ def split_labels(formula: Formula, *, positive: bool = True) -> Formula:
             return formula if positive else Label(negative(name))
         case Not(arg):
             return Not(split_labels(arg, positive=not positive))
-        case And(left, right) | Or(left, right):
-            return type(formula)(split_labels(left, positive=positive), split_labels(right, positive=positive))
-        case Until(low, high, left, right):
-            return Until(low, high, split_labels(left, positive=positive), split_labels(right, positive=positive))
+        case And(left, right) | Or(left, right) | Temporal(left=left, right=right):
+            split = partial(split_labels, positive=positive)
+            return replace(formula, left=split(left), right=split(right))
         case Goal() | Regret():
             return _nested(formula, positive=positive)
 

@@ -86,20 +86,20 @@ class Or:
 class Temporal:
     """Base of the operators over the interval of offsets [low, high]; the parser keeps them inside `P[...]`.
 
-    `at`: the operator's position in the text (from 0), for error messages.
+    None becomes false because `left` or `right` holds at more offsets (`monitor.logic.polarity`). `at`: the operator's
+    position in the text (from 0), for error messages.
     """
 
     low: int
     high: int
+    left: Formula
+    right: Formula
     at: int = field(default=0, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Until(Temporal):
     """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
-
-    left: Formula
-    right: Formula
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,20 @@ import numpy as np
 
 from monitor.arrays import Bools
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Change, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
+from monitor.logic.syntax import (
+    And,
+    Change,
+    Const,
+    Formula,
+    Goal,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Temporal,
+    WorldRef,
+)
 from monitor.model.mdp import MDP
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.transition import Aim
@@ -169,12 +182,8 @@ def _marked(formula: Formula, *, helps: bool) -> Formula:
             return Label(f"{'+' if helps else '-'}{name}")
         case Not(arg):
             return Not(_marked(arg, helps=not helps))
-        case And(left, right):
-            return And(_marked(left, helps=helps), _marked(right, helps=helps))
-        case Or(left, right):
-            return Or(_marked(left, helps=helps), _marked(right, helps=helps))
-        case Until(low, high, left, right):
-            return Until(low, high, _marked(left, helps=helps), _marked(right, helps=helps))
+        case And(left, right) | Or(left, right) | Temporal(left=left, right=right):
+            return replace(formula, left=_marked(left, helps=helps), right=_marked(right, helps=helps))
         case Goal(WorldRef(_, None, _) as world, measure, test) if test is not None:
             upward = helps == (test.comparison in (">", ">="))
             if isinstance(measure, Probability):
