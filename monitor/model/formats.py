@@ -1,6 +1,6 @@
 """Formats of models that `load_model` reads.
 
-To add one, write its reader in a module of this package and add its line to `FORMATS`. Readers are pure:
+To add one, write its reader in a module of `monitor.authoring.formats` and add its line to `FORMATS`. Readers are pure:
 
 - of a file: `read(files, source)` gets the bytes of the file by suffix, here `files[".npz"]`, and of those files beside
   it (same stem, suffixes `beside`) that exist; files with a number after the stem (suffixes `numbered`) by both,
