@@ -182,13 +182,12 @@ def monitoring(workload: Workload, times: int, rng: np.random.Generator, *, shar
 
     def step() -> list[Any]:
         observation, now = next(observations)
-        return monitor.step(observation, now)
+        return monitor.observe(observation, now) + monitor.evaluate(now)
 
     def block() -> int:
         judged = 0
         for _ in range(count):
-            observation, now = next(observations)
-            judged += any(isinstance(notice, Judged) for notice in monitor.step(observation, now))
+            judged += any(isinstance(notice, Judged) for notice in step())
         assert judged == count, judged
         return judged
 

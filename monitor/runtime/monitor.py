@@ -51,7 +51,7 @@ from monitor.types import (
     TrustSettings,
 )
 
-__all__ = ["Monitor", "MonitorState", "Waiting"]
+__all__ = ["Monitor", "MonitorState", "Saved", "Waiting"]
 
 TURN: Final = 16
 """Steps of one agent evaluated before the next agent has its turn."""
@@ -73,6 +73,18 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     doubt: ModelTrustState | None
     newcomers: Mapping[str, int] = {}
     former: Mapping[str, Calibration] = {}
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """What `Monitor.save` returns and `Monitor.load` restores, as plain data.
+
+    `agents`: the state of each agent; None: forgotten. `pages`: of each agent, number -> page of its past episodes,
+    which never changes once written; None: deleted. Those changed since the last `save` alone, or all.
+    """
+
+    common: MonitorState
+    agents: Mapping[str, AgentMonitorState | None]
+    pages: Mapping[str, Mapping[int, bytes | None]] = {}
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -136,8 +148,8 @@ class Monitor:
         self._agents: dict[str, AgentMonitor] = {}
         self._ready: dict[str, None] = {}  # agents with something to advance over, in order of arrival
         self._timers = TimerQueue()  # agents to evaluate at a time, with or without new steps
-        self._changed: set[str] = set()  # agents whose state differs from what `changed` last returned, or is gone
-        self._deleted_pages: dict[str, dict[int, bytes | None]] = {}  # of forgotten agents, until `pages` returns them
+        self._changed: set[str] = set()  # agents whose state differs from what `save` last returned, or is gone
+        self._deleted_pages: dict[str, dict[int, bytes | None]] = {}  # of forgotten agents, until `save` returns them
         self._newcomers = Admission()
         self._connected = True
         self._swept: float | None = None
@@ -189,21 +201,13 @@ class Monitor:
             try:
                 monitor = self._admit(observation, now, notices)
             except InputError as error:
-                return [*notices, *self.reject(agent, error)]
+                return [*notices, Received(agent, "rejected", error.reason, error.detail)]
         self._ready[agent] = None
         self._changed.add(agent)
         received = monitor.session.arrive(observation, now)
         if agent in self._newcomers.counts:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
-
-    def step(self, observation: Observation, now: Instant) -> list[Notice]:
-        """Do what `observe` and then `evaluate` do, and return the notices of both."""
-        return [*self.observe(observation, now), *self.evaluate(now)]
-
-    def reject(self, agent: str, error: InputError) -> list[Notice]:
-        """Report a message that could not be decoded. If it was a step, its missing seq becomes a gap."""
-        return [Received(agent, "rejected", error.reason, error.detail)]
 
     def evaluate(
         self,
@@ -292,8 +296,18 @@ class Monitor:
 
     # ---- save and restore ----
 
-    def dump(self) -> MonitorState:
-        """Return the state beside that of the agents."""
+    def save(self, *, everything: bool = False) -> Saved:
+        """Return the state: of the agents changed since the last call, or of all. Write it at once."""
+        pages, self._deleted_pages = self._deleted_pages, {}
+        for agent, monitor in self._agents.items():
+            if new := monitor.session.order.past.pages(everything=everything):
+                pages[agent] = {**pages.get(agent, {}), **new}
+        names = self._changed.union(self._agents) if everything else self._changed
+        self._changed = set()
+        agents = {name: self._agents[name].dump() if name in self._agents else None for name in names}
+        return Saved(self._common(), agents, pages)
+
+    def _common(self) -> MonitorState:
         formulas = tuple(query.spec for query in self._queries)
         agents, ready = tuple(self._agents), tuple(self._ready)
         trust, newcomers = self._trust.dump(), self._newcomers.dump()
@@ -303,35 +317,17 @@ class Monitor:
             formulas, self._identity, agents, ready, self._connected, self._swept, trust, newcomers, former
         )
 
-    def pages(self, *, everything: bool = False) -> dict[str, dict[int, bytes | None]]:
-        """Return agent -> pages of its past episodes written or deleted (None) since the last call, or all."""
-        pages_of = self._deleted_pages
-        self._deleted_pages = {}
-        for agent, monitor in self._agents.items():
-            if pages := monitor.session.order.past.pages(everything=everything):
-                pages_of[agent] = {**pages_of.get(agent, {}), **pages}
-        return pages_of
-
-    def changed(self, *, everything: bool = False) -> dict[str, AgentMonitorState | None]:
-        """Return the state of each agent changed since the last call, or of all; None: forgotten. Write it at once."""
-        names = self._changed.union(self._agents) if everything else self._changed
-        self._changed = set()
-        return {name: monitor.dump() if (monitor := self._agents.get(name)) else None for name in names}
-
-    def load(
-        self,
-        state: MonitorState,
-        agents: Mapping[str, AgentMonitorState],
-        pages: Mapping[str, Mapping[int, bytes]] | None = None,
-    ) -> list[Notice]:
+    def load(self, saved: Saved) -> list[Notice]:
         """Restore the state of a monitor into this new one, whose formulas, model and policies may differ.
 
         A formula that changed starts again for each agent, and an alarm that fires for it closes as `removed`. Paths
-        are kept where they fit the model. `pages`: of each agent, all that `pages` returned.
+        are kept where they fit the model. `saved`: all that `save` returned since the start, the newest of each.
 
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
+        state = saved.common
+        agents = {name: agent for name, agent in saved.agents.items() if agent is not None}
         same, kept = self._identity.same_inputs_as(state.identity), self.kept(state)
         removed = [spec for spec in state.formulas if spec.name not in kept]
         changed = self._identity.changed_policies(state.identity)
@@ -341,7 +337,7 @@ class Monitor:
             raise InputError("bad_snapshot", f"a formula watched before cannot be read: {error}") from error
         if set(state.agents) != agents.keys() or not agents.keys() >= set(state.ready):
             raise InputError("bad_snapshot", "not all agents of the snapshot are there; start anew without it")
-        loaded = {agent: self._session(agent, agents[agent], (pages or {}).get(agent, {})) for agent in state.agents}
+        loaded = {agent: self._session(agent, agents[agent], saved.pages.get(agent)) for agent in state.agents}
         same_model = state.identity.model_sha256 == self._identity.model_sha256
         same_test = self._trust.load(state.doubt, same_model=same_model)
         notices: list[Notice] = []
@@ -448,12 +444,13 @@ class Monitor:
         return AgentMonitor(session, self._queries, self._engines, self._identity, self._trust)
 
     def _session(
-        self, agent: str, before: AgentMonitorState | None = None, pages: Mapping[int, bytes] | None = None
+        self, agent: str, before: AgentMonitorState | None = None, pages: Mapping[int, bytes | None] | None = None
     ) -> Session:
         model, nominal = self._checker.model, self._checker.policies["nominal"]
         if before is None:
             return Session(agent, model, self.settings, nominal=nominal)
-        return Session.load(before.session, model, self.settings, pages=pages or {}, nominal=nominal)
+        held = {number: page for number, page in (pages or {}).items() if page is not None}
+        return Session.load(before.session, model, self.settings, pages=held, nominal=nominal)
 
 
 def _checked(settings: StreamSettings) -> StreamSettings:

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from monitor.errors import InputError
 from monitor.runtime.agent import AgentMonitorState
-from monitor.runtime.monitor import Monitor, MonitorState
+from monitor.runtime.monitor import Monitor, MonitorState, Saved
 from monitor.stream import decode, seal, unseal
-from monitor.types import Instant, Notice, Observation
+from monitor.types import Instant, Notice, Observation, Received
 
 __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "step"]
 
@@ -98,7 +98,6 @@ class AgentStep:
     def __init__(self, monitor: Monitor, agent: str, state: AgentState | None = None) -> None:
         self._agent = agent
         self._monitor = monitor.alone()
-        self._pages: dict[int, bytes] = {}
         self.restored: list[Notice] = []
         if state is not None:
             self._restore(state)
@@ -110,14 +109,12 @@ class AgentStep:
         """
         match event:
             case Observation():
-                return self._monitor.step(self._own(event), now)
+                notices = self._monitor.observe(self._own(event), now)
             case bytes():
                 try:
-                    observation = decode(self._agent, event)
+                    notices = self._monitor.observe(decode(self._agent, event), now)
                 except InputError as error:
-                    notices = self._monitor.reject(self._agent, error)
-                else:
-                    return self._monitor.step(observation, now)
+                    notices = [Received(self._agent, "rejected", error.reason, error.detail)]
             case None:
                 notices = []
             case Loss():
@@ -126,7 +123,7 @@ class AgentStep:
                 notices = self._monitor.connected(event.up, now)
             case _:
                 assert_never(event)
-        return [*notices, *self._monitor.evaluate(now)]
+        return notices + self._monitor.evaluate(now)
 
     @property
     def due(self) -> float | None:
@@ -135,16 +132,13 @@ class AgentStep:
 
     def checkpoint(self) -> AgentState:
         """Return the state after the last step."""
-        for number, page in self._monitor.pages().get(self._agent, {}).items():
-            if page is None:
-                self._pages.pop(number, None)
-            else:
-                self._pages[number] = page
-        agent = self._monitor.changed(everything=True).get(self._agent)
-        common, own = self._monitor.dump(), None if agent is None else agent.trust
+        saved = self._monitor.save(everything=True)
+        agent, common = saved.agents.get(self._agent), saved.common
+        own = None if agent is None else agent.trust
         same = common.doubt is not None and own is not None and common.doubt.fleet.counts == own.counts
         content = _Content(_with_counts(common, {}) if same else common, agent, same)
-        return AgentState(seal(content), dict(self._pages))
+        pages = saved.pages.get(self._agent, {})
+        return AgentState(seal(content), {number: page for number, page in pages.items() if page is not None})
 
     def current_state(self) -> Iterator[Notice]:
         """Yield the notices that describe the current state, as last returned: for sinks after a restart."""
@@ -162,9 +156,7 @@ class AgentStep:
             raise InputError("bad_snapshot", f"the state is that of {', '.join(found)}, not of {self._agent}")
         own = None if content.agent is None else content.agent.trust
         common = _with_counts(content.common, own.counts) if own is not None and content.same_counts else content.common
-        self.restored = self._monitor.load(common, found, {self._agent: state.pages})
-        self._monitor.pages(everything=True)  # all of them are in `state`
-        self._pages = dict(state.pages)
+        self.restored = self._monitor.load(Saved(common, found, {self._agent: state.pages}))
 
 
 def step(monitor: Monitor, agent: str, state: AgentState | None, event: AgentEvent, now: Instant) -> Stepped:

@@ -18,7 +18,7 @@ from monitor._version import __version__
 from monitor.alarm.message import Identity, Named, json_bytes, named_policies, rfc3339
 from monitor.errors import EvidenceError, InputError
 from monitor.runtime.agent import AgentMonitorState
-from monitor.runtime.monitor import Monitor, MonitorState, Waiting
+from monitor.runtime.monitor import Monitor, MonitorState, Saved, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
@@ -202,18 +202,14 @@ class Pipeline:
 
     def snapshot(self, *, everything: bool = False) -> Snapshot:
         """Return the state after the last event: of the agents changed since the last call, or of all."""
-        changed = self._monitor.changed(everything=everything)
+        saved = self._monitor.save(everything=everything)
         return Snapshot(
-            seal(CommonState(self._monitor.dump(), self._topics, self.status_topic, self._sent)),
+            seal(CommonState(saved.common, self._topics, self.status_topic, self._sent)),
             {
                 agent: None if watch is None else seal(AgentState(watch, self._publisher.dump(agent)))
-                for agent, watch in changed.items()
+                for agent, watch in saved.agents.items()
             },
-            {
-                f"{agent}/{number}": page
-                for agent, pages in self._monitor.pages(everything=everything).items()
-                for number, page in pages.items()
-            },
+            {f"{agent}/{number}": page for agent, pages in saved.pages.items() for number, page in pages.items()},
         )
 
     def restore(
@@ -248,7 +244,7 @@ class Pipeline:
         if missing:
             found = {agent: replace(state, watch=_skipping(state.watch)) for agent, state in found.items()}
         watches = {agent: state.watch for agent, state in found.items()}
-        notices = self._monitor.load(before.monitor, watches, _by_agent(pages or {}))
+        notices = self._monitor.load(Saved(before.monitor, watches, _by_agent(pages or {})))
         self._sent = before.sent
         former = AlertPublisher(before.monitor.identity, before.topics.alerts, self._evidence_of)
         former.load({agent: state.told for agent, state in found.items()})
@@ -281,14 +277,12 @@ class Pipeline:
     # ---- in ----
 
     def _observe(self, event: Message) -> list[Notice]:
+        agent = ""  # an invalid name is not shown
         try:
             agent = self._agent_of(event.topic)
-        except InputError as error:  # an invalid name is not shown, so no agent is named
-            return [Received("", "rejected", error.reason, error.detail)]
-        try:
             observation = decode(agent, event.payload, max_bytes=self._message_bytes)
-        except InputError as error:
-            return self._monitor.reject(agent, error)
+        except InputError as error:  # if it was a step, its missing seq becomes a gap
+            return [Received(agent, "rejected", error.reason, error.detail)]
         return self._monitor.observe(observation, event.now)
 
     def _lost(self, event: Lost) -> list[Notice]:
@@ -365,12 +359,11 @@ class Pipeline:
         return Publication(self.status_topic, json_bytes(message))
 
 
-def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes]]:
-    found: dict[str, dict[int, bytes]] = {}
+def _by_agent(pages: Mapping[str, bytes | None]) -> dict[str, dict[int, bytes | None]]:
+    found: dict[str, dict[int, bytes | None]] = {}
     for key, page in pages.items():
         agent, _, number = key.rpartition("/")
-        if page is not None:
-            found.setdefault(agent, {})[int(number)] = page
+        found.setdefault(agent, {})[int(number)] = page
     return found
 
 

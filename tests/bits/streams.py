@@ -104,7 +104,7 @@ class Fleet:
         chance, now = self.chance, Instant(START, 0.0)
         for now, observation in self.sent(count):
             if self.together:
-                yield from made.step(observation, now)
+                yield from (*made.observe(observation, now), *made.evaluate(now))
                 continue
             yield from made.observe(observation, now)
             match chance.randrange(20):

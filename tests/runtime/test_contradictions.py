@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.model import MDP
-from monitor.runtime.monitor import Monitor
+from monitor.runtime.monitor import Monitor, Saved
 from monitor.runtime.resharding import MonitorParts, divided, joined
 from monitor.types import Contradictions, Notice, Observation, StreamSettings, TrustSettings
 from tests.runtime.test_marks import PATIENT, Stream, of
@@ -101,8 +101,7 @@ def test_a_row_that_leads_where_it_cannot_is_named_with_how_often() -> None:
 def carried(stream: Stream, model: MDP, trust: TrustSettings | None = None) -> Stream:
     after = Stream(model, PATIENT, trust)
     after.ticks, after.seq = stream.ticks, dict(stream.seq)
-    agents = {name: state for name, state in stream.monitor.changed(everything=True).items() if state is not None}
-    after.monitor.load(stream.monitor.dump(), agents)
+    after.monitor.load(stream.monitor.save(everything=True))
     return after
 
 
@@ -111,7 +110,7 @@ def test_what_was_found_survives_a_restart_and_goes_on_as_without_one(hill: MDP)
     walks = [moves(draw, 200, (0.4, 0.1)) for _ in range(2)]
     stream, _ = walked(hill, [walk[:150] for walk in walks])
     after = carried(stream, hill)
-    assert after.monitor.dump() == stream.monitor.dump()
+    assert after.monitor.save().common == stream.monitor.save().common
     assert of(Contradictions, after.monitor.current_state())[0].rows
     for states in zip(*(walk[150:] for walk in walks), strict=True):
         assert stream.round(states) == after.round(states)
@@ -140,8 +139,8 @@ def test_an_agent_that_is_forgotten_is_not_named_any_more(hill: MDP) -> None:
 
 
 def parts_of(monitor: Monitor) -> MonitorParts:
-    agents = {name: state for name, state in monitor.changed(everything=True).items() if state is not None}
-    return MonitorParts(monitor.dump(), agents)
+    saved = monitor.save(everything=True)
+    return MonitorParts(saved.common, {name: state for name, state in saved.agents.items() if state is not None})
 
 
 def test_shards_keep_the_rows_and_give_each_agent_a_number_of_its_own(hill: MDP) -> None:
@@ -164,7 +163,7 @@ def test_shards_keep_the_rows_and_give_each_agent_a_number_of_its_own(hill: MDP)
     assert max(numbers) <= again.common.doubt.fleet.entered
     after = Stream(hill, PATIENT)
     after.ticks, after.seq = stream.ticks, dict(stream.seq)
-    after.monitor.load(again.common, again.agents)
+    after.monitor.load(Saved(again.common, again.agents))
     told = [notice for state in moves(draw, 20, (0.4, 0.1)) for notice in after.round([state] * 3)]
     assert [(row.state, row.action) for row in of(Contradictions, told)[-1].rows] == [("hill", "walk")]
 
@@ -184,7 +183,7 @@ def test_the_state_of_an_earlier_version_is_read(hill: MDP) -> None:
     }
     after = Stream(hill, PATIENT)
     after.ticks, after.seq = stream.ticks, dict(stream.seq)
-    after.monitor.load(common, agents)
+    after.monitor.load(Saved(common, agents))
     told = [notice for state in moves(draw, 80, (0.4, 0.1)) for notice in after.round([state] * 2)]
     assert of(Contradictions, told)[-1].rows
     numbers = [state.trust.number for state in parts_of(after.monitor).agents.values() if state.trust is not None]

@@ -147,10 +147,9 @@ def test_a_restored_monitor_answers_at_the_same_time(road: MDP) -> None:
     stream.at(0.0)
     stream.step(1, 0, agent="ada")
     stream.at(0.2)
-    state = stream.monitor.dump()
-    agents = {name: kept for name, kept in stream.monitor.changed(everything=True).items() if kept is not None}
+    saved = stream.monitor.save(everything=True)
     stream.monitor = stream.new()
-    stream.monitor.load(state, agents)
+    stream.monitor.load(saved)
     assert stream.seqs_at(0.4) == []
     assert stream.seqs_at(0.5) == [1]
 

@@ -149,14 +149,9 @@ class Life:
 
     def restart(self, nominal: Sequence[int] = NOMINAL) -> list[Notice]:
         """Let another process take up where this one stands."""
-        state = self.monitor.dump()
-        agents = {name: kept for name, kept in self.monitor.changed(everything=True).items() if kept is not None}
-        pages = {
-            agent: {number: page for number, page in pages.items() if page is not None}
-            for agent, pages in self.monitor.pages(everything=True).items()
-        }
+        saved = self.monitor.save(everything=True)
         self.monitor = self.make(nominal)
-        told = self.monitor.load(state, agents, pages)
+        told = self.monitor.load(saved)
         self.notices += told
         return told
 
@@ -358,7 +353,7 @@ def test_a_restart_changes_nothing(cut: int) -> None:
         broken.step(state)
     assert broken.of(Forecast) == whole.of(Forecast) != []
     assert broken.standing() == whole.standing()
-    [ours, theirs] = [life.monitor.changed(everything=True)["ada"] for life in (whole, broken)]
+    [ours, theirs] = [life.monitor.save(everything=True).agents["ada"] for life in (whole, broken)]
     assert ours is not None
     assert theirs is not None
     assert msgspec.msgpack.encode(ours.formulas) == msgspec.msgpack.encode(theirs.formulas)

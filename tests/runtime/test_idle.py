@@ -43,8 +43,8 @@ def stream(seed: int) -> Iterator[tuple[Observation | None, Instant]]:
 
 def state(monitor: Monitor) -> bytes:
     """All of it, as a store keeps it."""
-    agents = monitor.changed(everything=True)
-    return msgspec.msgpack.encode((monitor.dump(), [agents[name] for name in monitor.agents()]))
+    saved = monitor.save(everything=True)
+    return msgspec.msgpack.encode((saved.common, [saved.agents[name] for name in monitor.agents()]))
 
 
 def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothing() -> None:
@@ -56,7 +56,7 @@ def test_an_evaluation_at_which_nothing_is_due_changes_nothing_and_reports_nothi
                 monitor.observe(observation, now)
                 continue
             by_time = monitor.due is None or now.ticks >= monitor.due
-            before, was_due = state(monitor), by_time or monitor.dump().ready
+            before, was_due = state(monitor), by_time or monitor.save().common.ready
             said = monitor.evaluate(now)
             if was_due:
                 busy += bool(said)

@@ -295,8 +295,7 @@ def test_a_monitor_of_a_model_with_more_data_takes_up_the_path_with_narrower_ban
     before.step()
     (old,) = of(Judged, before.step())
     after = Stream(road(50), watched)
-    state, agents = before.monitor.dump(), before.monitor.changed(everything=True)
-    after.monitor.load(state, {name: agent for name, agent in agents.items() if agent is not None})
+    after.monitor.load(before.monitor.save(everything=True))
     after.seq = before.seq
     (new,) = of(Judged, after.step())
     expected = check(TEXT, model=road(50), path=[(ROAD, WALK)] * 3, policies=POLICIES, causal_model="any", bands=DRAWS)

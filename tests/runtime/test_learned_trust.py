@@ -68,18 +68,17 @@ class Stream:
 
     @property
     def tested(self) -> int:
-        doubt = self.monitor.dump().doubt
+        doubt = self.monitor.save().common.doubt
         assert doubt is not None
         return doubt.fleet.transitions
 
     def carried(self, **changed: object) -> Stream:
         """The stream on a new monitor with the state of this one."""
         after = Stream(self.model)
-        agents = self.monitor.changed(everything=True)
-        doubt = self.monitor.dump().doubt
+        saved = self.monitor.save(everything=True)
+        doubt = saved.common.doubt
         assert doubt is not None
-        state = replace(self.monitor.dump(), doubt=replace(doubt, **changed))
-        after.monitor.load(state, {name: agent for name, agent in agents.items() if agent is not None})
+        after.monitor.load(replace(saved, common=replace(saved.common, doubt=replace(doubt, **changed))))
         after.seq = self.seq
         return after
 
@@ -243,7 +242,7 @@ def test_the_test_goes_on_over_a_restart_as_if_there_had_been_none() -> None:
         if n % 10 == 0:
             killed = killed.carried()
         assert of(Trust, killed.step(state, row % 4)) == of(Trust, never.step(state, row % 4))
-        assert killed.monitor.dump() == never.monitor.dump()
+        assert killed.monitor.save().common == never.monitor.save().common
     assert killed.tested > 80
 
 

@@ -124,8 +124,7 @@ def test_waiting_goes_on_over_a_restart(road: MDP) -> None:
     stream.ticks += 1.0
     stream.step(1, "ada")
     stream.step(1, "bob")
-    agents = stream.monitor.changed(everything=True)
-    after.monitor.load(stream.monitor.dump(), {name: state for name, state in agents.items() if state is not None})
+    after.monitor.load(stream.monitor.save(everything=True))
     stream.ticks += 5.0
     told = [monitor.evaluate(stream.now, steps=1) for monitor in (stream.monitor, after.monitor)]
     assert ("bob", "deadline") in [(blind.agent, blind.reason) for blind in of(Blind, told[0])]
@@ -269,7 +268,7 @@ def test_one_wrong_reading_is_no_proof_although_it_makes_two_impossible_steps(ro
         carried(stream, after := Stream(road))  # a restart between any two steps changes nothing
         stream = after
         stream.round([state])
-        doubt = stream.monitor.dump().doubt
+        doubt = stream.monitor.save().common.doubt
         assert doubt is not None
         tested.append(doubt.fleet.transitions)
     assert tested == [0, 1, 2, 2, 3, 4, 5, 6]
@@ -280,7 +279,7 @@ def test_what_follows_an_impossible_step_is_passed_over_wherever_it_leads(road: 
     stream = Stream(road)
     for state in (0, LOST, LOST, LOST):  # possible steps, of which the first starts where an impossible one led
         stream.round([state])
-    doubt = stream.monitor.dump().doubt
+    doubt = stream.monitor.save().common.doubt
     assert doubt is not None
     assert doubt.fleet.transitions == 2
 
@@ -313,8 +312,7 @@ def doubted(told: Iterable[Notice]) -> list[str]:
 
 
 def carried(before: Stream, after: Stream) -> list[Notice]:
-    agents = before.monitor.changed(everything=True)
-    after.monitor.load(before.monitor.dump(), {name: state for name, state in agents.items() if state is not None})
+    after.monitor.load(before.monitor.save(everything=True))
     after.ticks, after.seq = before.ticks, before.seq
     return [*after.monitor.current_state()]
 
@@ -326,7 +324,7 @@ def test_doubt_stays_over_a_restart_and_the_test_goes_on_where_it_stood(road: MD
         killed = replacement
         told = killed.round([0])
         assert of(Blind, told) == of(Blind, never.round([0]))
-        assert killed.monitor.dump().doubt == never.monitor.dump().doubt
+        assert killed.monitor.save().common.doubt == never.monitor.save().common.doubt
     assert doubted(carried(killed, Stream(road))) == ["ada"]
 
 

@@ -361,7 +361,7 @@ def test_made_up_names_keep_no_agent_out(corridor: MDP) -> None:
     )
     assert [r.result for r in of(Received, told)] == ["accepted"]
     again = Monitor(corridor, POLICIES, [spec()], monitor.settings)
-    again.load(monitor.dump(), {name: state for name, state in monitor.changed(everything=True).items() if state})
+    again.load(monitor.save(everything=True))
     for each in (monitor, again):
         monitor = each
         say(*(named(f"more{n}") for n in range(100)), later=6.0)
@@ -490,12 +490,9 @@ def test_other_words_for_a_formula_and_another_runbook_close_no_alarm(corridor: 
     alarm = replace(spec().alarm, runbook="https://example.org/other")
     worded = replace(spec(), alarm=alarm, labels=(("lost", "it falls"),))
     after = Stream(corridor, [worded])
-    agents = before.monitor.changed(everything=True)
-    told = after.monitor.load(before.monitor.dump(), {name: state for name, state in agents.items() if state})
+    told = after.monitor.load(before.monitor.save(everything=True))
     assert of(Alert, told) == []
     assert [moved.state for moved in of(AlarmMoved, after.monitor.current_state())] == ["firing"]
     severe = replace(spec(), alarm=replace(spec().alarm, severity="critical"))
-    told = Stream(corridor, [severe]).monitor.load(
-        before.monitor.dump(), {name: state for name, state in agents.items() if state}
-    )
+    told = Stream(corridor, [severe]).monitor.load(before.monitor.save(everything=True))
     assert [alert.state for alert in of(Alert, told)] == ["removed"]

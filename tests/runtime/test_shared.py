@@ -68,7 +68,7 @@ class Fleet:
         now = Instant(self.now, self.now)
         self.monitor.observe(message, now)
         notices = self.monitor.evaluate(now)
-        state_now = self.monitor.changed()[agent]
+        state_now = self.monitor.save().agents[agent]
         assert state_now is not None
         path = state_now.session.path
         about = {"path": tuple(path.held), "terminated": ends, "acted": tuple(path.acted)}

@@ -118,7 +118,7 @@ def live(monitor: Monitor, event: Event) -> list[Notice]:
             try:
                 notices += monitor.observe(decode(agent, payload), event.now)
             except InputError as error:
-                notices += monitor.reject(agent, error)
+                notices.append(Received(agent, "rejected", error.reason, error.detail))
         case Lost(why=why):
             notices += monitor.lost(agent, event.now, why)
         case Connected(up=up):

@@ -19,8 +19,7 @@ from monitor.logic.syntax import Change, Goal, Regret
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable, as_table
 from monitor.runtime import takeovers
-from monitor.runtime.agent import AgentMonitorState
-from monitor.runtime.monitor import Monitor, MonitorState
+from monitor.runtime.monitor import Monitor, Saved
 from monitor.runtime.takeovers import (
     BROKEN,
     CUT_OFF,
@@ -104,20 +103,14 @@ class Stream:
 
     def restart(self) -> None:
         """Another process reads what this one has stored."""
-        common = msgspec.msgpack.decode(msgspec.msgpack.encode(self.monitor.dump()), type=MonitorState)
-        agents = msgspec.msgpack.encode(self.monitor.changed(everything=True))
-        states = msgspec.msgpack.decode(agents, type=dict[str, AgentMonitorState])
-        pages = {
-            agent: {number: page for number, page in each.items() if page is not None}
-            for agent, each in self.monitor.pages(everything=True).items()
-        }
+        stored = msgspec.msgpack.encode(self.monitor.save(everything=True))
         self.monitor = self.make()
-        self.notices += self.monitor.load(common, states, pages)
+        self.notices += self.monitor.load(msgspec.msgpack.decode(stored, type=Saved))
 
     @property
     def session(self) -> SessionState:
         """What is kept of the agent's messages and its path."""
-        state = self.monitor.changed(everything=True)["ada"]
+        state = self.monitor.save(everything=True).agents["ada"]
         assert state is not None
         return state.session
 

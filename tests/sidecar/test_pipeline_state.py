@@ -295,7 +295,7 @@ def test_another_model_keeps_the_paths_that_fit_it_and_judges_them_anew(
         model_sha256(corridor)
     }, "an alarm is closed in the name of the model it was raised with"
     before, after = (
-        {agent: state and state.session.path.held for agent, state in each.monitor.changed(everything=True).items()}
+        {agent: state and state.session.path.held for agent, state in each.monitor.save(everything=True).agents.items()}
         for each in (pipeline, new)
     )
     assert before == after

@@ -138,7 +138,7 @@ def test_the_state_on_a_clock_that_is_ahead_is_that_of_later_events(
     for event in Life(corridor, rng, agents=1).events(rng.choices(ALL_DEEDS, k=150)):
         here.step(event)
         there.step(replace(event, now=Instant(event.now.wall, event.now.ticks + ahead)))
-        states = [pipeline.monitor.changed(everything=True).get("a0") for pipeline in (here, there)]
+        states = [pipeline.monitor.save(everything=True).agents.get("a0") for pipeline in (here, there)]
         assert states[0] is None or later(states[0], ahead) == states[1]
         assert (states[0] is None) == (states[1] is None)
 

@@ -107,7 +107,7 @@ def measured(
         for seq, step in enumerate(_observations(path, number)):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
-            for notice in monitor.step(step, now):
+            for notice in (*monitor.observe(step, now), *monitor.evaluate(now)):
                 _take(notice, traces, number, seq)
             report(clock)
     return [_summary(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
