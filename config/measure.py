@@ -18,8 +18,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.simulator import Simulator
-from monitor.policy.session import Actor
+from monitor.demo.model_environment import Simulator
+from monitor.policy.onnx_policy import Actor
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation

@@ -19,7 +19,7 @@ from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.policy.table import PolicyTable
 from monitor.sampled import Enumerated, Sampler
 

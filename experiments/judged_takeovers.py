@@ -21,7 +21,7 @@ import numpy.typing as npt
 from experiments.output import arguments, plain, write_csv
 from experiments.takeovers import EPISODES, FALLBACKS, GOAL, THETA, Clinic, Row, named
 from monitor.alarm.takeover import outcome_of
-from monitor.engine import Engines
+from monitor.evaluation import Engines
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.output import BLUE, ORANGE, arguments, figure, plain, progress, save, write_csv
 from experiments.recordings import learned, recorded
 from monitor.arrays import Floats, Ints
-from monitor.engine.check import check_many
+from monitor.evaluation.check import check_many
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.types import BandSettings, Verdict

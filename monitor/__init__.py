@@ -19,8 +19,6 @@ TYPE_CHECKING = False  # importing `typing` is slow, and Ctrl-C is not handled b
 if TYPE_CHECKING:
     from typing import Any
 
-    from monitor.engine import check as check
-    from monitor.engine import recourse as recourse
     from monitor.errors import ConfigError as ConfigError
     from monitor.errors import EvidenceError as EvidenceError
     from monitor.errors import FormulaError as FormulaError
@@ -30,13 +28,15 @@ if TYPE_CHECKING:
     from monitor.errors import MonitorError as MonitorError
     from monitor.errors import PathError as PathError
     from monitor.errors import PolicyError as PolicyError
+    from monitor.evaluation import check as check
+    from monitor.evaluation import recourse as recourse
     from monitor.exact import Checker as Checker
     from monitor.exact import values as values
     from monitor.logic import parse as parse
     from monitor.model.io import load_model as load_model
     from monitor.model.io import save_model as save_model
     from monitor.model.mdp import MDP as MDP
-    from monitor.policy.session import load_policy as load_policy
+    from monitor.policy.onnx_policy import load_policy as load_policy
     from monitor.policy.table import PolicyTable as PolicyTable
     from monitor.runtime.monitor import Monitor as Monitor
     from monitor.runtime.step import AgentState as AgentState
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "monitor.exact": ("Checker", "values"),
-    "monitor.engine": ("check", "recourse"),
+    "monitor.evaluation": ("check", "recourse"),
     "monitor.errors": (
         "ConfigError",
         "EvidenceError",
@@ -72,7 +72,7 @@ _HOMES = {
     "monitor.logic": ("parse",),
     "monitor.model.mdp": ("MDP",),
     "monitor.model.io": ("load_model", "save_model"),
-    "monitor.policy.session": ("load_policy",),
+    "monitor.policy.onnx_policy": ("load_policy",),
     "monitor.policy.table": ("PolicyTable",),
     "monitor.sidecar.config.load": ("load",),
     "monitor.stream.decode": ("decode",),

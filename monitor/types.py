@@ -169,7 +169,7 @@ class AlarmSpec(msgspec.Struct, frozen=True):
 
 
 class Sampling(msgspec.Struct, frozen=True):
-    """Error rates and limits of sampled answers; `monitor.engine.check_sampling` checks them."""
+    """Error rates and limits of sampled answers; `monitor.evaluation.check_sampling` checks them."""
 
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of all noise: the same seed draws the same samples."""
@@ -201,7 +201,7 @@ class Sampling(msgspec.Struct, frozen=True):
 
 
 class BandSettings(msgspec.Struct, frozen=True):
-    """How the bands of a learned model are computed; `monitor.engine` checks it."""
+    """How the bands of a learned model are computed; `monitor.evaluation` checks it."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
     """Number of models drawn from the posterior; the answer is evaluated exactly on each, twice: with what was never
@@ -292,7 +292,7 @@ class StreamSettings(msgspec.Struct, frozen=True):
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """The test of the model against the observed transitions; `monitor.statistics.model_test` says how it works."""
+    """The test of the model against the observed transitions; `monitor.statistics.model_betting` says how it works."""
 
     alpha: Rate = 0.001
     """Probability that a correct model is rejected, for each agent and for all together."""

@@ -165,7 +165,7 @@ def test_a_hidden_folder_that_is_removed_before_it_is_locked_is_made_again(
 
 
 def test_a_signal_that_ends_the_process_removes_what_is_unfinished(tmp_path: Path) -> None:
-    begin = "from monitor.cli.signals import exit_immediately; exit_immediately()\n"
+    begin = "from monitor.cli.interrupts import exit_immediately; exit_immediately()\n"
     command = [sys.executable, "-c", begin + WRITER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -22,7 +22,7 @@ from benchmarks.workloads.scaling import large_workload
 from benchmarks.workloads.stepping import Workload, goal_of, grid_workload
 from benchmarks.worlds import descent, grid
 from monitor.arrays import Bools, Floats, Ints
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import Checker, values
 from monitor.model import MDP
 

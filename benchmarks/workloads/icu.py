@@ -19,7 +19,7 @@ from monitor.logic import parse
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.policy import PolicyTable
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.types import CausalModel
 
 __all__ = ["ICU_GOAL", "episodes", "icu_world"]

@@ -13,7 +13,7 @@ from benchmarks.workloads.icu import WINDOW
 from benchmarks.workloads.stepping import grid_workload
 from benchmarks.worlds import GRID_GOAL
 from monitor.arrays import Ints
-from monitor.engine.bands import LearnedBands
+from monitor.evaluation.bands import LearnedBands
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP

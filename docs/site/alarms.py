@@ -9,11 +9,11 @@ import msgpack
 import numpy as np
 
 from monitor.alarm.document import Evidence, read_evidence
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.simulator import Simulator
+from monitor.demo.model_environment import Simulator
 from monitor.picture import draw, explain
-from monitor.policy.session import Actor
+from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.causal.row import counterfactual_row, row_bounds
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.model import MDP
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from monitor.alarm.canonical import list_of, map_of, pack
 from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
-from monitor.alarm.kept import Kept
 from monitor.alarm.message import Identity, alert_id
+from monitor.alarm.verdict_cache import Kept
 from monitor.exact.evaluators import deployed_name
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, FormulaSpec, TakenOver

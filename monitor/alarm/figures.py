@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from monitor.alarm.kept import Kept
+from monitor.alarm.verdict_cache import Kept
 from monitor.logic.printer import print_change, print_formula
 from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from monitor.alarm.figures import effect_of, is_open, own_quantity
-from monitor.alarm.kept import Kept
-from monitor.alarm.recourse import AlertRecourse, alert_recourse
+from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
+from monitor.alarm.verdict_cache import Kept
 from monitor.model.formats import file_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256

@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple
 
 from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.figures import advised_change, change_of, handover_of, is_open, own_quantity
-from monitor.alarm.kept import Kept
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import (
     ACTING,
@@ -28,8 +27,9 @@ from monitor.alarm.phrases import (
     places,
     shortened,
 )
-from monitor.alarm.recourse import Numbered, recourse_sentences
+from monitor.alarm.recourse_sentences import Numbered, recourse_sentences
 from monitor.alarm.subject import LONGEST_NAME, NOW, Subject
+from monitor.alarm.verdict_cache import Kept
 from monitor.logic.syntax import Change, Formula, Goal, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict

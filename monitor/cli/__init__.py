@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 
-from monitor.cli.signals import INTERRUPTED, exit_immediately
+from monitor.cli.interrupts import INTERRUPTED, exit_immediately
 from monitor.errors import MonitorError
 
 TYPE_CHECKING = False

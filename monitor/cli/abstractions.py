@@ -11,7 +11,7 @@ from monitor.errors import ModelError, RecordingError
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.bins import Reservoir
-    from monitor.authoring.learning.files import RowFile
+    from monitor.authoring.learning.row_files import RowFile
 
 __all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
 
@@ -85,14 +85,14 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
 
 def reading(what: str, sources: Sequence[RowFile]) -> Any:  # noqa: ANN401 - a context manager of a Bar
     """Return a progress bar over the bytes of all sources."""
-    from monitor.authoring.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     return progress(what, total=sum(size_of(source.path) for source in sources) or None)
 
 
 def with_sizes(sources: Sequence[RowFile]) -> list[tuple[RowFile, int]]:
     """Return each source with the number of bytes before it."""
-    from monitor.authoring.learning.files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import size_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     sizes = [size_of(source.path) for source in sources]
     return [(source, sum(sizes[:i])) for i, source in enumerate(sources)]

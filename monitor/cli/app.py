@@ -17,10 +17,10 @@ from monitor.cli import (
     init,
     models,
     questions,
-    recording,
+    recording_convert,
     stores,
     streaming,
-    takeovers,
+    takeover_audit,
 )
 
 __all__ = ["app"]
@@ -40,14 +40,14 @@ app.command()(streaming.replay)
 app.command()(audits.audit)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
-app.command()(takeovers.takeovers)
+app.command()(takeover_audit.takeovers)
 models.model_app.command("explore")(exploring.model_explore)
 models.policy_app.command("export")(exporting.policy_export)
 app.add_typer(models.model_app, name="model")
 app.add_typer(models.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
 app.add_typer(evidence.app, name="evidence")
-app.add_typer(recording.app, name="recording")
+app.add_typer(recording_convert.app, name="recording")
 app.add_typer(stores.app, name="store")
 
 

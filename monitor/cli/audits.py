@@ -139,7 +139,7 @@ def _write(
     notes: Sequence[str],
     before: tuple[str, Change] | None,
 ) -> None:
-    from monitor.audit.report import page  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.audit.audit_page import page  # noqa: PLC0415 - keep `cfmon --help` light
 
     inputs = [
         ("configuration", str(config)),

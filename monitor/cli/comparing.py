@@ -11,10 +11,10 @@ from monitor.errors import RecordingError
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
+    from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.columns import Roles
-    from monitor.authoring.learning.comparison import Scored
     from monitor.authoring.learning.conditions import Condition
-    from monitor.authoring.learning.files import RowFile
+    from monitor.authoring.learning.row_files import RowFile
 
 __all__ = ["best_abstraction", "show_comparison", "table_of", "verdict_of"]
 
@@ -28,8 +28,8 @@ def best_abstraction(
     sources: Sequence[RowFile], roles: Roles, conditions: Sequence[tuple[Condition, bool]], prior: float, seed: int
 ) -> tuple[Numbering, list[Scored]]:
     """Return the numbering of the best abstraction, and the scores of all; RecordingError if none fits the columns."""
+    from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.comparison import chosen, scored  # noqa: PLC0415 - likewise
 
     first = next(sources[0].batches(roles.used), None)
     if first is None:
@@ -90,7 +90,7 @@ def _judgement(each: Scored) -> str:
 
 def verdict_of(table: Sequence[Scored]) -> str:
     """Return which abstraction was taken and why, in a sentence."""
-    from monitor.authoring.learning.comparison import chosen  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.abstraction_scores import chosen  # noqa: PLC0415 - keep `cfmon --help` light
 
     taken = chosen(table)
     if taken.problems:

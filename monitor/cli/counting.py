@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from monitor.cli.recordings import read_into, reading, with_sizes
+from monitor.cli.recorded_inputs import read_into, reading, with_sizes
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.companion import Part
-    from monitor.authoring.learning.files import Place, RowFile
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.learning.row_files import Place, RowFile
 
 __all__ = ["count_files", "resumed"]
 
@@ -24,7 +24,7 @@ def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
     A part of a file that is not among `paths`, or has changed, is left out. Raises ModelError: there are no counts.
     """
     from monitor.authoring.learning.companion import companion_of, load_learner, load_part, part_of  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
 
     whole, found = companion_of(model), load_part(part_of(model))
     base = load_learner(whole) if whole.exists() or found is None else None
@@ -49,7 +49,7 @@ def count_files(
     The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
     """
     from monitor.authoring.learning.companion import Part, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
     digests = [digest_of(source.path) for source in sources]

@@ -48,7 +48,7 @@ def demo(
     """
     import asyncio  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.cli.files import data_file  # noqa: PLC0415 - likewise
+    from monitor.cli.input_files import data_file  # noqa: PLC0415 - likewise
     from monitor.demo.show import DemoRun  # noqa: PLC0415 - likewise
 
     if takeover:
@@ -67,7 +67,7 @@ def _compare(episodes: int, seed: int, interval: float, output: Path) -> NoRetur
     """Run agents with and without takeover, and exit."""
     import asyncio  # noqa: PLC0415 - as above
 
-    from monitor.cli.files import data_file  # noqa: PLC0415 - likewise
+    from monitor.cli.input_files import data_file  # noqa: PLC0415 - likewise
     from monitor.demo.closed_loop import NAME, ClosedLoop  # noqa: PLC0415 - likewise
 
     _finish(asyncio.run(ClosedLoop(data_file(f"config/{NAME}.yaml"), episodes, seed, interval, output).run()))

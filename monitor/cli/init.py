@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.output import print_json, printable, say
-from monitor.cli.recordings import (
+from monitor.cli.recorded_inputs import (
     AbstractionKind,
     ActionColumn,
     Bins,

@@ -116,7 +116,7 @@ def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, 
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
-    from monitor.policy.session import table_from_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import table_from_onnx  # noqa: PLC0415 - likewise
 
     content, manifest = _content(source, f"{name}.onnx", model, notes)
     (folder / f"{name}.onnx").write_bytes(content)
@@ -130,7 +130,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import Request, tabulated  # noqa: PLC0415 - likewise
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.policy.session import load_policy, read_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import load_policy, read_onnx  # noqa: PLC0415 - likewise
 
     name = Path(file).stem
     if isinstance(source, str) and source.endswith((".yaml", ".yml")):

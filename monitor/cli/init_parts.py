@@ -13,7 +13,7 @@ from monitor.cli.exporting import warn_of_pickles
 from monitor.cli.init_files import config_text, takeover_text, written_policy, written_sample
 from monitor.cli.init_move import move_files
 from monitor.cli.output import progress, warned
-from monitor.cli.recordings import (
+from monitor.cli.recorded_inputs import (
     ENCODERS,
     new_learner,
     notes_on_rows,
@@ -142,9 +142,9 @@ def prepared(request: Request) -> Result:
 
 
 def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]:
-    from monitor.authoring.proposal.choice import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold import guarded, proposed  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
     from monitor.model.io import save_model  # noqa: PLC0415 - keep `cfmon --help` light
 
     base = _simulated(request) if request.simulator else _learned(request, staging)
@@ -183,10 +183,10 @@ def _learned(request: Request, staging: Path) -> _Base:
     """Learn the model of the recordings, and the one of the paths that are not held out."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
+    from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.comparison import Outcomes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import Collected  # noqa: PLC0415 - likewise
 
     assert request.unsafe is not None
@@ -216,7 +216,7 @@ def _learned(request: Request, staging: Path) -> _Base:
 
 def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
-    from monitor.authoring.learning.comparison import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.abstraction_scores import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
 
     assert kept.outcomes is not None
@@ -244,7 +244,7 @@ def _judgement(request: Request, learner: Learner, kept: Collected, label: str) 
 
 def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
-    from monitor.authoring.learning.build import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.learned_model import built  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.states import numbered  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import first_steps, paths_of, unsafe_events  # noqa: PLC0415 - likewise
 
@@ -287,7 +287,7 @@ def _words(paths: Sequence[RecordedPath], request: Request, what: str) -> str:
 def _simulated(request: Request) -> _Base:
     """Explore the simulator; a Gymnasium environment with a table of probabilities is read as `model convert` does."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
+    from monitor.model.label_conditions import labelled  # noqa: PLC0415 - likewise
 
     assert request.simulator is not None
     assert request.unsafe is not None

@@ -12,7 +12,7 @@ import typer
 from monitor.atomic import write_file
 from monitor.cli.counting import count_files, resumed
 from monitor.cli.output import print_json, printable, progress, say
-from monitor.cli.recordings import (
+from monitor.cli.recorded_inputs import (
     ENCODERS,
     AbstractionKind,
     ActionColumn,
@@ -37,8 +37,8 @@ from monitor.cli.recordings import (
 from monitor.errors import ModelError
 
 if TYPE_CHECKING:
+    from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.companion import Part
-    from monitor.authoring.learning.comparison import Scored
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
     from monitor.model.mdp import MDP
@@ -171,7 +171,7 @@ def _report(
     earlier: int,
 ) -> list[str]:
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
-    from monitor.authoring.learning.report import reported  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
 

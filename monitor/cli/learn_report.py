@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from monitor.authoring.learning.comparison import Scored
-    from monitor.authoring.learning.report import Calibration, Gain, Report
+    from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.model_report import Calibration, Gain, Report
 
 __all__ = ["as_html", "as_markdown"]
 

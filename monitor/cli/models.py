@@ -17,7 +17,7 @@ from monitor.model.formats import PROGRAMS, supported_forms, written_forms
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.draft import OutputKind
-    from monitor.policy.session import Policy
+    from monitor.policy.onnx_policy import Policy
 
 __all__ = ["model_app", "policy_app"]
 
@@ -79,7 +79,7 @@ def model_convert(
     """
     from monitor.cli.storm import Limits, built_by_storm, is_program  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import load_model, model_sha256, save_model  # noqa: PLC0415 - likewise
-    from monitor.model.labelling import labelled  # noqa: PLC0415 - likewise
+    from monitor.model.label_conditions import labelled  # noqa: PLC0415 - likewise
 
     program = is_program(model)
     if (constant or storm_python or timeout is not None or memory is not None) and not program:
@@ -128,7 +128,7 @@ def policy_init(
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
-    from monitor.policy.session import read_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import read_onnx  # noqa: PLC0415 - likewise
 
     target = network.with_suffix(".yaml")
     if target.exists():
@@ -157,7 +157,7 @@ def policy_info(
 ) -> None:
     """Show a policy, and check it against a model."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.policy.session import load_policy  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - likewise
 
     with progress(f"running {manifest} on every state of {model}"):
         mdp = load_model(model)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 
 import typer
 
-from monitor.cli.signals import exits_immediately
+from monitor.cli.interrupts import exits_immediately
 from monitor.errors import ModelWarning
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from monitor.model.formats import supported_forms
 from monitor.types import BandSettings, Sampling
 
 if TYPE_CHECKING:
-    from monitor.engine.visits import Needed
+    from monitor.evaluation.visits import Needed
     from monitor.exact.recourse import RecourseReport
     from monitor.model import MDP
     from monitor.policy.table import PolicyTable
@@ -136,9 +136,9 @@ def check(
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
     from monitor.cli.explained import explanation_data  # noqa: PLC0415 - likewise
-    from monitor.cli.files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
-    from monitor.cli.report import exit_code, verdict_data  # noqa: PLC0415 - likewise
-    from monitor.engine import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.input_files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
+    from monitor.cli.verdict_tables import exit_code, verdict_data  # noqa: PLC0415 - likewise
+    from monitor.evaluation import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.logic import parse  # noqa: PLC0415 - likewise
     from monitor.logic.direction import Watched, reversed_goals  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
@@ -200,7 +200,7 @@ def check(
 
 def _needed(text: str, width: float, arguments: Mapping[str, Any], delta: float) -> Needed:
     """Return the estimate of `--visits` for one formula."""
-    from monitor.engine.visits import visits_needed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evaluation.visits import visits_needed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.exact import Checker, tables  # noqa: PLC0415 - likewise
     from monitor.logic import parse  # noqa: PLC0415 - likewise
 
@@ -257,7 +257,7 @@ def _show(
     from rich.console import Console  # noqa: PLC0415 - only the table needs it
 
     from monitor.cli.explained import explanation  # noqa: PLC0415 - likewise
-    from monitor.cli.report import verdict_table, visits_text  # noqa: PLC0415 - likewise
+    from monitor.cli.verdict_tables import verdict_table, visits_text  # noqa: PLC0415 - likewise
 
     console = Console(highlight=False)
     for verdict, report, found in zip(verdicts, reports, needed, strict=True):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from monitor.cli.files import data_file
-from monitor.cli.signals import at_signal
+from monitor.cli.input_files import data_file
+from monitor.cli.interrupts import at_signal
 from monitor.errors import ConfigError, ModelError
 from monitor.model.formats import PROGRAMS
 

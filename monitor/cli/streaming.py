@@ -61,7 +61,7 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
     if plain or not on_terminal(sys.stdout):
         serve(loaded, record=record, again=again, before=before)
         return
-    from monitor.cli.fleet import MAX_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
+    from monitor.cli.fleet_table import MAX_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
 
     panel, title = Panel(), f"cfmon run {config}"

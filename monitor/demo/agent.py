@@ -18,10 +18,10 @@ import numpy as np
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from monitor.demo.simulator import Simulator
+from monitor.demo.model_environment import Simulator
 from monitor.errors import MonitorError
 from monitor.model import load_model
-from monitor.policy.session import Actor
+from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.mqtt.broker import parse_broker
 
 __all__ = ["SimulatedAgent", "main", "publish"]

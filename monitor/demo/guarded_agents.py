@@ -23,10 +23,10 @@ from cfmon_client.publisher import Publisher
 from cfmon_client.steps import Steps, share
 from cfmon_client.takeover import NOMINAL
 
-from monitor.demo.simulator import Simulator
+from monitor.demo.model_environment import Simulator
 from monitor.errors import MonitorError
 from monitor.model import MDP, load_model
-from monitor.policy.session import Actor
+from monitor.policy.onnx_policy import Actor
 
 __all__ = ["ALONE", "GUARDED", "Agent", "Tally", "main"]
 

@@ -25,6 +25,7 @@ from monitor.exact.forward.buffers import (
     Workspace,
     too_long,
 )
+from monitor.exact.forward.counterfactual_rows import Dynamics
 from monitor.exact.forward.evaluator import (
     Evaluator,
     LabelledAutomaton,
@@ -38,8 +39,7 @@ from monitor.exact.forward.row_table import (
     Budget,
     RowTables,
 )
-from monitor.exact.forward.rows import Dynamics
-from monitor.exact.guaranteed import GuaranteedValues
+from monitor.exact.guaranteed_values import GuaranteedValues
 from monitor.exact.history import History, HistoryChain, PastAtom
 from monitor.exact.sides import both_sides
 from monitor.exact.value_table import (

@@ -30,7 +30,7 @@ def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]
 
 def _table(value: object, model: MDP) -> PolicyTable:
     if isinstance(value, str | FilePath):
-        from monitor.policy.session import load_policy  # noqa: PLC0415 - onnxruntime only where a file is named
+        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - onnxruntime only where a file is named
 
         return load_policy(value, model).table
     return as_table(value, model)

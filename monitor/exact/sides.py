@@ -11,7 +11,7 @@ import numpy as np
 from monitor.arrays import Bools
 from monitor.logic.polarity import negative
 from monitor.model import MDP
-from monitor.model.rows import frozen
+from monitor.model.sparse_rows import frozen
 
 __all__ = ["Sides", "both_sides"]
 

@@ -1,6 +1,6 @@
 """Rows that the recordings of a learned model allow: bounds, and one entry for all that was never recorded.
 
-Their test is `monitor.statistics.interval_test`, the bounds are those of `monitor.model.confidence`.
+Their test is `monitor.statistics.interval_betting`, the bounds are those of `monitor.model.confidence`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints, Reals, single_if_exact
 from monitor.errors import ModelError
-from monitor.model.rows import as_array, as_floats, as_indices, frozen
+from monitor.model.sparse_rows import as_array, as_floats, as_indices, frozen
 
 __all__ = [
     "Valuation",

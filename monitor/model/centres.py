@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
-from monitor.model.rows import as_floats, frozen
+from monitor.model.sparse_rows import as_floats, frozen
 
 __all__ = ["Centres", "checked_centres", "live_row"]
 

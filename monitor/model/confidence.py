@@ -17,8 +17,8 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.model.mdp import MDP
-from monitor.model.rows import frozen
-from monitor.statistics.confidence import proportion_interval, share, unseen_mass
+from monitor.model.sparse_rows import frozen
+from monitor.statistics.confidence_sequences import proportion_interval, share, unseen_mass
 
 __all__ = ["IntervalRows", "confidence_rows"]
 

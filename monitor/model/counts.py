@@ -14,7 +14,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.annotations import checked_labels
-from monitor.model.rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
+from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
 
 __all__ = ["Counts", "checked_counts", "posterior_mean"]
 

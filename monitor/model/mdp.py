@@ -35,7 +35,7 @@ from monitor.model.rewards import (
     expected_rewards,
     reward_tables,
 )
-from monitor.model.rows import (
+from monitor.model.sparse_rows import (
     ROW_SUM_TOLERANCE,
     as_floats,
     as_indices,

@@ -13,7 +13,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
-from monitor.model.rows import Rows, as_floats, as_indices, frozen
+from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
-from monitor.model.rows import Rows, as_floats, as_indices
+from monitor.model.sparse_rows import Rows, as_floats, as_indices
 
 __all__ = ["columns", "distribution_array", "rows_from_triples"]
 

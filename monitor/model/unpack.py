@@ -18,7 +18,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 from monitor.errors import ModelError
-from monitor.model.rows import checked_size
+from monitor.model.sparse_rows import checked_size
 
 __all__ = [
     "BIN_EDGES",

@@ -12,9 +12,9 @@ from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.picture.axes import Frame
-from monitor.picture.bands import bands_in_words, draw_bands
+from monitor.picture.band_chart import bands_in_words, draw_bands
 from monitor.picture.charts import draw_history, draw_labels, draw_profile, draw_risk
-from monitor.picture.decisions import decisions_in_words, draw_decisions
+from monitor.picture.decision_chart import decisions_in_words, draw_decisions
 from monitor.picture.explanation import Branch, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.routes import route_in_words

@@ -13,7 +13,7 @@ from monitor.model.mdp import MDP
 from monitor.model.recorded import recorded_inputs
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network, Tensor, open_network
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 
 __all__ = ["OutputKind", "draft_manifest"]
 

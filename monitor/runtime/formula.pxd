@@ -4,7 +4,7 @@ cimport cython
 from monitor.alarm.machine cimport advance, judge
 from monitor.exact.verdict cimport is_missed
 from monitor.runtime.query cimport QueryEvaluator
-from monitor.runtime.shared cimport SharedVerdict, SharedVerdicts
+from monitor.runtime.shared_verdicts cimport SharedVerdict, SharedVerdicts
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 

@@ -12,7 +12,7 @@ from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
 from monitor.alarm.machine import Alarm, Change, Judgement, advance, close, judge, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
-from monitor.engine import Engines
+from monitor.evaluation import Engines
 from monitor.exact.verdict import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator

@@ -1,6 +1,6 @@
 # The C types of `monitor.py`.
 cimport cython
-from monitor.runtime.agent cimport AgentMonitor
+from monitor.runtime.agent_monitor cimport AgentMonitor
 from monitor.runtime.trust cimport ModelTrust
 from monitor.stream.session cimport Session
 from monitor.stream.timer_queue cimport TimerQueue

@@ -21,13 +21,13 @@ from typing import Final
 import msgspec
 
 from monitor.alarm.message import Identity, identity_of
-from monitor.engine import Engines
 from monitor.errors import ConfigError, FormulaError, InputError
+from monitor.evaluation import Engines
 from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.runtime.admission import Admission
-from monitor.runtime.agent import AgentMonitor, AgentMonitorState
+from monitor.runtime.agent_monitor import AgentMonitor, AgentMonitorState
 from monitor.runtime.forecasts import dropped_forecast
 from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers

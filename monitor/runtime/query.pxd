@@ -1,7 +1,7 @@
 # The C types of `query.py`.
 cimport cython
 from monitor.exact.verdict cimport IncrementalCheck
-from monitor.runtime.shared cimport SharedVerdicts
+from monitor.runtime.shared_verdicts cimport SharedVerdicts
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.session cimport Session
 

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
-from monitor.engine import NO_BOUNDS, NOT_EXACT, Engines, on_stream
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.exact import validate
 from monitor.exact.best.values import MAX_PRODUCTS
@@ -25,7 +25,7 @@ from monitor.logic.syntax import Change, Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
-from monitor.runtime.shared import SharedVerdicts
+from monitor.runtime.shared_verdicts import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
 from monitor.types import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.formula import FormulaMonitorState
 from monitor.runtime.monitor import MonitorState
 from monitor.runtime.trust import ModelTrustState

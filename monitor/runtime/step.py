@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor.errors import InputError
-from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved
 from monitor.stream import decode, seal, unseal
 from monitor.types import Instant, Notice, Observation, Received

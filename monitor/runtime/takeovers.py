@@ -24,8 +24,8 @@ from typing import Final
 import msgspec
 
 from monitor.alarm.takeover import outcome_of, takeover_formula
-from monitor.engine import Engines
 from monitor.errors import LimitError, MonitorError
+from monitor.evaluation import Engines
 from monitor.exact.verdict import Path
 from monitor.logic import Formula, PathAutomaton, print_formula
 from monitor.logic.syntax import Change, Goal, Probability, Regret

@@ -13,7 +13,7 @@ from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
 from monitor.statistics.fleet import Fleet, FleetState, wrong_agents
-from monitor.statistics.model_test import ModelTest, ModelTestState
+from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.statistics.row_tests import WrongRow as Rejected
 from monitor.types import Contradictions, Departing, Notice, Trust, TrustSettings, WrongAgent, WrongRow
 

@@ -18,7 +18,7 @@ from monitor.errors import PathError
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
 from monitor.sampled.noise import ACTION, NOTHING, STATE, Entries, Evidence, race
-from monitor.sampled.rows import Rows
+from monitor.sampled.particle_rows import Rows
 
 __all__ = ["Ensemble", "LabelFunction", "Pair", "SampledWorld", "StepTable"]
 

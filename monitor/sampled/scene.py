@@ -19,7 +19,7 @@ from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
 from monitor.sampled.ensemble import LabelFunction, SampledWorld
-from monitor.sampled.rows import Rows, as_rows, different_pairs
+from monitor.sampled.particle_rows import Rows, as_rows, different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
 __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from monitor._version import __version__
 from monitor.alarm.message import Identity, Named, json_bytes, named_policies, rfc3339
 from monitor.errors import EvidenceError, InputError
-from monitor.runtime.agent import AgentMonitorState
+from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message

@@ -32,7 +32,7 @@ from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
 from monitor.sidecar.mqtt.link import Link
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outgoing import Outgoing
+from monitor.sidecar.outboxes import Outgoing
 from monitor.sidecar.recording import Header
 from monitor.sidecar.recordings import new_recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up

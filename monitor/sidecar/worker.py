@@ -21,7 +21,7 @@ from monitor.sidecar.config.settings import Config
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
-from monitor.sidecar.outgoing import Outgoing
+from monitor.sidecar.outboxes import Outgoing
 from monitor.sidecar.overload import OverloadDetector
 from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.pipeline import Pipeline

@@ -1,6 +1,6 @@
 """The two sides of a bet on a transition: the model's probability, and the counts of what was observed.
 
-`monitor.statistics.model_test` defines the bets. Compiled.
+`monitor.statistics.model_betting` defines the bets. Compiled.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 cimport cython
 from libc cimport math
 from monitor.statistics.late_bets cimport part_of
-from monitor.statistics.shared cimport Shared
+from monitor.statistics.shared_tests cimport Shared
 
 
 cdef class Fleet:

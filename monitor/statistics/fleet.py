@@ -9,7 +9,7 @@ A large f adds up weak evidence of all agents, a small one limits the effect of 
 only its losses remain: a name that appears again must not count twice.
 
 Where a contradiction lies: `wrong_rows` (`monitor.statistics.row_tests`) and `wrong_agents`, both by e-BH
-(`monitor.statistics.discoveries`). Agents come and go, and how many there will be is unknown. So the n-th agent to make
+(`monitor.statistics.e_bh`). Agents come and go, and how many there will be is unknown. So the n-th agent to make
 a transition has the weight `part_of(n)`, fixed before its first step; the weights of any number of agents sum to 1 at
 most. Its evidence is the highest wealth of its own bets, adjusted: so the noises of agents may depend on each other, a
 list may be looked at at any time, and who was rejected once stays so.
@@ -26,13 +26,13 @@ from typing import Final
 import msgspec
 
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, Departure, Odds
-from monitor.statistics.discoveries import adjusted, discoveries
+from monitor.statistics.e_bh import adjusted, discoveries
+from monitor.statistics.interval_betting import IntervalModelTest
 from monitor.statistics.interval_odds import NO_DATA, Bounds, IntervalOdds
-from monitor.statistics.interval_test import IntervalModelTest
 from monitor.statistics.late_bets import part_of
-from monitor.statistics.model_test import OWN_TRANSITIONS, ModelTest, check_levels
+from monitor.statistics.model_betting import OWN_TRANSITIONS, ModelTest, check_levels
 from monitor.statistics.row_tests import RowState, RowTests, WrongRow, joined_rows
-from monitor.statistics.shared import Shared
+from monitor.statistics.shared_tests import Shared
 
 __all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number", "wrong_agents"]
 

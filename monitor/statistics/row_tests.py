@@ -2,7 +2,8 @@
 
 The hypothesis of a row: given everything observed before, its transitions, those of all agents, have the model's
 probabilities (of a learned model: some probabilities within the row's bounds), but for a fraction `impossible` of them.
-Its wealth is the mean of two bets, each an e-process that begins at any visit, as in `monitor.statistics.model_test`:
+Its wealth is the mean of two bets, each an e-process that begins at any visit, as in
+`monitor.statistics.model_betting`:
 
 - `learned`, with counts of this row alone that are halved at `ROW_MEMORY`: longer than those of the test of the model,
   because a small deviation takes many visits.
@@ -10,7 +11,7 @@ Its wealth is the mean of two bets, each an e-process that begins at any visit, 
   entry for unrecorded successors, `learned` covers them and this bet pays 1.
 
 Wealth above `MOST_WEALTH` is given away, so that a repaired environment is recognised soon. Which rows are wrong is
-decided by e-BH (`monitor.statistics.discoveries`) over all rows that have data: rows depend on each other, because each
+decided by e-BH (`monitor.statistics.e_bh`) over all rows that have data: rows depend on each other, because each
 agent's path runs through many of them.
 
 Compiled.
@@ -24,7 +25,7 @@ from typing import Final
 import msgspec
 
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds, Transition
-from monitor.statistics.discoveries import LEVEL, discoveries
+from monitor.statistics.e_bh import LEVEL, discoveries
 from monitor.statistics.late_bets import idle_after, part_of
 
 __all__ = ["ROW_MEMORY", "RowState", "RowTests", "WrongRow", "joined_rows"]

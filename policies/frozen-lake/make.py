@@ -16,7 +16,7 @@ from monitor.model.io import load_model, save_model
 from monitor.model.mdp import MDP
 from monitor.policy.export import manifest_yaml, table_onnx
 from monitor.policy.manifest import Input, Manifest, Output
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.policy.table import PolicyTable
 
 SOURCE = "gymnasium:FrozenLake-v1?map_name=8x8&is_slippery=true"

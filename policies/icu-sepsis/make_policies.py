@@ -21,7 +21,7 @@ from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.policy.export import manifest_yaml, perceptron_onnx, table_onnx
 from monitor.policy.manifest import Input, Manifest, Output
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.policy.table import PolicyTable
 
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.policy.table import PolicyTable
 
 HERE = Path(__file__).parent

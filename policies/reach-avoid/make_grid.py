@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.model.io import save_model
 from monitor.model.mdp import MDP
 from monitor.policy.export import manifest_yaml, table_onnx
 from monitor.policy.manifest import Input, Manifest, Output
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 
 SIDE, SLIP = 4, 0.1
 # Not stated in the paper. Every discount from .9 to .98 gives the actions of its traces, among them down from the cell

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.alarm.evidence import make_evidence
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id
+from monitor.alarm.rederivation import make_evidence
 from monitor.alarm.summary import tell
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.logic import parse
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256

@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity, alert_payload
+from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.runtime.monitor import Monitor

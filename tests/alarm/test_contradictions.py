@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import (
+from monitor.alarm.message import Identity, alert_id
+from monitor.alarm.rederivation import (
     Derived,
     Deriver,
     Evidence,
@@ -17,7 +18,6 @@ from monitor.alarm.evidence import (
     read_evidence,
     rederive,
 )
-from monitor.alarm.message import Identity, alert_id
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable

@@ -18,7 +18,7 @@ from monitor.alarm.figures import (
     threshold_of,
 )
 from monitor.alarm.refresh import refreshed
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.logic import parse
 from monitor.logic.traversal import handover_goal
 from monitor.model.mdp import MDP

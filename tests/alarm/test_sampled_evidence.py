@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import (
+from monitor.alarm.message import Identity
+from monitor.alarm.rederivation import (
     REFEREE,
     Evidence,
     Rederivation,
@@ -15,8 +16,7 @@ from monitor.alarm.evidence import (
     read_evidence,
     rederive,
 )
-from monitor.alarm.message import Identity
-from monitor.engine import check, on_stream
+from monitor.evaluation import check, on_stream
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import AlarmSpec, Drawn, Sampling

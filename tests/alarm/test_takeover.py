@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from monitor.alarm.audit import audit
 from monitor.alarm.canonical import plain
 from monitor.alarm.document import Evidence, TakeoverEvidence, pack_evidence
-from monitor.alarm.evidence import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.alarm.message import alert_id, identity_of
+from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.alarm.takeover import contradictions_of_takeover, outcome_of, takeover_text
 from monitor.policy.table import PolicyTable, as_table
 from monitor.sidecar.evidence.verification import examine

@@ -7,9 +7,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, derive_again, make_evidence, read_evidence
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id, alert_payload, identity_of
+from monitor.alarm.rederivation import ENGINE, REFEREE, Deriver, derive_again, make_evidence, read_evidence
 from monitor.alarm.summary import tell
 from monitor.exact.checker import Checker
 from monitor.logic import parse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.cli import main
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.model import MDP, save_model
 
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from tests.servers import interruptible
 
 ENDS: Final = (130, 0)

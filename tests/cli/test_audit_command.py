@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.audit.report import page
+from monitor.audit.audit_page import page
 from monitor.audit.results import Change, Findings, Raised, changes, raised_before
 from monitor.errors import RecordingError
 from tests.sidecar.audited import FORMULAS, events, recorded, replayed, world

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.model import load_model
 from monitor.policy.export import table_onnx
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 
 Run = Callable[..., tuple[int, str, str]]
 ICU = data_file("policies/icu-sepsis")

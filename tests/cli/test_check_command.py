@@ -131,7 +131,7 @@ def test_an_unexpected_exception_says_that_it_is_a_bug(cfmon: Run, monkeypatch: 
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("monitor.cli.files.read_path", fail)
+    monkeypatch.setattr("monitor.cli.input_files.read_path", fail)
     code, out, err = ask(cfmon, "@0.P=? [ true ]")
     assert (code, out) == (70, "")
     assert "this is a bug" in err

@@ -18,7 +18,7 @@ from cfmon_client.steps import Steps
 from monitor.demo import guarded_agents
 from monitor.demo.closed_loop import OUTCOMES, ClosedLoop, Result, summarise
 from monitor.demo.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
-from monitor.demo.simulator import Simulator
+from monitor.demo.model_environment import Simulator
 from monitor.demo.stage import load
 from monitor.errors import ConfigError
 from monitor.model import MDP

@@ -15,7 +15,7 @@ import msgpack
 import pytest
 
 from monitor.alarm.canonical import pack_plain
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.demo.show import summarise
 from monitor.demo.stage import load
 from monitor.demo.watch import Watcher
@@ -191,7 +191,7 @@ def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
             known[asked] = judge(text, **given)
         return known[asked]
 
-    monkeypatch.setattr("monitor.alarm.evidence.judge", remembered)
+    monkeypatch.setattr("monitor.alarm.rederivation.judge", remembered)
 
 
 @scaled

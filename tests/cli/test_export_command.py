@@ -14,8 +14,8 @@ pytest.importorskip("onnx")
 
 from monitor.authoring.policy_export import agreement
 from monitor.model import load_model
-from monitor.policy import session
-from monitor.policy.session import load_policy
+from monitor.policy import onnx_policy
+from monitor.policy.onnx_policy import load_policy
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -64,7 +64,7 @@ def test_nothing_is_overwritten_unless_forced(cfmon: Run) -> None:
 def test_a_disagreement_writes_nothing(
     cfmon: Run, workdir: Path, monkeypatch: pytest.MonkeyPatch, form: list[str]
 ) -> None:
-    honest = session.table_from_onnx
+    honest = onnx_policy.table_from_onnx
 
     def other(*arguments: object) -> object:
         table = honest(*arguments)  # type: ignore[arg-type]

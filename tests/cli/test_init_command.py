@@ -14,7 +14,7 @@ from cfmon_client import ClientError
 from cfmon_client.takeover_rules import read_rules
 
 from monitor.model import load_model
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from tests.tiers import examples, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]

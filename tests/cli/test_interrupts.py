@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from monitor.cli.signals import exit_immediately, exits_immediately, orderly
+from monitor.cli.interrupts import exit_immediately, exits_immediately, orderly
 from tests.cli.interrupts import shoot
 from tests.servers import interruptible
 from tests.tiers import examples, scaled
@@ -32,7 +32,7 @@ def test_every_signal_while_it_starts_ends_it_without_a_word() -> None:
 )
 def test_the_exit_code_says_what_ended_it(command: str, number: int, code: int) -> None:
     """To be told to stop is no failure of `cfmon run`."""
-    own = f"import os; from monitor.cli.signals import exit_immediately as e; e(); os.kill(os.getpid(), {number:d})"
+    own = f"import os; from monitor.cli.interrupts import exit_immediately as e; e(); os.kill(os.getpid(), {number:d})"
     run = [sys.executable, "-c", f"{own}; os._exit(1)", command]
     assert subprocess.run(run, check=False, preexec_fn=interruptible).returncode == code
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from monitor.authoring.learning import files as reading
+from monitor.authoring.learning import row_files as reading
 from monitor.authoring.learning.companion import companion_of
 from monitor.model import load_model
 from monitor.model.npz import model_sha256

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from monitor.authoring.learning import files as reading
+from monitor.authoring.learning import row_files as reading
 from monitor.authoring.learning.batch import Batch
 from monitor.authoring.learning.companion import companion_of, part_of
 from monitor.authoring.learning.learner import Learner
-from monitor.cli import recordings
+from monitor.cli import recorded_inputs
 from monitor.model import load_model
 from monitor.model.npz import model_sha256
 from monitor.sidecar.events import Message
@@ -64,8 +64,8 @@ CUT = 99
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(reading, "ROWS", SIZE)
-    monkeypatch.setattr(recordings, "KEEP", EVERY)
-    monkeypatch.setattr(recordings, "KEEP_EACH", 0)
+    monkeypatch.setattr(recorded_inputs, "KEEP", EVERY)
+    monkeypatch.setattr(recorded_inputs, "KEEP_EACH", 0)
     monkeypatch.chdir(tmp_path)
 
 

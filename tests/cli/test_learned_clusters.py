@@ -164,7 +164,7 @@ def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypa
         read(field, batch)
 
     monkeypatch.setattr(Field, "read", counting)
-    monkeypatch.setattr("monitor.authoring.learning.files.ROWS", 500)
+    monkeypatch.setattr("monitor.authoring.learning.row_files.ROWS", 500)
     monkeypatch.setattr("monitor.cli.comparing.ROWS", 2400)
     assert cfmon("model", "learn", steps, "other.csv", "-o", "a.npz", "--abstraction", "auto", *UNSAFE)[0] == 0
     assert counted == {steps: 1200, "other.csv": 1200}

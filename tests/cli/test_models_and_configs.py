@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]

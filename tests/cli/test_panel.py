@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, mosquitto, wait_until
 from tests.terminal import Terminal

@@ -17,7 +17,7 @@ from minari import create_dataset_from_buffers
 from minari.data_collector import EpisodeBuffer
 from pyarrow import parquet
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recordings import open_recording

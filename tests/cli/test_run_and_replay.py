@@ -12,7 +12,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.demo import agent as agents
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Mosquitto, mosquitto

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.demo.simulator import Simulator
+from monitor.demo.model_environment import Simulator
 from monitor.errors import ModelError
 from monitor.model import MDP
 

@@ -12,7 +12,7 @@ import pytest
 
 from monitor.alarm.document import read_evidence
 from monitor.model import load_model
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.events import Evaluate, Message

@@ -14,15 +14,15 @@ import yaml
 from typer.main import get_command
 
 from monitor.cli.app import app
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.simulator import Simulator
-from monitor.policy.session import Actor
+from monitor.demo.model_environment import Simulator
+from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Message
 from monitor.sidecar.webhooks.cloud_event import read_alert, write_event
-from monitor.sidecar.webhooks.signing import parse_secrets, signed_headers
+from monitor.sidecar.webhooks.signature import parse_secrets, signed_headers
 from monitor.stream import decode
 from monitor.types import Instant
 

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model import MDP

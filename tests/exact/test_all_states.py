@@ -13,8 +13,8 @@ from hypothesis import given, settings
 import monitor
 import monitor.exact.lazy_values as reach_module
 import monitor.exact.value_table as table_module
-from monitor.engine import check
 from monitor.errors import FormulaError, LimitError
+from monitor.evaluation import check
 from monitor.exact import Checker, tables, values
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.labelling import _passes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from scipy.optimize import linprog
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.logic import parse
 from monitor.logic.syntax import Change, Goal
 from monitor.model import MDP

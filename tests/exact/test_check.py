@@ -12,8 +12,8 @@ from hypothesis import given, settings
 import monitor.causal.world as world_module
 import monitor.exact.evaluators as worlds_module
 import monitor.exact.value_table as table_module
-from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
+from monitor.evaluation import check
 from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Label, Probability, WorldRef, eventually

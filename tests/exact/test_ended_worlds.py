@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import monitor.exact.value_table as table_module
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import MAX_ENDED
 from monitor.logic import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.model import MDP
 
 SIDE, GOAL, UNSAFE, STEPS = 4, 15, (5, 11), 10

@@ -12,12 +12,12 @@ import numpy.typing as npt
 import pytest
 
 import monitor
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import PolicyTable
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from tests.tiers import slow
 
 ICU = Path(__file__).parents[2] / "policies" / "icu-sepsis"

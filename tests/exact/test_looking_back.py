@@ -14,8 +14,8 @@ import pytest
 
 import monitor.exact.history as history_module
 from monitor.causal import counterfactual_row
-from monitor.engine import check
 from monitor.errors import LimitError
+from monitor.evaluation import check
 from monitor.model import MDP
 from tests.tiers import first
 

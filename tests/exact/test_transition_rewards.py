@@ -14,7 +14,7 @@ from scipy.stats import norm
 import monitor
 import monitor.exact.value_table as table_module
 from monitor.causal import counterfactual_row, extreme, row_bounds
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import Checker, tables
 from monitor.logic import parse
 from monitor.model import MDP

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.logic.syntax import Test
 from monitor.model import MDP
 from monitor.types import Verdict

@@ -35,7 +35,7 @@ from monitor.sidecar.mqtt.inbox import (
     Receipt,
 )
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outgoing import Outgoing
+from monitor.sidecar.outboxes import Outgoing
 from monitor.sidecar.recovery import setting_of
 from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.store import Store

@@ -17,16 +17,16 @@ import msgpack
 import onnx
 
 from monitor.alarm.document import pack_evidence, read_evidence
-from monitor.alarm.evidence import rederive
+from monitor.alarm.rederivation import rederive
 from monitor.authoring.formats.drn import read_drn
 from monitor.authoring.formats.prism_explicit import read_combined, read_prism
 from monitor.authoring.formats.umb import read_umb
 from monitor.authoring.formats.umb_write import umb_files
 from monitor.authoring.learning.columns import guessed
-from monitor.authoring.learning.files import open_rows
 from monitor.authoring.learning.mcap_rows import McapRows
 from monitor.authoring.learning.recorded_tables import TableEvents
-from monitor.cli.files import read_formulas, read_path, read_policy
+from monitor.authoring.learning.row_files import open_rows
+from monitor.cli.input_files import read_formulas, read_path, read_policy
 from monitor.errors import (
     ConfigError,
     EvidenceError,

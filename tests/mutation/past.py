@@ -99,7 +99,7 @@ FAULTS: Final = (
         "a counterfactual step earns the mean of the plain row",
         (
             (
-                "monitor/exact/forward/rows.py",
+                "monitor/exact/forward/counterfactual_rows.py",
                 "rewarded = len(dynamics.transition_rewards) > 0",
                 "rewarded = False",
             ),
@@ -156,8 +156,8 @@ FAULTS: Final = (
     ),
     Fault(
         "verify accepts a manifest of another policy",
-        (("monitor/alarm/evidence.py", "if policy.manifest and named != policy.sha256:", "if False:"),),
-        ("tests/alarm/test_evidence.py", "tests/cli/test_verify.py"),
+        (("monitor/alarm/rederivation.py", "if policy.manifest and named != policy.sha256:", "if False:"),),
+        ("tests/alarm/test_rederivation.py", "tests/cli/test_verify.py"),
     ),
     Fault(
         "verify derives the numbers by the engine that gave them",
@@ -167,7 +167,7 @@ FAULTS: Final = (
     Fault(
         "tests of rewards and effects with nominal rates are the default",
         (("monitor/types.py", 'test: TestName = "betting"', 'test: TestName = "paper"'),),
-        ("tests/engine", "-k", "rate or betting or test"),
+        ("tests/evaluation", "-k", "rate or betting or test"),
         compiled=True,
     ),
     Fault(
@@ -200,7 +200,7 @@ FAULTS: Final = (
         "one agent has the model doubted for everyone",
         (
             (
-                "monitor/statistics/model_test.py",
+                "monitor/statistics/model_betting.py",
                 "return self._cap if self._capped else self._wealth()",
                 "return self._wealth()",
             ),
@@ -216,7 +216,7 @@ FAULTS: Final = (
         "an agent that dies between episodes is nobody's concern",
         (
             (
-                "monitor/runtime/agent.py",
+                "monitor/runtime/agent_monitor.py",
                 'return "idle" if self.silent(now) > settings.idle_after else None',
                 "return None",
             ),

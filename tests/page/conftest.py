@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from monitor.cli.files import data_file
+from monitor.cli.input_files import data_file
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Evaluate, Event, Message

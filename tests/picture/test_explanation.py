@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.causal import Intervention, World
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import Checker
 from monitor.model import MDP, load_model, model_sha256
 from monitor.picture import explain

@@ -15,8 +15,8 @@ from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
 from monitor.policy.export import perceptron_onnx, table_onnx
-from monitor.policy.session import table_from_onnx
-from tests.policy.test_policy_session import MODEL, TABLE, built, helper, onnx, tensor
+from monitor.policy.onnx_policy import table_from_onnx
+from tests.policy.test_onnx_policy import MODEL, TABLE, built, helper, onnx, tensor
 
 EVEN = [[0.5, 0.5], [0.25, 0.75], [0.0, 1.0]]
 TAKES_HIGHEST = "the agent takes the action with the highest score"

@@ -18,7 +18,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.export import table_onnx
 from monitor.policy.manifest import Manifest, read_manifest
 from monitor.policy.network import MAX_MEMORY
-from monitor.policy.session import load_policy, table_from_onnx
+from monitor.policy.onnx_policy import load_policy, table_from_onnx
 
 onnx = pytest.importorskip("onnx")
 helper = onnx.helper

@@ -14,7 +14,7 @@ from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.model.io import canonical_bytes, load_model
 from monitor.model.mdp import MDP
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 
 FOLDER = Path(__file__).parents[2] / "policies" / "reach-avoid"
 REACH_AVOID = '!"unsafe" U<=10 "goal"'

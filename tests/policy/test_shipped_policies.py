@@ -15,7 +15,7 @@ import yaml
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.policy import network
-from monitor.policy.session import load_network, load_policy
+from monitor.policy.onnx_policy import load_network, load_policy
 
 POLICIES = Path(__file__).parents[2] / "policies"
 SEPSIS, LAKE = POLICIES / "icu-sepsis", POLICIES / "frozen-lake"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.engine import check
 from monitor.errors import ConfigError, LimitError
+from monitor.evaluation import check
 from monitor.referee import guaranteed as second
 from monitor.referee import judge
 from monitor.referee.intervals import box_of, extreme, least_probability

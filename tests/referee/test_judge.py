@@ -10,7 +10,7 @@ import pytest
 import monitor
 from monitor.errors import ConfigError, FormulaError, LimitError, MonitorError, PathError, PolicyError
 from monitor.model import MDP
-from monitor.policy.session import load_policy
+from monitor.policy.onnx_policy import load_policy
 from monitor.referee import judge, unroll
 from tests.tiers import slow
 

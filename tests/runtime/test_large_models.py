@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from monitor.engine import check
+from monitor.evaluation import check
 from monitor.exact import lazy_values, value_table
 from monitor.model import MDP
 from monitor.runtime.monitor import Monitor

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import ENGINE, REFEREE, derive_again, make_evidence, read_evidence, rederive
 from monitor.alarm.message import alert_payload, identity_of, refreshed_payload
-from monitor.engine import check
+from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence, rederive
 from monitor.errors import ConfigError, LimitError
+from monitor.evaluation import check
 from monitor.exact import tables
 from monitor.exact.path_values import PathValues
 from monitor.model import MDP

@@ -25,7 +25,7 @@ from monitor.types import (
     TrustSettings,
 )
 from tests.exact.learned import learned_model
-from tests.statistics.test_model_test import grid, walk
+from tests.statistics.test_model_betting import grid, walk
 
 N = TypeVar("N")
 ELSEWHERE = 16

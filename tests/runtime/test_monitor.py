@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from monitor.engine import check
 from monitor.errors import ConfigError, FormulaError, PolicyError
+from monitor.evaluation import check
 from monitor.exact import history
 from monitor.model import MDP
 from monitor.runtime.admission import ESTABLISHED

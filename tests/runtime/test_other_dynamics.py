@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity
-from monitor.engine import check
+from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
 from monitor.errors import ConfigError, FormulaError
+from monitor.evaluation import check
 from monitor.model import MDP, model_sha256
 from monitor.policy import as_table
 from monitor.runtime.monitor import Monitor

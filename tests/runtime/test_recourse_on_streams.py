@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.refresh import refreshed
-from monitor.engine import check, recourse
-from monitor.engine.choice import Engines
 from monitor.errors import PathError
+from monitor.evaluation import check, recourse
+from monitor.evaluation.engines import Engines
 from monitor.exact import Checker
 from monitor.exact.best.values import BestValues
 from monitor.exact.inputs import tables

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor.engine import Engines
+from monitor.evaluation import Engines
 from monitor.errors import LimitError
 from monitor.exact import Checker
 from monitor.exact.evaluators import Evaluators

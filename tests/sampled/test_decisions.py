@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.engine import check
 from monitor.errors import PolicyError
+from monitor.evaluation import check
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.policy.network import Network
-from monitor.policy.session import load_network, load_policy
+from monitor.policy.onnx_policy import load_network, load_policy
 from monitor.sampled import Sampler, Simulated, as_decisions
 from monitor.sampled.decisions import CachedFunction
-from monitor.sampled.rows import SimulatorRows
+from monitor.sampled.particle_rows import SimulatorRows
 from tests.exact.small import LAW
 from tests.sampled.test_simulated import COUNT, GO, PATH, START, TEXTS, Line, policies
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from monitor.engine import check
 from monitor.errors import LimitError, PathError
+from monitor.evaluation import check
 from monitor.logic.syntax import Change
 from monitor.model import MDP
 from monitor.sampled import EnsembleCache, Sampler

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgpack
 import pytest
 
-from monitor.alarm.evidence import evidence_id, make_evidence
 from monitor.alarm.message import Identity
+from monitor.alarm.rederivation import evidence_id, make_evidence
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor

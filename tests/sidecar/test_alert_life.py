@@ -11,8 +11,8 @@ import msgpack
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.evidence import make_evidence, read_evidence, rederive
 from monitor.alarm.message import Identity
+from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.runtime.monitor import Monitor

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from monitor.alarm.canonical import pack_plain, plain
 from monitor.alarm.document import Evidence, _digest, read_evidence
-from monitor.alarm.evidence import contradictions
+from monitor.alarm.rederivation import contradictions
 from monitor.errors import EvidenceError
 from monitor.policy.manifest import Input, Output
 from monitor.sidecar.evidence import verification

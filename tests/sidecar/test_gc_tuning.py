@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgpack
 
-from monitor.runtime.agent import AgentMonitor
+from monitor.runtime.agent_monitor import AgentMonitor
 from monitor.sidecar.events import Evaluate, Message
 from monitor.sidecar.gc_tuning import COLLECT, collector_at_ease
 from monitor.sidecar.pipeline import Pipeline

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from monitor.alarm.evidence import read_evidence
 from monitor.alarm.message import rfc3339
+from monitor.alarm.rederivation import read_evidence
 from monitor.sidecar.events import Connected, Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, Pipeline, Publication
 from monitor.types import Blind, Received, Trust

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from monitor.alarm.evidence import read_evidence
+from monitor.alarm.rederivation import read_evidence
 from monitor.audit.partition import ALERTS, alert_line
 from monitor.audit.plan import days_of, opened, partitions
 from monitor.audit.schedule import run_all

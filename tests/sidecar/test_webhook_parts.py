@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from monitor.sidecar.webhooks.backoff import LONGEST, LONGEST_REQUESTED, parse_retry_after, pause_after
 from monitor.sidecar.webhooks.cloud_event import read_alert, write_event
-from monitor.sidecar.webhooks.signing import parse_secrets, signed_headers
+from monitor.sidecar.webhooks.signature import parse_secrets, signed_headers
 from monitor.sidecar.webhooks.target import parse_target
 from tests.sidecar.alert_documents import alert_document
 

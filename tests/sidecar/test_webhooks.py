@@ -20,7 +20,7 @@ from monitor.sidecar.config.reading import Config, check_secrets, load_config
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outgoing import Outgoing
+from monitor.sidecar.outboxes import Outgoing
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from tests.servers import PATIENCE, Mosquitto, end, sidecar, wait_until
 from tests.sidecar.alert_documents import published

@@ -1,7 +1,7 @@
 """How often the tests err, how often intervals miss, and how many samples both take, measured by running them.
 
 Long: `python -m tests.statistics.error_rates [--csv FILE] [--only PART ..]` (minutes; a row is printed as soon as it
-is known). Short: the same functions, with fewer runs, in `test_error_rates.py` and in `tests/engine`.
+is known). Short: the same functions, with fewer runs, in `test_error_rates.py` and in `tests/evaluation`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.engine import verdict_rates
+from tests.evaluation import verdict_rates
 from tests.statistics.measured import Row
 from tests.statistics.rates_as_tables import markdown
 from tests.statistics.rates_of_discoveries import discovery_rows

@@ -13,9 +13,9 @@ from itertools import accumulate
 import numpy as np
 
 from monitor.statistics.fleet import Fleet, wrong_agents
-from monitor.statistics.model_test import ModelTest
+from monitor.statistics.model_betting import ModelTest
 from tests.statistics.measured import Row
-from tests.statistics.test_model_test import Rows, grid
+from tests.statistics.test_model_betting import Rows, grid
 
 AGENTS = 8
 LEVEL = 0.05

@@ -10,10 +10,10 @@ import numpy as np
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.fleet import Fleet
-from monitor.statistics.model_test import ModelTest
+from monitor.statistics.model_betting import ModelTest
 from tests.exact.learned import learned_model
 from tests.statistics.measured import Row
-from tests.statistics.test_model_test import Rows, grid
+from tests.statistics.test_model_betting import Rows, grid
 
 ALPHA = 0.05
 PAIR: Rows = [{0: 0.95, 1: 0.05}, {0: 0.5, 1: 0.5}]

@@ -14,8 +14,8 @@ from scipy.stats import binom
 
 from monitor.statistics.fleet import FRACTIONS, Fleet, joined_number, wrong_agents
 from monitor.statistics.late_bets import idle_after, part_of
-from monitor.statistics.model_test import ModelTest
-from tests.statistics.test_model_test import SMALL, Rows, grid, walk
+from monitor.statistics.model_betting import ModelTest
+from tests.statistics.test_model_betting import SMALL, Rows, grid, walk
 from tests.tiers import examples, scaled, slow
 
 

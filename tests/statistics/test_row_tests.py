@@ -13,12 +13,12 @@ from scipy.stats import binom
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import row_tests
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, PRIOR, Odds
-from monitor.statistics.discoveries import LEVEL
+from monitor.statistics.e_bh import LEVEL
 from monitor.statistics.fleet import Fleet
 from monitor.statistics.interval_odds import NO_DATA, Bounds
 from monitor.statistics.row_tests import RowTests, joined_rows
 from tests.statistics.rates_of_model_tests import learned_from, steps_of
-from tests.statistics.test_model_test import SMALL, Rows, grid, walk
+from tests.statistics.test_model_betting import SMALL, Rows, grid, walk
 from tests.tiers import examples, scaled, slow
 
 IMPOSSIBLE = 0.004

@@ -1,7 +1,7 @@
 """Enumeration of an environment into a model: every state that can be reached, by snapshots or by its own hook.
 
 Here the user's code runs. `search.py` finds the states, `walks.py` compares the result with the environment, and
-`build.py` makes the model.
+`explored_model.py` makes the model.
 """
 
 from importlib import import_module

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import Bools
+from monitor.authoring.exploration.explorable import Arrival, Environment, Snapshot
 from monitor.authoring.exploration.identity import Flat, Identity, flat, shown
-from monitor.authoring.exploration.simulator import Arrival, Environment, Snapshot
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained

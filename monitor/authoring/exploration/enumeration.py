@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from monitor.authoring.exploration.build import model_of
+from monitor.authoring.exploration.action_noise import SlipTo
 from monitor.authoring.exploration.copies import CopySimulator, kept_random_state
+from monitor.authoring.exploration.explorable import Environment
+from monitor.authoring.exploration.explored_model import model_of
 from monitor.authoring.exploration.hook import HookSimulator, hook_of
 from monitor.authoring.exploration.identity import identity_of
-from monitor.authoring.exploration.noise import SlipTo
 from monitor.authoring.exploration.search import Found, search
-from monitor.authoring.exploration.simulator import Environment
 from monitor.authoring.exploration.source import close, open_environment
 from monitor.authoring.exploration.walks import STEPS, compare_walks
 from monitor.errors import ModelError
@@ -30,7 +30,7 @@ class Settings:
     Attributes:
         key: what identifies a state: `module.py:function`, `observation`, or None for the default.
         seed, resets: episodes start as after resets with `resets` seeds, the first of which is `seed`.
-        slip, slip_to: probability that another action is done than the chosen one, and which (`noise.py`).
+        slip, slip_to: probability that another action is done than the chosen one, and which (`action_noise.py`).
         max_states: most states.
         walk: steps of the environment to compare with the model.
         conditions: labels as `NAME: CONDITION`.

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from monitor.authoring.exploration.copies import action_count
+from monitor.authoring.exploration.explorable import Arrival, Environment, Snapshot
 from monitor.authoring.exploration.identity import Flat, flat, key_of
-from monitor.authoring.exploration.simulator import Arrival, Environment, Snapshot
 from monitor.errors import ModelError
 from monitor.user_code import explained
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import Floats, single_if_exact
+from monitor.authoring.exploration.explorable import Environment
 from monitor.authoring.exploration.minigrid_env import MiniGridState, grow_old, grow_young, is_minigrid, minigrid_state
-from monitor.authoring.exploration.simulator import Environment
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object

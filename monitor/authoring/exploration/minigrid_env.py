@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from monitor.authoring.exploration.simulator import Environment
+from monitor.authoring.exploration.explorable import Environment
 
 __all__ = ["MiniGridState", "grow_old", "grow_young", "is_minigrid", "minigrid_state"]
 

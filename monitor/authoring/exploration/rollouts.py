@@ -17,8 +17,8 @@ import numpy as np
 
 from monitor.atomic import new_path
 from monitor.authoring.exploration.copies import action_count, action_mask
+from monitor.authoring.exploration.explorable import Environment
 from monitor.authoring.exploration.identity import Flat, Identity, flat, identity_of
-from monitor.authoring.exploration.simulator import Environment
 from monitor.authoring.exploration.source import close, open_environment
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation

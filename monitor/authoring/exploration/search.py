@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from monitor.authoring.exploration.explorable import Arrival, Simulator, Snapshot
 from monitor.authoring.exploration.identity import Flat, shown
-from monitor.authoring.exploration.simulator import Arrival, Simulator, Snapshot
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 

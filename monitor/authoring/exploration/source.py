@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from typing import Final
 
-from monitor.authoring.exploration.simulator import Environment
+from monitor.authoring.exploration.explorable import Environment
 from monitor.authoring.formats.gymnasium_env import make_environment
 from monitor.errors import ModelError, to_install
 from monitor.user_code import explained, is_reference, load_object

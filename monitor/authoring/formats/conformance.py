@@ -3,7 +3,7 @@
 The model is built from the table. An option such as Taxi's `fickle_passenger` changes the environment and not its
 table, so that values computed on the model are those of another environment. Therefore the environment is run for some
 thousand steps and compared with the table: each step must be an entry of it (successor, `terminated` and reward), and
-the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_test`).
+the frequencies of the entries are tested at level `ALPHA` (`monitor.statistics.model_betting`).
 
 Departures that do not occur in these steps are not found.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from monitor.statistics.model_test import ModelTest
+from monitor.statistics.model_betting import ModelTest
 
 __all__ = ["ALPHA", "STEPS", "Conformance", "conformance"]
 

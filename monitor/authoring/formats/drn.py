@@ -43,7 +43,7 @@ from monitor.authoring.formats.textfile import Line, lines, shown
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.model.rewards import chosen_structure
-from monitor.model.rows import ROW_SUM_TOLERANCE
+from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
 
 __all__ = ["read_drn", "read_files"]
 

@@ -49,7 +49,7 @@ from monitor.authoring.formats.prism_parts import Part, check_headings, chosen, 
 from monitor.authoring.formats.textfile import Line, shown
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
-from monitor.model.rows import ROW_SUM_TOLERANCE
+from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
 
 __all__ = ["read_combined", "read_files", "read_prism"]
 

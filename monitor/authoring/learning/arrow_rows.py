@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.learning import files
+from monitor.authoring.learning import row_files
 from monitor.authoring.learning.batch import Batch
-from monitor.authoring.learning.files import (
+from monitor.authoring.learning.row_files import (
     START,
     Place,
     joined,
@@ -217,7 +217,7 @@ class ArrowRows:
         if uneven.size:
             raise self._uneven(name, first + int(present[uneven[0]]))
         width = int(lengths[present[0]])
-        if not 0 < width <= files.COLUMNS:
+        if not 0 < width <= row_files.COLUMNS:
             raise _UnreadableError(f"lists of {width:,} entries")
         inner = self._decoded(column.drop_null().flatten())
         if self._arrow.types.is_nested(inner.type):

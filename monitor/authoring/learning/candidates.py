@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
+from monitor.authoring.learning.abstraction_scores import Candidate, Outcomes
 from monitor.authoring.learning.batch import Batch
 from monitor.authoring.learning.bins import BinSpec, Reservoir, edges_of
 from monitor.authoring.learning.clusters import centres_of
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.comparison import Candidate, Outcomes
 from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.holdout import Holdout

@@ -20,12 +20,12 @@ import numpy as np
 from monitor.arrays import AnyArray
 from monitor.atomic import write_file
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.build import LabelSpec
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.episodes import Episodes
-from monitor.authoring.learning.files import Place
+from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.row_files import Place
 from monitor.authoring.learning.tally import Table, Tally
 from monitor.errors import ModelError
 from monitor.model.centres import checked_centres

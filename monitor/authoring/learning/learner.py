@@ -8,10 +8,10 @@ from typing import Final
 
 from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
 from monitor.authoring.learning.batch import Batch
-from monitor.authoring.learning.build import LabelSpec, built
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
 from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps
+from monitor.authoring.learning.learned_model import LabelSpec, built
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import Tally
 from monitor.errors import ModelError

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from monitor.authoring.learning.files import LINE, RecordRows, flat, refuse_rows, size_of
+from monitor.authoring.learning.row_files import LINE, RecordRows, flat, refuse_rows, size_of
 from monitor.errors import RecordingError, brief, to_install
 
 __all__ = ["McapRows"]

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.learning import files
+from monitor.authoring.learning import row_files
 from monitor.authoring.learning.batch import Batch
-from monitor.authoring.learning.files import START, Place, joined, no_column, plain, refuse_rows
+from monitor.authoring.learning.row_files import START, Place, joined, no_column, plain, refuse_rows
 from monitor.errors import RecordingError, brief, to_install
 from monitor.memory import bounded
 
@@ -50,7 +50,7 @@ class MinariRows:
             self._require_spaces()
             self._refuse_links()
             self._dataset = MinariDataset(path / METADATA.parent)
-            self._size = files.size_of(path)
+            self._size = row_files.size_of(path)
             self._bytes_a_step = self._size / max(int(self._dataset.total_steps), 1)
 
     def names(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class MinariRows:
 
     def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
         """Yield the wanted columns of whole episodes."""
-        yield from joined(self._wanted(wanted), self.path, begin, files.ROWS)
+        yield from joined(self._wanted(wanted), self.path, begin, row_files.ROWS)
 
     def _wanted(self, wanted: Sequence[str]) -> Iterator[dict[str, AnyArray]]:
         rows = 0

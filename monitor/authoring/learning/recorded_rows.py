@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.authoring.learning.files import EmptyFileError, RecordRows
+from monitor.authoring.learning.row_files import EmptyFileError, RecordRows
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Message
 from monitor.sidecar.recordings import open_recording

@@ -11,7 +11,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.policy_export.original import Original
 from monitor.model.mdp import MDP
 from monitor.policy.manifest import Manifest
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 
 __all__ = ["TOLERANCE", "Agreement", "compare"]
 

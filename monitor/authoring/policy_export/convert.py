@@ -7,9 +7,9 @@ from pathlib import Path
 
 from monitor.authoring.policy_export import classifiers, tables
 from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
-from monitor.authoring.policy_export.functions import of_function
 from monitor.authoring.policy_export.normalisation import AS_THEY_ARE
 from monitor.authoring.policy_export.original import Anything, Original, Request
+from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.authoring.policy_export.stable_baselines import is_agent, of_agent, read_zip
 from monitor.authoring.policy_export.tables import read_table
 from monitor.authoring.policy_export.torch_modules import is_module, of_module

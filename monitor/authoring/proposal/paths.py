@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.comparison import Outcomes
+from monitor.authoring.learning.abstraction_scores import Outcomes
 from monitor.authoring.learning.episodes import Steps, is_end
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, Held, Holdout
 from monitor.authoring.learning.states import States

@@ -7,10 +7,10 @@ from typing import Literal, Protocol
 
 from monitor.arrays import AnyArray, Floats
 from monitor.exact.best.lanes import Way
+from monitor.exact.best.layouts import NEVER, Stages
 from monitor.exact.best.options import Options, options_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import NO_STATE, Prior
-from monitor.exact.best.stages import NEVER, Stages
 from monitor.exact.best.values import BestValues, Observed
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Automaton

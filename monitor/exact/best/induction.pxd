@@ -3,7 +3,7 @@ cimport cython
 
 from monitor.causal.row cimport choose, greedy
 from monitor.exact.best.options cimport Acting, Options
-from monitor.exact.best.rows cimport Posteriors, Row, prepare
+from monitor.exact.best.scratch_row cimport Posteriors, Row, prepare
 
 cdef double INFINITY, TIE
 cdef long long FIRST_SLOT

@@ -12,8 +12,8 @@ docs/semantics.md, section 7 for a stochastic nominal policy), or that of a give
 - Only states that some allowed decision reaches from the first pair have values (`reach`).
 - Actions with the same row and reward are evaluated once (`options.py`), except in the observed state: there the
   observed action has a certain outcome, which under other causal models its equals have not.
-- For a class of causal models (ANY, STABLE) a row is known up to bounds (`rows.py`), and the least or the greatest mean
-  within them is taken, whatever the direction of the decisions.
+- For a class of causal models (ANY, STABLE) a row is known up to bounds (`scratch_row.py`), and the least or the
+  greatest mean within them is taken, whatever the direction of the decisions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import numpy as np
 
 from monitor.arrays import Bytes, Floats, Ints
 from monitor.causal.row import choose, greedy
+from monitor.exact.best.layouts import FIRST_SLOT
 from monitor.exact.best.options import TIE, Acting, Options
-from monitor.exact.best.rows import Posteriors, Row, prepare, scratch_row
-from monitor.exact.best.stages import FIRST_SLOT
+from monitor.exact.best.scratch_row import Posteriors, Row, prepare, scratch_row
 
 __all__ = ["BLOCK", "Decisions", "Held", "Lanes", "Plan", "Task", "induct", "scratch_of"]
 

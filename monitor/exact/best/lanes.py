@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from monitor.exact.best.induction import Lanes
-from monitor.exact.best.stages import NEVER
+from monitor.exact.best.layouts import NEVER
 
 __all__ = ["Way", "lanes_of", "lanes_of_sets"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from monitor.arrays import Ints
 from monitor.exact.best.options import Options
-from monitor.exact.best.rows import Posteriors
+from monitor.exact.best.scratch_row import Posteriors
 
 __all__ = ["Transitions"]
 

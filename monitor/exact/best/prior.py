@@ -13,8 +13,8 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
+from monitor.exact.best.layouts import FIRST_SLOT, Stages
 from monitor.exact.best.options import TIE, Options
-from monitor.exact.best.stages import FIRST_SLOT, Stages
 from monitor.logic import FALSE, TRUE
 
 __all__ = ["MAX_NUMBERS", "NO_STATE", "Prior"]

@@ -13,10 +13,10 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
 from monitor.exact.best.induction import BLOCK, Decisions, Held, Lanes, Plan, Task, induct, scratch_of
 from monitor.exact.best.lanes import Way, lanes_of
+from monitor.exact.best.layouts import FIRST_SLOT, NEVER, Layout, Node, Stages
 from monitor.exact.best.options import TIE, Options, acting_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, Prior
-from monitor.exact.best.stages import FIRST_SLOT, NEVER, Layout, Node, Stages
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 

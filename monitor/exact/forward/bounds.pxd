@@ -3,10 +3,10 @@ cimport cython
 
 from monitor.causal.row cimport greedy, sort_pairs
 from monitor.exact.forward.buffers cimport Levels, Workspace
-from monitor.exact.forward.close cimport closing_value
+from monitor.exact.forward.closing cimport closing_value
 from monitor.exact.forward.row_table cimport RowTable
-from monitor.exact.forward.rows cimport find_entry, find_observed, phase_at
-from monitor.exact.forward.step cimport CompiledAutomaton, Context
+from monitor.exact.forward.counterfactual_rows cimport find_entry, find_observed, phase_at
+from monitor.exact.forward.observation cimport CompiledAutomaton, Context
 
 cdef int DONE, LEVELS_FULL, TABLE_FULL
 cdef long long FULL, TRUE, FIRST_COLUMN, OFFSETS, NODES, EDGES, SHORT, SPARSE

@@ -7,7 +7,7 @@ See docs/semantics.md, section 6.3. Each row is known up to bounds of its entrie
   obligation remains at each (offset, state), as for U, F and G over state formulas; otherwise it may be wider
   than necessary, never narrower.
 - Level o holds the nodes (column, state) that some causal model of the class reaches at offset o, by column; its edges
-  lead to level o + 1, listed by target column as in `step.py`.
+  lead to level o + 1, listed by target column as in `observation.py`.
 - Forward, a node's `low` and `high` collect what its edges decide at once; backward, they get the rest.
 - If a level is full the loop stops with LEVELS_FULL and begins anew when it is called again.
 """
@@ -19,11 +19,11 @@ import numpy as np
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import greedy, sort_pairs
 from monitor.exact.forward.buffers import EDGES, NODES, OFFSETS, Levels, Workspace
-from monitor.exact.forward.close import closing_value
+from monitor.exact.forward.closing import closing_value
 from monitor.exact.forward.codes import DONE, LEVELS_FULL, TABLE_FULL
+from monitor.exact.forward.counterfactual_rows import find_entry, find_observed, phase_at
+from monitor.exact.forward.observation import CompiledAutomaton, Context
 from monitor.exact.forward.row_table import FULL, RowTable
-from monitor.exact.forward.rows import find_entry, find_observed, phase_at
-from monitor.exact.forward.step import CompiledAutomaton, Context
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 

@@ -2,9 +2,9 @@
 cimport cython
 
 from monitor.exact.forward.buffers cimport ForwardBuffers, Workspace
-from monitor.exact.forward.close cimport answer, push
-from monitor.exact.forward.rows cimport Dynamics
-from monitor.exact.forward.step cimport CompiledAutomaton, Context, Future
+from monitor.exact.forward.closing cimport answer, push
+from monitor.exact.forward.counterfactual_rows cimport Dynamics
+from monitor.exact.forward.observation cimport CompiledAutomaton, Context, Future
 
 # A name of the module is looked up as an attribute of it each time, unless it is a C variable.
 cdef object EXACT

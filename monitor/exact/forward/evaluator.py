@@ -21,7 +21,7 @@ from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
 from monitor.exact.forward import bounds
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
-from monitor.exact.forward.close import answer, push, push_all
+from monitor.exact.forward.closing import answer, push, push_all
 from monitor.exact.forward.codes import (
     DONE,
     FORWARD_FULL,
@@ -31,9 +31,9 @@ from monitor.exact.forward.codes import (
     TABLE_FULL,
     VALUES_MISSING,
 )
+from monitor.exact.forward.counterfactual_rows import Dynamics
+from monitor.exact.forward.observation import CompiledAutomaton, Context, Future
 from monitor.exact.forward.row_table import EXACT, RowTables
-from monitor.exact.forward.rows import Dynamics
-from monitor.exact.forward.step import CompiledAutomaton, Context, Future
 from monitor.exact.forward.unroll import Unrolled
 from monitor.exact.value_table import SMALL, ValueTable, is_large
 from monitor.model import MDP

@@ -3,7 +3,7 @@ cimport cython
 
 from monitor.causal.interval_row cimport extreme_given, least_probability
 from monitor.causal.row cimport RowMemory, choose, greedy
-from monitor.exact.forward.rows cimport Dynamics, phase_at
+from monitor.exact.forward.counterfactual_rows cimport Dynamics, phase_at
 
 cdef long long TRUE, FIRST_COLUMN
 

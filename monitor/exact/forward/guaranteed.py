@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from monitor.arrays import Bytes, Floats, Ints, Shorts
 from monitor.causal.interval_row import extreme_given, least_probability
 from monitor.causal.row import RowMemory, choose, greedy
-from monitor.exact.forward.rows import Dynamics, phase_at
+from monitor.exact.forward.counterfactual_rows import Dynamics, phase_at
 from monitor.exact.forward.unroll import FIRST_COLUMN
 
 __all__ = ["IntervalProblem", "RowBounds", "interval", "level"]

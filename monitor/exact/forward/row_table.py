@@ -1,7 +1,7 @@
 """Cache of the rows of a counterfactual chain, by observed transition and state: two hash tables over growing arrays.
 
 A row depends on the observed transition of its step, on the state, and on what acts there (docs/semantics.md,
-section 3), so it is computed once (`rows.py`, compiled) and kept here. Rules:
+section 3), so it is computed once (`counterfactual_rows.py`, compiled) and kept here. Rules:
 
 - A transition s, a -> s_next observed under one phase of the law has an index; (index, state) has an *entry*; an entry
   has one row for each action that may be taken in the state, or one in all if nothing depends on the action; a row

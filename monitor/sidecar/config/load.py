@@ -24,7 +24,7 @@ from monitor.model.formats import has_scheme
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.model.npz import canonical_bytes, model_sha256
-from monitor.policy.session import Policy, load_policy
+from monitor.policy.onnx_policy import Policy, load_policy
 from monitor.policy.table import PolicyTable
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.query import Query, SpecError, Vocabulary, read_query

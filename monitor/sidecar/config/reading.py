@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from monitor.engine import NO_BOUNDS, check_band_settings
 from monitor.errors import ConfigError, Mistakes
+from monitor.evaluation import NO_BOUNDS, check_band_settings
 from monitor.model.formats import has_scheme
 from monitor.runtime.query import NOT_ROBUST
 from monitor.sidecar.config.settings import (

@@ -15,7 +15,7 @@ from monitor.model.mdp import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 from monitor.policy.table import PolicyTable
 
 __all__ = ["Proof", "open_proof"]

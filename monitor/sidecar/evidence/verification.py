@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from monitor.alarm.document import Evidence, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
-from monitor.alarm.evidence import ENGINE, REFEREE, Deriver, contradictions, derive_again
+from monitor.alarm.rederivation import ENGINE, REFEREE, Deriver, contradictions, derive_again
 from monitor.errors import ConfigError, EvidenceError, FormulaError, LimitError
 from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
 from monitor.sidecar.evidence.proof import Proof, open_proof

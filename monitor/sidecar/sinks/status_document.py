@@ -11,7 +11,7 @@ import msgspec
 from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.figures import effect_of, other, own
 from monitor.alarm.message import alert_bands, json_bytes, known_profile, plain_message, refreshed_payload, rfc3339
-from monitor.alarm.recourse import alert_recourse
+from monitor.alarm.recourse_sentences import alert_recourse
 from monitor.alarm.refresh import refreshed
 from monitor.alarm.summary import tell
 from monitor.runtime.query import Query

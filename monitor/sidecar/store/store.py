@@ -23,7 +23,7 @@ from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store.alarm_history import Changes
-from monitor.sidecar.store.archive import Archive, is_full
+from monitor.sidecar.store.evidence_folder import Archive, is_full
 from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
 from monitor.sidecar.tasks import in_thread

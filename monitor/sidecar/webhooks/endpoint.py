@@ -9,7 +9,7 @@ from monitor.errors import ConfigError
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.mqtt.broker import Tls, read_secret
 from monitor.sidecar.mqtt.tls import make_context
-from monitor.sidecar.webhooks.signing import parse_secrets
+from monitor.sidecar.webhooks.signature import parse_secrets
 from monitor.sidecar.webhooks.target import Target, parse_target
 
 __all__ = ["Endpoint", "read_endpoint"]

@@ -30,7 +30,7 @@ from monitor.sidecar.webhooks.backoff import parse_retry_after, pause_after
 from monitor.sidecar.webhooks.cloud_event import PostedAlert
 from monitor.sidecar.webhooks.endpoint import read_endpoint
 from monitor.sidecar.webhooks.post import Answer, PostError, post
-from monitor.sidecar.webhooks.signing import signed_headers
+from monitor.sidecar.webhooks.signature import signed_headers
 from monitor.types import Instant
 
 __all__ = ["PostResult", "Sender"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.authoring.exploration.noise import SlipTo, slip_weights
+from monitor.authoring.exploration.action_noise import SlipTo, slip_weights
 from monitor.errors import ModelError
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from monitor.authoring.learning.columns import guessed
-from monitor.authoring.learning.files import open_rows
+from monitor.authoring.learning.row_files import open_rows
 from monitor.errors import RecordingError
 
 DAY = 86400

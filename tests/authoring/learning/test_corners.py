@@ -12,8 +12,8 @@ from monitor.authoring.learning.abstraction import Numbering
 from monitor.authoring.learning.batch import Batch, as_flags, as_numbers, typed
 from monitor.authoring.learning.columns import Roles, guessed
 from monitor.authoring.learning.companion import load_learner, save_learner
-from monitor.authoring.learning.files import open_rows
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.row_files import open_rows
 from monitor.authoring.learning.tally import ACTION_BITS
 from monitor.errors import ModelError, RecordingError
 
@@ -71,7 +71,7 @@ def test_names_of_states_differ_and_large_models_have_none(monkeypatch: pytest.M
     learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
     learner.read(batch(x=["elsewhere", "b\x07", "b?", "elsewhere"], a=[0, 0, 0, 0]))
     assert learner.model("m").state_names == ("elsewhere", "b?", "b? (2)", "elsewhere (3)")
-    monkeypatch.setattr("monitor.authoring.learning.build.NAMED", 3)
+    monkeypatch.setattr("monitor.authoring.learning.learned_model.NAMED", 3)
     assert learner.model("m").state_names == ()
     bins = Numbering("bins", ("x", "y"), (np.array([-np.inf, np.inf]), np.array([-np.inf, 1.0, 2.0, np.inf])))
     binned = Learner.new(Roles(("x", "y"), "a"), bins, [], 1.0)

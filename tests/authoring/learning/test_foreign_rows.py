@@ -15,12 +15,12 @@ from mcap.writer import Writer
 from minari import create_dataset_from_buffers
 from minari.data_collector import EpisodeBuffer
 
-from monitor.authoring.learning import files
+from monitor.authoring.learning import row_files
 from monitor.authoring.learning.columns import guessed
-from monitor.authoring.learning.files import Place, digest_of, open_rows, size_of
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.mcap_rows import McapRows
-from monitor.cli.recordings import open_recording, recorded_files
+from monitor.authoring.learning.row_files import Place, digest_of, open_rows, size_of
+from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.errors import RecordingError
 
 Episode = tuple[list[Any], list[Any]]
@@ -72,7 +72,7 @@ BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 def test_a_minari_dataset_has_a_row_for_each_step(
     dataset: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(files, "ROWS", 20)
+    monkeypatch.setattr(row_files, "ROWS", 20)
     episodes = walks(np.random.default_rng(0), 30)
     folder = dataset(episodes, BOX, spaces.Discrete(3), kind)
     assert recorded_files([folder, folder.parent]) == [folder]

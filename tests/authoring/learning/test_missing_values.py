@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monitor.authoring.learning.abstraction_scores import Outcomes
 from monitor.authoring.learning.batch import Batch
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.comparison import Outcomes
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.separation import missed, never_held, unrecorded
 from monitor.model import MDP

@@ -16,12 +16,12 @@ from mcap.writer import CompressionType, Writer
 from pyarrow import parquet
 
 from monitor import memory
-from monitor.authoring.learning import files
+from monitor.authoring.learning import row_files
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.files import bounded, open_rows
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.mcap_rows import McapRows
 from monitor.authoring.learning.minari_rows import MinariRows
+from monitor.authoring.learning.row_files import bounded, open_rows
 from monitor.errors import RecordingError
 from tests.bombs import at_most
 from tests.tiers import slow
@@ -125,7 +125,7 @@ def test_wide_tables_and_long_texts_are_read_in_small_parts(tmp_path: Path) -> N
         file.writelines(json.dumps({"a": "y" * (64 << 10 if n % 500 == 0 else 1)}) + "\n" for n in range(5000))
     parts = read(open_rows(tmp_path / "texts.jsonl"))
     assert sum(parts) == 5000
-    assert max(parts) <= files.TEXT // (4 * (64 << 10)), "as wide as the longest, all of them take 1.3 GB"
+    assert max(parts) <= row_files.TEXT // (4 * (64 << 10)), "as wide as the longest, all of them take 1.3 GB"
 
 
 def test_a_text_that_is_a_state_is_short(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_text_that_is_a_state_is_short(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused_before_it_is_read(
     name: str, head: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LINE", 64 << 10)
+    monkeypatch.setattr(row_files, "LINE", 64 << 10)
     path = tmp_path / name
     path.write_bytes(head + b"1" * 16 * MEGABYTE)
     says = r"line [12]: (is longer than 0 MiB|not a JSON map)|line 3: is longer"
@@ -150,7 +150,7 @@ def test_a_line_without_end_is_refused_before_it_is_read(
 
 
 def test_a_message_is_no_longer_than_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LINE", 64 << 10)
+    monkeypatch.setattr(row_files, "LINE", 64 << 10)
     monkeypatch.setattr("monitor.authoring.learning.mcap_rows.LINE", 64 << 10)
     with (tmp_path / "a.mcap").open("wb") as file:
         writer = Writer(file)
@@ -164,7 +164,7 @@ def test_a_message_is_no_longer_than_a_line(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_columns_have_a_limit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "COLUMNS", 100)
+    monkeypatch.setattr(row_files, "COLUMNS", 100)
     path, columns = tmp_path / name, {f"c{n}": n for n in range(101)}
     match path.suffix:
         case ".csv":
@@ -179,8 +179,8 @@ def test_columns_have_a_limit(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_rows_that_take_no_bytes_have_a_limit(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FREE_ROWS", 1000)
-    monkeypatch.setattr(files, "ROWS_A_BYTE", 1)
+    monkeypatch.setattr(row_files, "FREE_ROWS", 1000)
+    monkeypatch.setattr(row_files, "ROWS_A_BYTE", 1)
     table = pa.table({"state": pa.nulls(MEGABYTE), "action": pa.nulls(MEGABYTE)})
     path = tmp_path / name
     if path.suffix == ".parquet":

@@ -25,7 +25,7 @@ from monitor.authoring.policy_export.original import Original, Request
 from monitor.errors import PolicyError
 from monitor.model import MDP, load_model
 from monitor.policy.draft import draft_manifest
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 from tests.authoring.exploration import corridors
 
 torch: Any = pytest.importorskip("torch")

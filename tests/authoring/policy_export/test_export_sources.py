@@ -17,13 +17,13 @@ pytest.importorskip("onnx")
 from monitor.authoring.policy_export.agreement import compare
 from monitor.authoring.policy_export.classifiers import of_classifier
 from monitor.authoring.policy_export.convert import convert, pickled
-from monitor.authoring.policy_export.functions import of_function
 from monitor.authoring.policy_export.original import Original, Request
+from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.authoring.policy_export.stable_baselines import algorithm_of
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 from monitor.policy.table import PolicyTable
 from tests.authoring.policy_export import sources
 

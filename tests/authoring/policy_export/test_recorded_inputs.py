@@ -15,14 +15,14 @@ from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.tally import KEPT, KEPT_NUMBERS, Tally
 from monitor.authoring.policy_export.agreement import compare
-from monitor.authoring.policy_export.functions import of_function
 from monitor.authoring.policy_export.original import Original, Request
+from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.errors import ModelError
 from monitor.model import MDP, load_model
 from monitor.model.io import save_model
 from monitor.model.recorded import recorded_inputs
 from monitor.policy.draft import draft_manifest
-from monitor.policy.session import Actor, table_from_onnx
+from monitor.policy.onnx_policy import Actor, table_from_onnx
 from monitor.policy.table import as_table
 
 onnx = pytest.importorskip("onnx")

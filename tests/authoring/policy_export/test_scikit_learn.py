@@ -16,7 +16,7 @@ from monitor.authoring.policy_export.original import Request
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
-from monitor.policy.session import table_from_onnx
+from monitor.policy.onnx_policy import table_from_onnx
 
 joblib: Any = pytest.importorskip("joblib")
 pytest.importorskip("sklearn")

@@ -11,10 +11,10 @@ from monitor.authoring.learning.episodes import code_of
 from monitor.authoring.learning.holdout import HELD, Held
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.states import States
-from monitor.authoring.proposal.choice import candidates, chosen, horizon_of
 from monitor.authoring.proposal.measure import Candidate, Measured, measured
 from monitor.authoring.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
+from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.types import AlarmSpec

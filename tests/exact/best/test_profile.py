@@ -10,7 +10,7 @@ import pytest
 
 import monitor
 from monitor.errors import LimitError
-from monitor.exact.best import induction, stages, values
+from monitor.exact.best import induction, layouts, values
 from monitor.policy import as_table
 from monitor.referee import judge
 from tests.exact.best.test_ways import CRAWL, FELL, LEDGE, POLICIES, WALK
@@ -72,8 +72,8 @@ def test_a_growing_path_unfolds_each_level_once(monkeypatch: pytest.MonkeyPatch)
     assert [as_lists(verdict.profile) for verdict in found] == [
         as_lists(checker.check(formula, LONG[:end]).profile) for end in range(1, 12)
     ]
-    monkeypatch.setattr(stages, "MAX_SLOTS", 0)  # nothing more is unfolded, for no length
-    monkeypatch.setattr(stages, "MAX_LAYOUTS", 0)
+    monkeypatch.setattr(layouts, "MAX_SLOTS", 0)  # nothing more is unfolded, for no length
+    monkeypatch.setattr(layouts, "MAX_LAYOUTS", 0)
     assert as_lists(incremental.verdict(LONG[:5]).profile) == as_lists(found[4].profile)
 
 

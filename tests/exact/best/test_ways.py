@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.engine import Engines
 from monitor.errors import ConfigError, FormulaError, LimitError
+from monitor.evaluation import Engines
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
 from monitor.exact.best.values import Change, Observed, Outlook

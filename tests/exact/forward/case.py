@@ -15,9 +15,9 @@ from monitor.causal import Law
 from monitor.exact import tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
+from monitor.exact.forward.counterfactual_rows import Dynamics
 from monitor.exact.forward.evaluator import Evaluator, dynamics, labelled_automaton
 from monitor.exact.forward.row_table import Budget, RowTables
-from monitor.exact.forward.rows import Dynamics
 from monitor.exact.value_table import is_large
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import Goal

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from monitor.causal import Law
 from monitor.exact.forward import row_table
+from monitor.exact.forward.counterfactual_rows import find_entry, find_observed
 from monitor.exact.forward.evaluator import dynamics
 from monitor.exact.forward.row_table import (
     ANY,
@@ -21,7 +22,6 @@ from monitor.exact.forward.row_table import (
     RowTable,
     RowTables,
 )
-from monitor.exact.forward.rows import find_entry, find_observed
 from monitor.model import MDP
 from monitor.policy import as_table
 from tests.exact.small import LAW

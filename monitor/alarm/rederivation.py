@@ -1,0 +1,364 @@
+"""Evidence of an alarm: derived again from the model and the policies. `evidence_maker` makes it.
+
+Three things protect a document, each against a stronger forger:
+
+- its digest detects alterations by someone who does not recompute the digest;
+- its id, the beginning of that digest, is the file's name and part of the alert: it detects alterations by someone who
+  cannot also rename the file and change the alert;
+- a signature (`monitor.sidecar.evidence.signing`) detects alterations by someone without the private key.
+
+Without a key, `rederive` finds what does not follow from the rest. docs/security.md lists the fields that follow from
+nothing else, which an unsigned document therefore cannot prove.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from monitor.alarm.canonical import plain
+from monitor.alarm.document import Evidence, evidence_id, read_evidence
+from monitor.alarm.evidence_maker import make_evidence
+from monitor.alarm.message import Identity, alert_id
+from monitor.alarm.takeover import contradictions_of_takeover
+from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.evaluation import check, on_stream
+from monitor.model.mdp import MDP
+from monitor.model.npz import model_sha256
+from monitor.policy.table import PolicyTable
+from monitor.referee import TOO_LARGE, judge
+from monitor.types import AlarmSpec, BandSettings, FormulaSpec, Verdict
+
+__all__ = [
+    "ENGINE",
+    "REFEREE",
+    "TOLERANCE",
+    "Derived",
+    "Deriver",
+    "Evidence",
+    "Rederivation",
+    "contradictions",
+    "derive_again",
+    "evidence_id",
+    "make_evidence",
+    "read_evidence",
+    "rederive",
+]
+
+TOLERANCE = 1e-9
+"""Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
+
+
+class Derived(NamedTuple):
+    """The verdict that follows, and that of a program that had to help.
+
+    `helped`: what the program did not compute itself, one sentence each.
+    """
+
+    verdicts: Sequence[Verdict]
+    helped: tuple[str, ...] = ()
+
+
+class Deriver(NamedTuple):
+    """A program that derives the verdict of an alarm again.
+
+    `name`: its name in the output of `cfmon verify`. `derive`: returns what follows from the evidence's path and text,
+    the model, the policies and the other models; raises MonitorError if nothing follows, LimitError if this program
+    does not support the formula.
+    """
+
+    name: str
+    derive: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Derived]
+
+
+class Rederivation(NamedTuple):
+    """Result of deriving an alarm again.
+
+    `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `passed`: why the
+    programs before it did not answer, and what it could not compute itself, one sentence each.
+    """
+
+    problems: list[str]
+    by: str | None
+    passed: tuple[str, ...] = ()
+
+
+def rederive(
+    evidence: Evidence,
+    model: MDP,
+    tables: Mapping[str, PolicyTable],
+    models: Mapping[str, MDP] | None = None,
+) -> list[str]:
+    """Return everything in the evidence that does not follow from its path, this model and these policies.
+
+    Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: the recorded value and
+    the derived one. Empty if all of it follows.
+    """
+    return derive_again(evidence, model, tables, models).problems
+
+
+def derive_again(
+    evidence: Evidence,
+    model: MDP,
+    tables: Mapping[str, PolicyTable],
+    models: Mapping[str, MDP] | None = None,
+    derivers: Sequence[Deriver] | None = None,
+) -> Rederivation:
+    """Derive the verdict as `rederive` does, by the first of `derivers` (default: `ENGINE`) that supports it."""
+    problems = contradictions(evidence) or list(_of_models(evidence, model, models or {}))
+    if problems:
+        return Rederivation(problems, None)  # another alarm or another model: what follows says nothing about this one
+    problems = list(_of_policies(evidence, model, tables))
+    passed: tuple[str, ...] = ()
+    for deriver in derivers or (ENGINE,):
+        try:
+            derived = deriver.derive(evidence, model, tables, models or {})
+        except LimitError as error:
+            passed += (f"not by the {deriver.name}: {_first_line(error)}",)
+        except MonitorError as error:
+            return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
+        else:
+            found: dict[str, str] = {}
+            for verdict in derived.verdicts:
+                for problem in _differences("verdict", plain(evidence.verdict), plain(verdict)):
+                    found.setdefault(problem.partition(":")[0], problem)
+            return Rederivation([*problems, *found.values()], deriver.name, (*passed, *derived.helped))
+    return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
+
+
+def contradictions(evidence: Evidence) -> list[str]:
+    """Return everything in the evidence that contradicts the rest of it, one sentence each.
+
+    It needs neither the model nor the policies, so it can be called before they are opened.
+    """
+    problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
+    return problems or [*_of_noise(evidence), *contradictions_of_takeover(evidence)]
+
+
+def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
+    """Return the verdict of the engine that gave it: a sampled one is drawn again, with the same noise."""
+    drawn = evidence.verdict.drawn
+    verdict = check(
+        evidence.text,
+        model=model,
+        path=evidence.path,
+        policies=tables,
+        engine="exact" if drawn is None else "sampled",
+        causal_model=evidence.causal_model,
+        terminated=evidence.terminated,
+        start_observed=evidence.start_observed,
+        models=models,
+        drawn=drawn,
+        bands=_band_settings(evidence),
+        acted=evidence.acted,
+        recourse=evidence.verdict.recourse is not None,
+    )
+    return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
+
+
+def _band_settings(evidence: Evidence) -> BandSettings | None:
+    """Return how the bands of the recorded verdict were computed; None if it has none."""
+    bands, default = evidence.verdict.bands, BandSettings()
+    if bands is None:
+        return None
+    level = default.level if bands.level is None else bands.level
+    delta = default.delta if bands.delta is None else bands.delta
+    return BandSettings(bands.draws, bands.seed, level, delta)
+
+
+ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
+"""The engine of the stream: exact, or drawn again if the verdict was sampled."""
+
+
+def _by_referee(
+    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
+) -> Derived:
+    """Return the verdict of the second program, which draws neither samples nor models.
+
+    Where the engine has to help, its verdict follows, and the first has what only the engine computes.
+    """
+    recorded = evidence.verdict
+    if recorded.drawn is not None:
+        raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
+    delta: float | None = (_band_settings(evidence) or BandSettings()).delta
+    derive = partial(
+        judge,
+        evidence.text,
+        model=model,
+        path=list(evidence.path),
+        policies=tables,
+        models=models,
+        causal_model=evidence.causal_model,
+        terminated=evidence.terminated,
+        start_observed=evidence.start_observed,
+        acted=evidence.acted,
+        recourse=recorded.recourse is not None,
+    )
+    helped: list[str] = []
+    try:
+        judged = derive(delta=delta)
+    except LimitError:
+        if recorded.bands is None:
+            raise
+        delta, judged = None, derive(delta=None)
+        helped.append("and by the engine the guaranteed band, which is too large for the referee")
+    unexamined = _unexamined(recorded, judged)
+    if recorded.bands is None and not unexamined:
+        return Derived([judged])
+    other = _verdict(evidence, model, tables, models)
+    if unexamined:
+        judged = replace(judged, recourse=other.recourse)
+        helped.append(unexamined)
+    if recorded.bands is not None:
+        pairs = zip(judged.quantities, other.quantities, strict=True)
+        if delta is not None and any(one.guaranteed is not None and two.guaranteed is None for one, two in pairs):
+            delta = None
+            helped.append("without the guaranteed band, which is too large for the engine")
+        judged = _completed(judged, other, guaranteed=delta is None)
+        if recorded.bands.draws > 0:
+            helped.append(
+                "and by the engine, which alone computes the credible band, the support and the pairs to visit"
+            )
+    return Derived([judged, other], tuple(helped))
+
+
+def _unexamined(recorded: Verdict, judged: Verdict) -> str:
+    """Return why the referee's answer to whether the goal could have been met is not used; empty if it is."""
+    one, other = recorded.recourse, judged.recourse
+    if other is None or one is None:
+        return ""
+    if other.reason == TOO_LARGE:
+        return "and by the engine whether the goal could have been met, which is too large for the referee"
+    if one.avoidable is None and other.avoidable is not None:
+        return "without whether the goal could have been met, which is too large for the engine"
+    return ""
+
+
+def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
+    """Return the referee's verdict with what only the engine computes on a learned model.
+
+    `guaranteed`: the guaranteed band is the engine's too, and what follows from it.
+    """
+    quantities = []
+    for one, two in zip(judged.quantities, other.quantities, strict=True):
+        quantity = replace(one, credible=two.credible, support=two.support)
+        if guaranteed:
+            quantity = replace(quantity, guaranteed=two.guaranteed, robust=two.robust)
+        quantities.append(quantity)
+    found = replace(
+        judged,
+        quantities=tuple(quantities),
+        credible=other.credible,
+        effect_credible=other.effect_credible,
+        support=other.support,
+        to_visit=other.to_visit,
+        bands=other.bands,
+    )
+    if not guaranteed:
+        return found
+    ends = other.guaranteed, other.effect_guaranteed
+    return replace(found, guaranteed=ends[0], effect_guaranteed=ends[1], robust=other.robust)
+
+
+REFEREE: Final = Deriver("referee", _by_referee)
+"""A plain evaluator that shares neither code nor method with the engine (`monitor.referee`)."""
+
+
+def _first_line(error: Exception) -> str:
+    """Return the message without the excerpt and the caret that may follow."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _of_noise(evidence: Evidence) -> Iterator[str]:
+    """Check that noise and strength of a sampled verdict are those of its position in its stream."""
+    drawn = evidence.verdict.drawn
+    if drawn is None:
+        return
+    stream = evidence.agent, evidence.episode, evidence.formula
+    first = evidence.seq - (len(evidence.path) - 1)
+    try:
+        expected = [
+            on_stream(
+                drawn.sampling, AlarmSpec(when=when), stream=stream, seq=evidence.seq, first=first, test=drawn.test
+            )
+            for when in ("fails", "holds")  # which of the two the alarm fires on is not recorded
+        ]
+    except ConfigError as error:
+        yield f"verdict.drawn: {error}"
+        return
+    if drawn not in expected:
+        yield from _differences("verdict.drawn", plain(drawn), plain(expected[0]))
+
+
+def _of_identity(evidence: Evidence) -> Iterator[str]:
+    """Check that the alarm's id is the hash of what it identifies."""
+    formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
+    policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
+    identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
+    expected = alert_id(evidence.agent, evidence.episode, formula, identity, evidence.first_seq)
+    if evidence.alert != expected:
+        yield f"alert: {evidence.alert} is recorded, {expected} follows from what it identifies"
+    if evidence.causal_model != evidence.verdict.causal_model:
+        yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
+
+
+def _of_place(evidence: Evidence) -> Iterator[str]:
+    """Check the positions of path and breach in the episode.
+
+    If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
+    breach has one time. Otherwise the agent may have started over under the same episode: its steps are then numbered
+    from 0 again while the alarm goes on.
+    """
+    oldest = evidence.seq - (len(evidence.path) - 1)
+    if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
+        start = " from the start of the episode" if evidence.start_observed else ""
+        yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
+    if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
+        yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
+    if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:
+        yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the breach began at this step"
+
+
+def _of_manifests(evidence: Evidence) -> Iterator[str]:
+    """Check that each manifest names the policy's file. A policy given as a value has no manifest."""
+    for name, policy in evidence.policies.items():
+        named = policy.manifest.get("sha256")
+        if policy.manifest and named != policy.sha256:
+            yield f"policies.{name}.manifest.sha256: {named} is recorded, the policy is {policy.sha256}"
+
+
+def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Iterator[str]:
+    given = model_sha256(model)
+    if given != evidence.model_sha256:
+        yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
+    others = {name: model_sha256(other) for name, other in models.items()}
+    yield from _differences("models", plain(evidence.models), plain(others))
+
+
+def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> Iterator[str]:
+    """Compare each policy's choices in the states of the path."""
+    if tables.keys() != evidence.policies.keys():
+        yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
+    states = sorted({state for state, _ in evidence.path if 0 <= state < model.states})
+    for name in sorted(tables.keys() & evidence.policies.keys()):
+        derived = [(state, tables[name].choices(state)) for state in states]
+        yield from _differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
+
+
+def _differences(where: str, recorded: object, derived: object) -> Iterator[str]:
+    """Compare plain data, one leaf after the other."""
+    match recorded, derived:
+        case dict(), dict():
+            for key in sorted(recorded.keys() | derived.keys()):
+                yield from _differences(f"{where}.{key}", recorded.get(key), derived.get(key))
+        case list(), list() if len(recorded) == len(derived):
+            for index, (one, other) in enumerate(zip(recorded, derived, strict=True)):
+                yield from _differences(f"{where}[{index}]", one, other)
+        case float(), float() if math.isclose(recorded, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
+            pass
+        case _ if type(recorded) is not type(derived) or recorded != derived:
+            yield f"{where}: {recorded!r} is recorded, {derived!r} follows"

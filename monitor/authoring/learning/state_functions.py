@@ -1,0 +1,68 @@
+"""States computed by a Python function, `--abstraction module.py:function`. Impure: imports the module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from monitor.authoring.learning.batch import Batch, typed
+from monitor.authoring.learning.row_files import START, Place, RowFile
+from monitor.errors import ModelError
+from monitor.user_code import explained, load_object
+
+__all__ = ["Computed", "state_function"]
+
+
+def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
+    """Return name and function of `module.py:function`; ModelError if it cannot be loaded.
+
+    The function gets a dictionary, column -> array of the values of some rows, and returns a state for each row: whole
+    numbers from 0, or names.
+    """
+    return f"{reference.rpartition(':')[2]}()", load_object(reference, ModelError)
+
+
+class Computed:
+    """File of rows with one more column, the state that a function computes from all others."""
+
+    def __init__(self, rows: RowFile, name: str, function: Callable[..., Any]) -> None:
+        self.path = rows.path
+        self.position = 0
+        self._rows, self._name, self._function = rows, name, function
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns, the computed one first."""
+        return (self._name, *self._rows.names())
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.left_out
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.kinds
+
+    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+        """Yield the wanted columns, and the computed one."""
+        every = self._rows.names()
+        for batch in self._rows.batches(every, begin):
+            self.position = self._rows.position
+            columns = {name: batch.columns[name] for name in wanted if name != self._name}
+            yield Batch({self._name: self._computed(batch), **columns}, batch.first, batch.source)
+
+    def _computed(self, batch: Batch) -> Any:  # noqa: ANN401 - an array of any kind
+        try:
+            states = np.asarray(self._function(dict(batch.columns))).tolist()
+        except Exception as error:  # it may raise anything
+            where = f"{batch.source}, rows from {batch.first}"
+            raise ModelError(f"{where}: {self._name} failed ({explained(error)})") from error
+        if not isinstance(states, list) or len(states) != len(batch):
+            raise ModelError(f"{batch.source}: {self._name} must return one state for each of {len(batch)} rows")
+        found = typed(states, None)
+        if isinstance(found, int) or found.dtype.kind not in "iU":
+            raise ModelError(f"{batch.source}: {self._name} must return whole numbers or names")
+        return found

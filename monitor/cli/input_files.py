@@ -1,0 +1,220 @@
+"""Input files of `cfmon check` (a recorded path, formulas, policies), and the location of the shipped data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+from monitor.errors import InputError, PathError, PolicyError
+from monitor.model import MDP, encode_action, encode_state
+from monitor.model.encode import StateEncoder
+from monitor.policy import PolicyTable, as_table
+
+__all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
+
+MAX_FILE_BYTES = 64 << 20
+"""A path of a million steps takes about 10 MB."""
+
+Pair = tuple[int, int | None]
+
+MAX_LINES = 5_000
+"""Most lines in a file of formulas; each keeps the line breaks before it, so memory is quadratic."""
+
+LONGEST_SHOWN = 80
+"""Most characters of an invalid value quoted in an error message."""
+
+
+def data_file(relative: str) -> Path:
+    """Return the path of a file of `config/` or `policies/`: in the repository or, once installed, in the wheel."""
+    package = Path(__file__).resolve().parent.parent
+    in_repository = package.parent / relative
+    return in_repository if in_repository.exists() else package / "_data" / relative
+
+
+def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
+    """Return the (state, action) pairs of a file, oldest first; the last action may be null or empty.
+
+    `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
+    line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
+    model's names. `terminated`: the episode ended in the last state, which is replaced by its copy in `MDP.ended_as`,
+    as on the stream.
+
+    Raises:
+        PathError: the message names the file, the line (or the place in the list) and the reason.
+    """
+    text = _read(file, "path")
+    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    pairs = [(place, _pair(raw, model, f"{file}, {place}")) for place, raw in rows]
+    if not pairs:
+        raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
+    for place, (_, action) in pairs[:-1]:
+        if action is None:
+            raise PathError(f"{file}, {place}: only the last pair may lack its action")
+    path = [pair for _, pair in pairs]
+    if terminated:
+        state, action = path[-1]
+        path[-1] = model.ended(state), action
+    return path
+
+
+def read_formulas(file: Path) -> list[str]:
+    """Return the formulas of a file: one a line; indented lines continue the one above; `//` starts a comment.
+
+    Each keeps the number of line breaks before it in the file, so that errors name the file's lines.
+    """
+    blocks: list[tuple[int, list[str]]] = []
+    written = _read(file, "formulas").splitlines()
+    if len(written) > MAX_LINES:
+        raise PathError(f"{file}: {len(written)} lines; a file of formulas has at most {MAX_LINES}, so split it")
+    for number, line in enumerate(written):
+        if blocks and line[:1].isspace() and line.strip():
+            blocks[-1][1].append(line)
+        else:
+            blocks.append((number, [line]))
+    formulas = ["\n" * number + "\n".join(lines) for number, lines in blocks if _has_content(lines)]
+    if not formulas:
+        raise PathError(f"{file}: the file has no formula; write one a line")
+    return formulas
+
+
+def read_policy(file: Path, model: MDP) -> PolicyTable:
+    """Return the policy of a manifest, or of a `.json` file: for each state an action or a list of A probabilities."""
+    if file.suffix.lower() != ".json":
+        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - onnxruntime only where a network is named
+
+        return load_policy(file, model).table
+    try:
+        value = _parsed(_read(file, "policy"), str(file))
+    except json.JSONDecodeError as error:
+        raise PolicyError(f"{file}, line {error.lineno}: not JSON ({error.msg})") from error
+    try:
+        return as_table(value, model)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from error
+
+
+def _read(file: Path, what: str) -> str:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise PathError(f"the {what} file {file} is larger than {MAX_FILE_BYTES:,} bytes")
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PathError(f"cannot read the {what} file {file}: {reason}") from error
+
+
+def _has_content(lines: list[str]) -> bool:
+    return any(line.split("//")[0].strip() for line in lines)
+
+
+def _csv_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    for number, row in enumerate(_cells(text, file), start=1):
+        cells = [cell.strip() for cell in row]
+        header = number == 1 and [cell.lower() for cell in cells] == ["state", "action"]
+        if any(cells) and not header:
+            yield f"line {number}", [_number_or_name(cell) for cell in cells]
+
+
+def _cells(text: str, file: Path) -> Iterator[list[str]]:
+    reader = csv.reader(StringIO(text))
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise PathError(f"{file}, line {reader.line_num}: not CSV ({error})") from error
+
+
+def _number_or_name(cell: str) -> int | str | None:
+    try:
+        return int(cell)
+    except ValueError:
+        return cell or None
+
+
+def _json_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    try:
+        document = _parsed(text, str(file))
+    except json.JSONDecodeError:
+        yield from _json_lines(text, file)
+        return
+    match document:
+        case [list() | dict(), *_]:
+            yield from ((f"pair {number}", pair) for number, pair in enumerate(document, start=1))
+        case []:
+            return
+        case _:  # a file of one line, which is one pair
+            yield "line 1", document
+
+
+def _json_lines(text: str, file: Path) -> Iterator[tuple[str, object]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield f"line {number}", _parsed(line, f"{file}, line {number}")
+        except json.JSONDecodeError as error:
+            raise PathError(f"{file}, line {number}, column {error.colno}: not JSON ({error.msg})") from error
+
+
+def _parsed(text: str, where: str) -> object:
+    """Parse JSON. `json.JSONDecodeError` if invalid, PathError if too deep or with a number too long."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise PathError(f"{where}: cannot be read as JSON ({error})") from error
+
+
+def _shown(raw: object) -> str:
+    text = json.dumps(raw)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _pair(raw: object, model: MDP, where: str) -> Pair:
+    match raw:
+        case [state, action]:
+            pass
+        case [state]:
+            action = None
+        case {"state": state, "action": action}:
+            pass
+        case {"state": state}:
+            action = None
+        case _:
+            raise PathError(f"{where}: expected [state, action], found {_shown(raw)}")
+    try:
+        return _state(state, model), None if action is None else _action(action, model)
+    except InputError as error:
+        raise PathError(f"{where}: {error.detail}") from error
+
+
+def _state(raw: object, model: MDP) -> int:
+    match raw:
+        case bool():
+            raise InputError("unknown_state", f"{raw} is not a state; give its index or its name")
+        case int():
+            return encode_state(model, "index", raw)
+        case str():
+            return encode_state(model, "name", raw)
+        case list():
+            return encode_state(model, _encoder_of_lists(model), tuple(raw))
+        case _:
+            raise InputError("unknown_state", f"{_shown(raw)} is not a state; give its index or its name")
+
+
+def _encoder_of_lists(model: MDP) -> StateEncoder:
+    """Return the encoder that a list is for: the only one of the model that takes lists, or `valuation`."""
+    if model.valuations:
+        return "valuation"
+    return "nearest" if model.centres is not None else "bins" if model.bin_edges else "valuation"
+
+
+def _action(raw: object, model: MDP) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int | str):
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index or its name")
+    return encode_action(model, raw)

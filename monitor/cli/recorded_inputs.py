@@ -1,0 +1,273 @@
+"""Recordings named on a command line: the options of their columns, and reading them into a learner.
+
+Shared by `cfmon model learn` and `cfmon init`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from monitor.cli.abstractions import abstraction_of, function_of, reading, with_sizes
+from monitor.cli.comparing import best_abstraction, show_comparison
+from monitor.cli.output import Bar, printable, say
+from monitor.errors import ModelError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.authoring.learning.abstraction import Numbering
+    from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.holdout import Holdout
+    from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.learning.row_files import Place, RowFile
+
+__all__ = [
+    "ENCODERS",
+    "AbstractionKind",
+    "ActionColumn",
+    "Bins",
+    "EpisodeColumn",
+    "NextStateColumns",
+    "ObservationColumns",
+    "OrderColumn",
+    "RewardColumn",
+    "RewardTiming",
+    "StateColumns",
+    "TerminatedColumn",
+    "TimingName",
+    "TruncatedColumn",
+    "many",
+    "new_learner",
+    "notes_on_rows",
+    "open_recording",
+    "read_into",
+    "reading",
+    "recorded_files",
+    "show_roles",
+    "with_function",
+    "with_sizes",
+]
+
+SHOWN: Final = 10
+"""Columns left out that are shown."""
+
+KEEP: Final = 1_000_000
+KEEP_EACH: Final = 10
+"""The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
+
+SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".mcap")
+
+ENCODERS: Final = {"index": "index", "name": "name", "values": "valuation", "bins": "bins", "nearest": "nearest"}
+"""Kind of the states of a learner -> `state_encoder` of a configuration."""
+
+
+class TimingName(StrEnum):
+    """What a row's reward and end markers belong to: `monitor.authoring.learning.columns.Timing`."""
+
+    step = "step"
+    state = "state"
+
+
+StateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state")]
+ActionColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the action")]
+EpisodeColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the episode; '': none")]
+OrderColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")]
+RewardColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")]
+TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")]
+TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]
+NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]
+ObservationColumns = Annotated[
+    str | None, typer.Option(metavar="NAME,NAME", help="columns of a policy's input; some are kept for each state")
+]
+AbstractionKind = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND", help="auto, index, name, values, kmeans:K, or FILE.py:FUNCTION; default: by the columns"
+    ),
+]
+RewardTiming = Annotated[
+    TimingName | None,
+    typer.Option(help="reward and end markers belong to the `step` from a row's state, or to that `state`"),
+]
+Bins = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width)"),
+]
+
+
+def recorded_files(given: Iterable[Path]) -> list[Path]:
+    """Return the files named, those in folders included, each once; RecordingError for a folder without any.
+
+    A Minari dataset and a recording as Parquet are folders that count as one file.
+    """
+    from monitor.authoring.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.parquet_recording import ABOUT, is_parquet_recording  # noqa: PLC0415 - likewise
+
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir() and not (is_minari(path) or is_parquet_recording(path)):
+            datasets = {each.parent.parent for each in path.rglob(str(METADATA))}
+            datasets |= {each.parent for each in path.rglob(ABOUT)}
+            inside = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES]
+            inside = sorted([*datasets, *(each for each in inside if not datasets & set(each.parents))])
+            if not inside:
+                raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
+            found += inside
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def open_recording(path: Path, topic: str) -> RowFile:
+    """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
+    from monitor.authoring.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.recordings import is_recording  # noqa: PLC0415 - likewise
+
+    if not path.exists():
+        raise RecordingError(f"{path}: there is no such file")
+    if path.suffix.lower() == ".mcap":
+        return McapRows(path, topic)
+    return RecordedRows(path, topic) if is_recording(path) else open_rows(path)
+
+
+def with_function(source: RowFile, function: str) -> RowFile:
+    """Return the source with the state that `function`, FILE.py:NAME, computes; the source itself if it is empty."""
+    from monitor.authoring.learning.state_functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return Computed(source, *state_function(function)) if function else source
+
+
+def new_learner(
+    sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
+) -> tuple[Learner, list[Scored]]:
+    """Return a learner for new files: columns guessed from the first one, and bins computed from all.
+
+    Also returns the scores of abstractions, if several were compared.
+    """
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.companion import companion_of, part_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.learner import Learner, labels_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.state_functions import state_function  # noqa: PLC0415 - likewise
+
+    for counts in (companion_of(target), part_of(target)):
+        if counts.exists():
+            raise ModelError(f"{counts} already exists; add to it or continue it with --append {target}, or remove it")
+    function = function_of(said)
+    names = sources[0].names()
+    if function:
+        given = given | {"state": state_function(function)[0]}
+        names = (str(given["state"]), *names)
+    roles = guessed(names, given, str(sources[0].path), sources[0].left_out)
+    conditions = labels_of(said["label"], said["unsafe"], roles, names)
+    roles = _with_columns(roles, [column for condition, _ in conditions for column in condition.columns], names)
+    prior = 1.0 if said["prior"] is None else said["prior"]
+    states: Numbering | None = None
+    table: list[Scored] = []
+    if said["abstraction"] == "auto":
+        states, table = best_abstraction(sources, roles, conditions, prior, seed)
+    elif not function:
+        states = abstraction_of(sources, roles.state, said, seed)
+    learner = Learner.new(roles, states, conditions, prior)
+    learner.function = function
+    return learner, table
+
+
+def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> Any:  # noqa: ANN401 - Roles, imported late
+    return replace(roles, others=tuple(dict.fromkeys(column for column in columns if column in names)))
+
+
+def read_into(
+    learner: Learner,
+    source: RowFile,
+    bar: Bar,
+    before: int,
+    holdout: Holdout,
+    *,
+    begin: Place | None = None,
+    keep: Callable[[Place], None] | None = None,
+) -> None:
+    """Count a source.
+
+    Args:
+        learner: takes the rows.
+        source: the rows.
+        bar: shows the progress.
+        before: bytes read before the source.
+        holdout: takes the steps too.
+        begin: where to go on in a source that was counted in part; None: at its beginning.
+        keep: called with a place between two batches, now and then.
+
+    Raises RecordingError: a column is missing, or there is no row.
+    """
+    from monitor.authoring.learning.row_files import START, Place  # noqa: PLC0415 - keep `cfmon --help` light
+
+    names = source.names()
+    missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
+    if missing:
+        raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
+    done = kept = 0 if begin is None else begin.rows
+    for batch in source.batches(learner.roles.used, begin or START):
+        steps = learner.read(batch)
+        holdout.add(steps)
+        done += len(batch)
+        if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
+            keep(Place(done, source.kinds))
+            kept = done
+        bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
+    if not done:
+        raise RecordingError(f"{source.path}: has no rows")
+    rest = learner.end_file()
+    if rest is not None:
+        holdout.add(rest)
+
+
+def _is_optional(name: str, learner: Learner) -> bool:
+    """Return whether a recording may lack the column: an agent may send neither rewards nor actions."""
+    return learner.roles.timing == "state" and name in (learner.roles.reward, learner.roles.action)
+
+
+def notes_on_rows(learner: Learner) -> list[str]:
+    """Return what rows that were read did not give, in sentences."""
+    tally, order = learner.tally, learner.roles.order
+    notes = []
+    if tally.gaps:
+        notes.append(
+            f"{many(tally.gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it"
+        )
+    late, on_time = int(tally.visited["late"].sum()), int(tally.visited["starts"].sum())
+    if late and (on_time or not learner.runs_on):
+        begin = f"{many(late, 'episode')} of {late + on_time:,} began later than at step 1"
+        if learner.runs_on:
+            notes.append(f"{begin}, so {order} is taken to run on over episodes, and they count as starts")
+        else:
+            notes.append(
+                f"{begin}: the beginning is missing, so they do not count as starts; if nothing is missing: --order ''"
+            )
+    if tally.alone:
+        notes.append(
+            f"{many(tally.alone, 'episode')} without a transition from the first row, such as those of one row"
+        )
+    return notes
+
+
+def many(count: int, what: str) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def show_roles(learner: Learner, sources: Sequence[RowFile], compared: Sequence[Scored] = ()) -> None:
+    """Print the columns in use, guessed or given, those left out, and the abstractions that were compared."""
+    say(f"{sources[0].path}{'' if len(sources) == 1 else f' and {len(sources) - 1} more'}: columns")
+    for line in learner.roles.lines():
+        say(f"  {printable(line)}")
+    for name, held in list(sources[0].left_out.items())[:SHOWN]:
+        say(f"  left out    {printable(name)}: {printable(held)}")
+    if len(sources[0].left_out) > SHOWN:
+        say(f"  left out    {len(sources[0].left_out) - SHOWN:,} more columns that are neither numbers nor text")
+    show_comparison(compared)

@@ -1,0 +1,32 @@
+"""The choice of an engine, and verdicts from samples: `monitor.check`, and the same for a stream.
+
+`monitor.exact` answers exactly and `monitor.sampled` draws worlds. Here one of them is chosen, the tests of
+`monitor.statistics` are applied to the draws, and the result is a verdict with its confidence.
+"""
+
+from monitor.evaluation.check import NO_BOUNDS, check, check_many
+from monitor.evaluation.credible import check_band_settings
+from monitor.evaluation.engines import NOT_EXACT, Engines
+from monitor.evaluation.hindsight import recourse
+from monitor.evaluation.sampled_checker import SampledChecker
+from monitor.evaluation.seeding import (
+    alone,
+    check_sampling,
+    on_stream,
+    stream_seed,
+)
+
+__all__ = [
+    "NOT_EXACT",
+    "NO_BOUNDS",
+    "Engines",
+    "SampledChecker",
+    "alone",
+    "check",
+    "check_band_settings",
+    "check_many",
+    "check_sampling",
+    "on_stream",
+    "recourse",
+    "stream_seed",
+]

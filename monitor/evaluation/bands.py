@@ -1,0 +1,247 @@
+"""Bands of a verdict on a learned model: how much of the answer is knowledge, and what to visit to know more.
+
+The verdict of the exact engine has its value, and its bounds and guaranteed band where they were requested. Here it
+gets the credible band (`credible.py`) and what it rests on (`monitor.exact.row_uses`): docs/semantics.md, section 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from monitor.arrays import Floats, Ints
+from monitor.causal import World
+from monitor.errors import LimitError
+from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
+from monitor.exact import Checker
+from monitor.exact.row_uses import RowUses, row_uses
+from monitor.exact.verdict import Path, resolve
+from monitor.logic import Formula, print_formula
+from monitor.logic.syntax import Change, Goal, Probability, Regret
+from monitor.logic.traversal import nested_goals, quantity_goals
+from monitor.types import Bands, BandSettings, Quantity, Verdict
+
+__all__ = ["CARRIED", "LearnedBands", "support_of", "to_visit"]
+
+CARRIED = 0.9
+"""Fraction of the total weight that the rows behind `support` carry."""
+SUGGESTIONS = 3
+"""Pairs to visit that a verdict names."""
+DIGITS = 9
+"""Decimals to which fractions of a total are compared, so that equal weights stay equal after rounding errors."""
+
+
+class LearnedBands:
+    """Bands of verdicts on one learned model.
+
+    Args:
+        checker: of the model.
+        settings: of the credible band; ConfigError if they are not allowed.
+    """
+
+    def __init__(self, checker: Checker, settings: BandSettings) -> None:
+        self.settings = check_band_settings(settings)
+        self._evaluators = checker.evaluators
+        self._posterior = PosteriorValues(checker.evaluators, settings)
+
+    def prepare(self, formula: Formula, path: Path) -> None:
+        """Draw the models and compute their value tables, so that the first verdict is not delayed."""
+        for goal in quantity_goals(formula):
+            try:
+                self._samples(goal, _Observed(path, terminated=False))
+            except LimitError:
+                return  # each verdict says so
+
+    def added(
+        self,
+        verdict: Verdict,
+        formula: Formula,
+        path: Path,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Return an exact verdict on `path` with its credible band, its support and the pairs to visit.
+
+        `acted`: names of the policies that acted at the pairs; empty: nominal did. What is too large to compute is left
+        out, and `bands.reason` says why.
+        """
+        goals = quantity_goals(formula)
+        if not goals or verdict.method != "exact" or not verdict.quantities:
+            return verdict
+        reasons: list[str] = []
+        observed = _Observed(path, terminated, acted)
+        credible = self._credible(goals, observed, reasons)
+        uses = self._uses(goals, observed, reasons)
+        return _with(verdict, formula, goals, credible, uses, self.settings, reasons)
+
+    def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
+        """Return the uses of rows by all goals of a formula on `path`; none where they are not counted."""
+        found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
+        return [] if found is None else [part for parts in found for part in parts]
+
+    def _credible(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[Samples] | None:
+        """Return the values of each goal over the posterior models."""
+        try:
+            return [self._samples(goal, observed) for goal in goals]
+        except LimitError as error:
+            reasons.append(f"no credible band: {error}")
+            return None
+
+    def _samples(self, goal: Goal, observed: _Observed) -> Samples:
+        since = observed.since(goal)
+        values = self._in_posterior(goal.world.change, goal, since)
+        if goal.world.baseline is not None:
+            return values.minus(self._in_posterior(goal.world.baseline, goal, since))
+        return values
+
+    def _in_posterior(self, change: Change, goal: Goal, since: _Observed) -> Samples:
+        path, terminated, acted = since
+        return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
+
+    def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[list[RowUses]] | None:
+        """Return the uses of the rows of each goal, by model."""
+        if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
+            reasons.append("no support: a quantity is nested in another")
+            return None
+        try:
+            return [self._of_goal(goal, observed.since(goal)) for goal in goals]
+        except LimitError as error:
+            reasons.append(f"no support: {error}")
+            return None
+
+    def _of_goal(self, goal: Goal, since: _Observed) -> list[RowUses]:
+        uses = [self._in_world(goal.world.change, goal, since)]
+        if goal.world.baseline is None:
+            return uses
+        base = self._in_world(goal.world.baseline, goal, since)
+        if base.model is not uses[0].model:
+            return [*uses, base]
+        uses[0].add(base, sign=-1.0)
+        return uses
+
+    def _in_world(self, change: Change, goal: Goal, since: _Observed) -> RowUses:
+        if change.decides:
+            raise LimitError(f"rows that {change.name} uses are not counted")
+        path, terminated, acted = since
+        evaluators = self._evaluators
+        end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None
+        nominal = evaluators.nominal(end, until=len(path) - 1, acted=acted)
+        world = World.at(path, 0, nominal, evaluators.intervention(change, end), evaluators.rows)
+        if evaluators.constant(goal.measure) is not None:
+            return RowUses.none_of(world.law.dynamics)
+        return row_uses(world, evaluators.value_table(world.law, goal.measure), goal.measure)
+
+
+class _Observed(NamedTuple):
+    """The observed path of an answer. `acted`: names of the policies that acted at its pairs; empty: nominal did."""
+
+    path: Path
+    terminated: bool
+    acted: Sequence[str] = ()
+
+    def since(self, goal: Goal) -> _Observed:
+        """Return what was observed from the intervention on: the answer depends on nothing before."""
+        first = resolve(goal.world.offset, len(self.path))[1]
+        return _Observed(self.path[first:], self.terminated, self.acted[first:])
+
+
+def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
+    verdict: Verdict,
+    formula: Formula,
+    goals: list[Goal],
+    credible: list[Samples] | None,
+    uses: list[list[RowUses]] | None,
+    settings: BandSettings,
+    reasons: list[str],
+) -> Verdict:
+    """Return the verdict with the bands; a quantity has those of the goal with its text."""
+    level = settings.level
+    bands = {} if credible is None else {i: values.band(level) for i, values in enumerate(credible)}
+    supports = {} if uses is None else {i: support_of(part) for i, part in enumerate(uses)}
+    if len(goals) == 1:
+        index = {quantity.text: 0 for quantity in verdict.quantities}
+    else:
+        index = {print_formula(goal): number for number, goal in reversed([*enumerate(goals)])}
+    quantities = tuple(_quantity(quantity, index[quantity.text], bands, supports) for quantity in verdict.quantities)
+    effect = None
+    if credible is not None and isinstance(formula, Regret):
+        effect = credible[1].minus(credible[0]).band(level)
+    known = [support for support in supports.values() if support is not None]
+    how = verdict.bands or Bands()
+    return replace(
+        verdict,
+        quantities=quantities,
+        credible=quantities[-1].credible if len(goals) == 1 or isinstance(formula, Regret) else None,
+        effect_credible=effect,
+        support=min(known, default=None),
+        to_visit=() if uses is None else to_visit([part for parts in uses for part in parts]),
+        bands=replace(
+            how,
+            draws=settings.draws,
+            seed=settings.seed,
+            level=level,
+            reason="; ".join([*([how.reason] if how.reason else []), *reasons]),
+        ),
+    )
+
+
+def _quantity(
+    quantity: Quantity, number: int, bands: dict[int, tuple[float, float]], supports: dict[int, int | None]
+) -> Quantity:
+    return replace(quantity, credible=bands.get(number), support=supports.get(number))
+
+
+def support_of(uses: Iterable[RowUses]) -> int | None:
+    """Return the fewest draws among the rows that carry 90 % of the weight; None if no uncertain row has any.
+
+    The heaviest rows are counted until they carry as much; of equal weights the row with fewer draws comes first.
+    """
+    parts = [_uncertain(part) for part in uses if part.model.counts is not None]
+    weights = np.concatenate([part[2] for part in parts]) if parts else np.zeros(0)
+    total = weights.sum()
+    if not total > 0.0:
+        return None
+    draws = np.concatenate([part[1] for part in parts])
+    fractions = np.round(weights / total, DIGITS)
+    order = np.lexsort((draws, -fractions))
+    count = int(np.searchsorted(np.cumsum(fractions[order]), CARRIED - 10.0**-DIGITS)) + 1
+    return int(draws[order[:count]].min())
+
+
+def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs (state, action) whose rows contribute most to the variance of the value, the largest first."""
+    scores: dict[tuple[int, int], float] = {}
+    for part in uses:
+        if part.model.counts is None:
+            continue
+        rows, _, _, variances = _uncertain(part)
+        for row, variance in zip(rows.tolist(), variances.tolist(), strict=True):
+            pair = divmod(row, part.model.actions)
+            scores[pair] = scores.get(pair, 0.0) + variance
+    total = sum(scores.values())
+    ranked = sorted((-round(score / total, DIGITS), pair) for pair, score in scores.items() if score > 0.0)
+    return tuple(pair for score, pair in ranked[:SUGGESTIONS] if score < 0.0)
+
+
+def _uncertain(uses: RowUses) -> tuple[Ints, Ints, Floats, Floats]:
+    """Return the rows of a model that data could tell more about, with weight: those learned, those without any data.
+
+    With the draws of each, its weight, and the posterior variance that it contributes to the value, to first order. A
+    row without data contributes the most that values in their interval can vary.
+    """
+    model, counts = uses.model, uses.model.counts
+    assert counts is not None
+    sizes = np.diff(model.indptr)
+    states = np.arange(len(sizes)) // model.actions
+    first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
+    unseen = (counts.order == 0) & (sizes == 1) & (first == counts.elsewhere) & (states != counts.elsewhere)
+    rows = np.flatnonzero((unseen | (counts.order > 0)) & (uses.weights > 0.0))
+    of = np.repeat(np.arange(len(sizes)), sizes)
+    mean, square = (np.bincount(of, model.probabilities * moved, len(sizes)) for moved in (uses.moves, uses.moves**2))
+    draws = counts.draws(model.indptr)
+    widest = np.where(unseen, (uses.spread / 2.0) ** 2, np.maximum(square - mean**2, 0.0))
+    return rows, draws[rows], uses.weights[rows], (widest / (draws + counts.prior + 1.0))[rows]

@@ -1,0 +1,216 @@
+"""`Case`: the tests of one formula on one path with one noise, and the verdict from their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.evaluation.procedures import (
+    Draw,
+    Estimate,
+    check_outcomes,
+    decided,
+    decided_by_range,
+    decision,
+    estimate,
+    first_look,
+    span,
+)
+from monitor.exact.verdict import Path, resolve
+from monitor.logic import Formula, print_formula
+from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
+from monitor.logic.traversal import goals, regret_goals
+from monitor.sampled import Sampler
+from monitor.sampled.particle_rows import Rows
+from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
+from monitor.types import Drawn, Outcome, Quantity, Verdict
+
+__all__ = ["Case"]
+
+TRUE, FALSE = combine.And(()), combine.Or(())
+"""Known truths need no test, and no fraction of the strength."""
+
+
+class Case:
+    """One formula on one path. Every quantity is drawn with the same noise, particle by particle.
+
+    Args:
+        sampler: with this verdict's seed.
+        rows: of the model.
+        rewards: the smallest and the largest of a step, if known.
+        path: pairs (state, action), oldest first.
+        drawn: the settings, and the strength of the test of the whole formula.
+        terminated: the episode has ended in the last state.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        rows: Rows,
+        rewards: tuple[float, float] | None,
+        path: Path,
+        drawn: Drawn,
+        *,
+        terminated: bool,
+    ) -> None:
+        self._sampler, self._rows, self._rewards, self._path = sampler, rows, rewards, path
+        self._drawn, self._terminated = drawn, terminated
+        self._short: list[str] = []
+
+    def plain(self, formula: Formula) -> Verdict:
+        """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
+        tree = self._tree(formula)
+        tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
+        quantities = tuple(tested.values())
+        return self._verdict(
+            quantities,
+            holds=evaluate(tree, {text: quantity.holds for text, quantity in tested.items()}),
+            bounds=quantities[0].bounds if len(quantities) == 1 else None,
+            offset=quantities[-1].offset if quantities else 0,
+        )
+
+    def regret(self, formula: Regret) -> Verdict:
+        """Return the verdict of `regret` (docs/semantics.md, section 8).
+
+        The hypothesis tested is that there is nothing to regret: `nominal meets the goal or the alternative does not`.
+        So alpha is the probability of a false *regret*. The effect's bounds come from two intervals, so they miss with
+        at most twice the probability of one.
+        """
+        pair = regret_goals(formula)
+        meets, would_meet = (print_formula(one) for one in pair)
+        tested = self._tested(combine.Or((Leaf(meets), combine.Not(Leaf(would_meet)))), pair)
+        nominal, alternative = tested[meets], tested[would_meet]
+        effect_bounds = None
+        if nominal.bounds is not None and alternative.bounds is not None:
+            effect_bounds = alternative.bounds[0] - nominal.bounds[1], alternative.bounds[1] - nominal.bounds[0]
+        return self._verdict(
+            (nominal, alternative),
+            outcome=_outcome(nominal.holds, alternative.holds),
+            bounds=alternative.bounds,
+            effect=alternative.value - nominal.value,
+            effect_bounds=effect_bounds,
+            offset=nominal.offset,
+        )
+
+    def value(self, goal: Goal, text: str) -> Verdict:
+        """Return the verdict of a `=?`."""
+        found = estimate(goal, self._draw(goal), span(goal, self._rewards), self._drawn)
+        if found.short:
+            self._short.append(
+                f"{found.samples} samples (sampling.limit) leave a wider interval than sampling.error asks for"
+            )
+        quantity = self._quantity(goal, text, found)
+        return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
+
+    def _tested(self, tree: Tree, queried: Sequence[Goal]) -> dict[str, Quantity]:
+        """Return text -> quantity of each goal, each tested at the strength that the whole formula needs."""
+        needed = strengths(tree, Strength(self._drawn.alpha, self._drawn.beta))
+        quantities: dict[str, Quantity] = {}
+        for goal in queried:
+            text = print_formula(goal)
+            if text not in quantities:
+                quantities[text] = self._test(goal, text, needed[text])
+        return quantities
+
+    def _test(self, goal: Goal, text: str, strength: Strength) -> Quantity:
+        """Test one goal; return its truth and numbers."""
+        assert goal.test is not None
+        within, draw, sampling = span(goal, self._rewards), self._draw(goal), self._drawn.sampling
+        negates = goal.test.comparison in ("<", "<=")  # `< theta` is not `>= theta`, and that is what is tested
+        if negates:
+            strength = strength.negated
+        above = decided_by_range(goal.test, within)
+        if above is not None:
+            found = first_look(draw, within, sampling)
+        else:
+            found, above = decided(decision(goal, strength, within, self._drawn), draw, within, sampling)
+        if above is None:
+            near = f"{text} is open after {found.samples} samples (sampling.limit)"
+            self._short.append(f"{near}: at about {found.mean:.6g} it is too near its bound")
+        return self._quantity(goal, text, found, holds=None if above is None else above != negates)
+
+    def _quantity(self, goal: Goal, text: str, found: Estimate, *, holds: bool | None = None) -> Quantity:
+        offset, _, clipped = resolve(goal.world.offset, len(self._path))
+        return Quantity(
+            text,
+            found.mean,
+            offset,
+            clipped,
+            None if found.bounds is None else (float(found.bounds[0]), float(found.bounds[1])),
+            None if goal.test is None else goal.test.bound,
+            holds,
+            samples=found.samples,
+            confidence=None if found.bounds is None else 1.0 - self._drawn.sampling.error_alpha,
+        )
+
+    def _draw(self, goal: Goal) -> Draw:
+        within = span(goal, self._rewards)
+
+        def draw(particles: range) -> Floats:
+            values = self._sampler.outcomes(
+                goal, self._path, particles, first_seq=self._drawn.first, terminated=self._terminated
+            )
+            check_outcomes(goal, values, within)
+            return values
+
+        return draw
+
+    def _tree(self, formula: Formula) -> Tree:
+        """Return the formula as a tree of tests, with known truths in place."""
+        match formula:
+            case Goal():
+                return Leaf(print_formula(formula))
+            case Const(value):
+                return TRUE if value else FALSE
+            case Label(name):
+                return TRUE if self._rows.holds(name, np.array([self._path[-1][0]]))[0] else FALSE
+            case Not(arg):
+                return combine.Not(self._tree(arg))
+            case And(left, right):
+                return combine.And((self._tree(left), self._tree(right)))
+            case Or(left, right):
+                return combine.Or((self._tree(left), self._tree(right)))
+            case Temporal() | Regret():
+                raise AssertionError("the parser keeps these out of Boolean combinations")
+            case _:
+                assert_never(formula)
+
+    def _verdict(
+        self,
+        quantities: tuple[Quantity, ...],
+        *,
+        offset: int,
+        value: float | None = None,
+        holds: bool | None = None,
+        outcome: Outcome | None = None,
+        bounds: tuple[float, float] | None = None,
+        effect: float | None = None,
+        effect_bounds: tuple[float, float] | None = None,
+    ) -> Verdict:
+        return Verdict(
+            "",
+            "sampled",
+            "gumbel",
+            quantities,
+            value=value,
+            holds=holds,
+            outcome=outcome,
+            bounds=bounds,
+            effect=effect,
+            effect_bounds=effect_bounds,
+            offset=offset,
+            clipped=any(quantity.clipped for quantity in quantities),
+            reason="; ".join(self._short),
+            drawn=self._drawn,
+        )
+
+
+def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
+    if nominal:
+        return "safe"
+    if nominal is None or alternative is None:
+        return "undecided"
+    return "regret" if alternative else "unavoidable"

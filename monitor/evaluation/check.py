@@ -1,0 +1,262 @@
+"""`monitor.check`: one query on one recorded path, with all inputs checked first, by the engine that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from monitor.errors import ConfigError, LimitError
+from monitor.evaluation.bands import LearnedBands
+from monitor.evaluation.credible import check_band_settings
+from monitor.evaluation.engines import NOT_EXACT, neither
+from monitor.evaluation.sampled_checker import SampledChecker
+from monitor.evaluation.seeding import SEEDS, alone, check_sampling
+from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
+from monitor.exact import Checker, tables
+from monitor.exact.avoidable import SAMPLED, unexamined
+from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
+from monitor.exact.names import validate
+from monitor.exact.verdict import Path
+from monitor.logic import Formula
+from monitor.model import MDP
+from monitor.sampled import Enumerated, Simulator, VectorSimulator
+from monitor.types import BandSettings, CausalModel, Drawn, Engine, Sampling, Verdict
+
+__all__ = ["NO_BOUNDS", "check", "check_many"]
+
+Model = MDP | Simulator | VectorSimulator
+BANDS = BandSettings()
+NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
+
+
+def check(
+    query: str | Formula,
+    *,
+    model: Model,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Engine = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, Model] | None = None,
+    sampling: Sampling | None = None,
+    drawn: Drawn | None = None,
+    bands: BandSettings | None = BANDS,
+    acted: Sequence[str] = (),
+    recourse: bool = True,
+) -> Verdict:
+    """Answer one formula on one observed path.
+
+    Args:
+        query: a formula, or its text.
+        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+        policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
+            simulator: functions of states [n] that give actions [n] or distributions [n, A].
+        engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why.
+        causal_model: `any` or `stable` also bound the answer over that class of causal models; exactly only.
+        terminated: the episode has ended in the last state, which is absorbing from then on. Where the model has a copy
+            of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
+        start_observed: whether the first pair is the episode's first step (else `@-k` verdicts say so).
+        models: name -> other dynamics, for `model:name`.
+        sampling: error rates and limits of a sampled answer.
+        drawn: of an earlier verdict, to draw it again; replaces `sampling`.
+        bands: for a model learned from data, how its bands are computed. With None, or `draws` 0, the credible band is
+            not, nor is the support.
+        acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
+        recourse: whether a missed goal of `regret` is examined: could other decisions have met it?
+
+    Raises:
+        FormulaError, PathError, PolicyError, ConfigError, LimitError: each says what is wrong, where, how to fix it.
+
+    >>> model = MDP.from_transitions(
+    ...     states=2, actions=2, labels={"goal": [1]},
+    ...     transitions=[(0, 0, 0, 1.0), (0, 1, 0, 0.5), (0, 1, 1, 0.5), (1, 0, 1, 1), (1, 1, 1, 1)])
+    >>> about = dict(model=model, policies={"nominal": [0, 0], "bold": [1, 1]}, path=[(0, 0), (0, 0)])
+    >>> check('bold@1.P=? [ F<=2 "goal" ]', **about).value
+    0.75
+    >>> verdict = check('bold@1.P>=0.7 [ F<=2 "goal" ]', **about, engine="sampled")
+    >>> verdict.holds, verdict.method, verdict.quantities[0].samples > 100
+    (True, 'sampled', True)
+    """
+    return check_many(
+        [query],
+        model=model,
+        path=path,
+        policies=policies,
+        engine=engine,
+        causal_model=causal_model,
+        terminated=terminated,
+        start_observed=start_observed,
+        models=models,
+        sampling=sampling,
+        drawn=drawn,
+        bands=bands,
+        acted=acted,
+        recourse=recourse,
+    )[0]
+
+
+def check_many(
+    queries: Sequence[str | Formula],
+    *,
+    model: Model,
+    path: Path,
+    policies: Mapping[str, object],
+    engine: Engine = "auto",
+    causal_model: CausalModel = "gumbel",
+    terminated: bool = False,
+    start_observed: bool = True,
+    models: Mapping[str, Model] | None = None,
+    sampling: Sampling | None = None,
+    drawn: Drawn | None = None,
+    bands: BandSettings | None = BANDS,
+    acted: Sequence[str] = (),
+    recourse: bool = True,
+    each: Callable[[int], None] = lambda _answered: None,
+) -> list[Verdict]:
+    """Answer several formulas on one path, sharing what they have in common; all are read before any is answered.
+
+    `each` is called after each answer with the number of answers so far. The other arguments, and the errors, are those
+    of `check`.
+    """
+    _check_engine(engine, causal_model)
+    credible = bands if bands is not None and bands.draws else None
+    if credible is not None:
+        check_band_settings(credible)
+    drawn = drawn or alone(sampling or Sampling())
+    check_sampling(drawn.sampling)
+    if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
+        raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
+    settings = _Settings(
+        as_pairs(path),
+        engine,
+        causal_model,
+        drawn,
+        terminated=terminated,
+        start_observed=start_observed,
+        acted=acted,
+        recourse=recourse,
+    )
+    check_acted(acted, settings.path, policies)
+    read = read_all(queries)
+    if not isinstance(model, MDP):
+        return _collect(_simulated(read, model, policies, models or {}, settings), each)
+    enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
+    if len(enumerated) < len(models or {}):
+        raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
+    checker = Checker(model, tables(policies, model), enumerated, delta=(bands or BANDS).delta)
+    for formula, text in read:
+        validate(formula, model, policies, text, checker.models)
+    check_path(model, settings.path)
+    sampler = SampledChecker(Enumerated(checker.evaluators), model)
+    learned = None if credible is None or not checker.evaluators.learned else LearnedBands(checker, credible)
+    answers = ((formula, _examined(formula, text, settings, checker, sampler)) for formula, text in read)
+    return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)
+
+
+def _collect(answers: Iterator[Verdict], each: Callable[[int], None]) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for verdict in answers:
+        verdicts.append(verdict)
+        each(len(verdicts))
+    return verdicts
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Arguments common to all formulas of one call."""
+
+    path: Path
+    engine: Engine
+    causal_model: CausalModel
+    drawn: Drawn
+    terminated: bool
+    start_observed: bool
+    acted: Sequence[str]
+    recourse: bool
+
+    def exact(self, formula: Formula, text: str, checker: Checker) -> Verdict:
+        return checker.check(
+            formula,
+            self.path,
+            causal_model=self.causal_model,
+            terminated=self.terminated,
+            start_observed=self.start_observed,
+            text=text,
+            acted=self.acted,
+        )
+
+    def sampled(self, formula: Formula, text: str, sampler: SampledChecker, why: str = "") -> Verdict:
+        return sampler.verdict(
+            formula,
+            self.path,
+            self.drawn,
+            text=text,
+            terminated=self.terminated,
+            start_observed=self.start_observed,
+            why=why,
+            acted=self.acted,
+        )
+
+
+def _examined(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
+    verdict = _chosen(formula, text, settings, checker, sampler)
+    if not settings.recourse:
+        return verdict
+    return checker.with_recourse(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
+
+
+def _chosen(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
+    if settings.engine == "sampled":
+        return settings.sampled(formula, text, sampler)
+    try:
+        return settings.exact(formula, text, checker)
+    except LimitError as error:
+        if settings.engine == "exact":
+            raise
+        if settings.causal_model != "gumbel":
+            raise LimitError(f"{error}; and {NO_BOUNDS}") from error
+        try:
+            return settings.sampled(formula, text, sampler, NOT_EXACT + str(error))
+        except LimitError as other:
+            raise neither(error, other) from error
+
+
+def _with_bands(learned: LearnedBands | None, verdict: Verdict, formula: Formula, settings: _Settings) -> Verdict:
+    if learned is None:
+        return verdict
+    return learned.added(verdict, formula, settings.path, terminated=settings.terminated, acted=settings.acted)
+
+
+def _simulated(
+    read: Sequence[tuple[Formula, str]],
+    model: Simulator | VectorSimulator,
+    policies: Mapping[str, object],
+    models: Mapping[str, Model],
+    settings: _Settings,
+) -> Iterator[Verdict]:
+    if settings.engine == "exact":
+        raise ConfigError("a simulator cannot be answered exactly; enumerate the model, or use engine 'sampled'")
+    if settings.causal_model != "gumbel":
+        raise ConfigError(f"causal model {settings.causal_model!r}: {NO_BOUNDS}; enumerate the model, or use 'gumbel'")
+    scene = simulated_scene(model, policies, models)
+    for formula, text in read:
+        scene.validate(formula, text)
+        check_simulated_labels(model, formula, text)
+    check_simulated_path(model, settings.path)
+    sampler = SampledChecker(scene, model)
+    why = "sampled, for a simulated model cannot be enumerated" if settings.engine == "auto" else ""
+    answers = (settings.sampled(formula, text, sampler, why) for formula, text in read)
+    return (unexamined(verdict, SAMPLED) for verdict in answers) if settings.recourse else answers
+
+
+def _check_engine(engine: str, causal_model: str) -> None:
+    if engine not in get_args(Engine):
+        raise ConfigError(f"engine {engine!r} does not exist; use {', '.join(get_args(Engine))}")
+    if causal_model not in get_args(CausalModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if engine == "sampled" and causal_model != "gumbel":
+        raise ConfigError(f"causal model {causal_model!r}: {NO_BOUNDS}; use engine 'exact', or 'gumbel'")

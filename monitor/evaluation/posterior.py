@@ -1,0 +1,79 @@
+"""Models drawn from the posterior of a learned model, in which what was never observed has a weight of its own.
+
+Each learned row is drawn from a Dirichlet distribution over its observed successors, of which the model's row is the
+mean, and one entry more: `elsewhere`, for all others. How much that one gets follows from how often rows with as many
+draws discovered a successor. `elsewhere` itself is unknown: each draw is two models, one in which it is as bad as can
+be, one in which it is as good (`monitor.exact.sides`). See docs/semantics.md, section 13.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.model import MDP
+from monitor.model.discoveries import discoveries
+from monitor.model.sparse_rows import frozen
+
+__all__ = ["drawn_probabilities", "opened"]
+
+RATE = 0.5
+"""Both parameters of the Beta prior of a rate of discovery."""
+LEAST = 1e-100
+"""Least mass of an entry before a row is normalised, so that every entry stays possible."""
+
+
+def opened(model: MDP) -> MDP:
+    """Return the model with an entry for `elsewhere`, of probability 0, in each learned row; a given model as it is."""
+    counts = model.counts
+    if counts is None:
+        return model
+    rows, entries = np.flatnonzero(counts.order > 0), _keys(model)
+    added = np.setdiff1d(rows * model.states + counts.elsewhere, entries)
+    places = np.searchsorted(entries, added)
+    sizes = np.diff(model.indptr) + np.bincount(added // model.states, minlength=len(model.indptr) - 1)
+    extra = model.transition_rewards
+    return replace(
+        model,
+        indptr=frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])),
+        successors=frozen(np.insert(model.successors, places, counts.elsewhere)),
+        probabilities=frozen(np.insert(model.probabilities, places, 0.0)),
+        transition_rewards=None if extra is None else frozen(np.insert(extra, places, 0.0)),
+        reward_spread=None,
+        counts=None,
+    )
+
+
+def _keys(model: MDP) -> Ints:
+    """Return a number for each entry [N], ascending, that row and successor determine."""
+    keys: Ints = np.repeat(np.arange(len(model.indptr) - 1), np.diff(model.indptr)) * model.states + model.successors
+    return keys
+
+
+def drawn_probabilities(model: MDP, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield probabilities of the entries of `opened(model)`, drawn from the posterior, without end."""
+    wide, counts = opened(model), model.counts
+    if counts is None:
+        while True:
+            yield wide.probabilities
+    rows, entries = np.flatnonzero(counts.order > 0), _keys(wide)
+    unseen = np.searchsorted(entries, rows * model.states + counts.elsewhere)
+    seen = np.searchsorted(entries, _keys(model))
+    sizes = np.diff(model.indptr)
+    weights = np.zeros(len(entries))
+    weights[seen] = counts.visits + counts.prior / np.repeat(sizes, sizes)
+    learned = np.repeat(counts.order > 0, np.diff(wide.indptr))
+    of = np.repeat(np.arange(len(rows)), np.diff(wide.indptr)[rows])
+    known = discoveries(counts, model.indptr)
+    totals = counts.draws(model.indptr)[rows] + counts.prior
+    while True:
+        rates = rng.beta(RATE + known.found, RATE + known.draws - known.found).clip(LEAST, 1.0 - 1e-12)[known.of_row]
+        shape = weights.copy()
+        shape[unseen] += totals * rates / (1.0 - rates)
+        masses = np.maximum(rng.standard_gamma(shape[learned]), LEAST)
+        probabilities = wide.probabilities.copy()
+        probabilities[learned] = masses / np.bincount(of, masses, len(rows))[of]
+        yield frozen(probabilities)

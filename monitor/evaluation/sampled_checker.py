@@ -1,0 +1,101 @@
+"""Verdicts from samples: formulas over one scene, with the way they were obtained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+from msgspec.structs import replace
+
+from monitor.errors import LimitError
+from monitor.evaluation.case import Case
+from monitor.exact.verdict import Path, resolve
+from monitor.logic import Formula
+from monitor.logic.syntax import Goal, Regret
+from monitor.logic.traversal import goals
+from monitor.model import MDP
+from monitor.sampled import Sampler, Scene, Simulator, VectorSimulator
+from monitor.sampled.particle_rows import as_rows
+from monitor.types import Drawn, Verdict
+
+__all__ = ["SampledChecker"]
+
+
+class SampledChecker:
+    """Answers validated formulas by sampling.
+
+    Args:
+        scene: the worlds to draw from.
+        model: of that scene, for the labels of the last state of the path and the range of rewards (for a simulator
+            the settings give the range).
+    """
+
+    def __init__(self, scene: Scene, model: MDP | Simulator | VectorSimulator) -> None:
+        self._sampler = Sampler(scene, 0)
+        self._rows = as_rows(model)
+        self._rewards: tuple[float, float] | None = None
+        if isinstance(model, MDP):
+            alone = float(model.rewards.min()), float(model.rewards.max())  # of a transition only another model has
+            ends = *model.reward_range, *alone
+            self._rewards = min(ends), max(ends)
+
+    def verdict(
+        self,
+        formula: Formula,
+        path: Path,
+        drawn: Drawn,
+        *,
+        text: str,
+        terminated: bool = False,
+        start_observed: bool = True,
+        why: str = "",
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Draw worlds until the formula is decided or the limit is reached.
+
+        Args:
+            formula: validated.
+            path: pairs (state, action), oldest first; a possible one.
+            drawn: the noise, and the strength of the test of the whole formula.
+            text: the formula as its user wrote it.
+            terminated: the episode has ended in the last state.
+            start_observed: whether the first pair is the episode's first step.
+            why: the reason for sampling, which begins the verdict's `reason`.
+            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
+
+        Raises:
+            LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
+        """
+        if acted:
+            self._check_policies(formula, path, acted)
+        sampler = copy(self._sampler)  # its step tables are shared
+        sampler.seed = drawn.seed
+        case = Case(sampler, self._rows, self._rewards or drawn.sampling.rewards, path, drawn, terminated=terminated)
+        if isinstance(formula, Regret):
+            verdict = case.regret(formula)
+        elif isinstance(formula, Goal) and formula.test is None:
+            verdict = case.value(formula, text)
+        else:
+            verdict = case.plain(formula)
+        return replace(
+            verdict,
+            formula=text,
+            start_dropped=not start_observed and any(offset < 0 for _, _, offset in goals(formula)),
+            reason="; ".join(part for part in (why, verdict.reason) if part),
+        )
+
+    def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:
+        """Raise LimitError if it matters to a formula that another policy than nominal acted."""
+        chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
+        for goal, changes, offset in goals(formula):
+            _, start, _ = resolve(offset, len(path))  # before it nothing is left to a policy
+            others = any(name != "nominal" for name in acted[start:])
+            if others and any(chooses or depends(change, goal.measure) for change in changes):
+                raise LimitError(
+                    "another policy than nominal acted at some of the steps from the intervention state on, and "
+                    "sampled answers to this formula are not made for that; use the exact engine"
+                )
+
+    def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
+        """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""
+        self.verdict(formula, path, replace(drawn, sampling=replace(drawn.sampling, limit=1)), text="")

@@ -1,0 +1,307 @@
+"""One observed pair, for all start points at once: the forward weights advanced by one step. Compiled.
+
+See docs/semantics.md, section 6.2. Abduction is in the rows: each is conditioned on the step's observed transition in
+closed form (`counterfactual_rows.py`; docs/semantics.md, section 3.1), and no noise is represented. A *start point* is
+an observed pair at which the intervention may begin; start 0 is the newest, start j is j pairs older and j offsets
+further. A *node* is a state in a column of the unrolled automaton (`unroll.py`); its *forward weight* for a start is
+the probability that the counterfactual chain begun there is now in that state with the column's obligation remaining.
+The weights of all starts lie next to each other, so that a row is read once for all of them. Rules:
+
+- A step has two halves. `label_step` reads each node's labels and turns the node into *edges* (node, row, range of
+  starts), listed by the column they lead to. `push_rows` pushes the weights along the rows of those edges.
+- Weight that reaches TRUE, and expected reward, leaves the nodes and is accumulated; weight that reaches FALSE is
+  dropped.
+- Sums run in a fixed order: by phase, column and state of the source, then action; nodes ascend by column and state.
+  So a start's answer has the same bits whether or not other starts are held.
+- A function that finds an array too small returns a status before it changes the forward weights; the caller grows the
+  array and calls again. For FORWARD_FULL, `Workspace.missing` has the sizes needed. Arrays are never grown here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monitor.arrays import Floats, Ints, Shorts
+from monitor.causal.row import sort_pairs
+from monitor.exact.forward.buffers import ForwardBuffers, Workspace
+from monitor.exact.forward.codes import DONE, FORWARD_FULL, SCRATCH_FULL, TABLE_FULL
+from monitor.exact.forward.counterfactual_rows import Dynamics, find_entry, find_observed, phase_end
+from monitor.exact.forward.row_table import FULL, RowTable
+from monitor.exact.forward.unroll import FIRST_COLUMN
+from monitor.logic import TRUE
+
+__all__ = ["CompiledAutomaton", "Context", "Future", "observe", "shares_successor", "sort_nodes"]
+
+
+@dataclass(eq=False)
+class CompiledAutomaton:
+    """Transitions of an unrolled automaton (see `Unrolled`), and `label_of` [S], or [S * A] if `by_action`."""
+
+    ranges: Ints
+    transitions: Ints
+    label_of: Shorts
+    by_action: bool
+
+
+@dataclass(eq=False)
+class Future:
+    """Value function beyond the last observed pair: `values` [n, S] at `vector` [offsets, columns], and prior rows."""
+
+    values: Floats
+    vector: Ints
+    indptr: Ints
+    successors: Ints
+    probabilities: Floats
+    rewards: Floats
+
+
+@dataclass(eq=False)
+class Context:
+    """Everything an answer depends on besides the forward weights."""
+
+    dynamics: Dynamics
+    table: RowTable
+    automaton: CompiledAutomaton
+    future: Future
+    workspace: Workspace
+
+
+def observe(context: Context, forward: ForwardBuffers, state: int, action: int) -> int:
+    """Take in one observed pair; return a status."""
+    if forward.start_count == 0:
+        forward.column[0], forward.first_node[0], forward.first_node[1], forward.states[0] = 0, 0, 1, state
+        forward.start_range[0, 0], forward.start_range[0, 1] = 0, 1
+        forward.weights[0, 0], forward.accumulated[0] = 1.0, 0.0
+        forward.start_count, forward.segment_count, forward.base_offset = 1, 1, 0
+    else:
+        status = advance(context, forward, context.workspace, state)
+        if status != DONE:
+            return status
+    forward.last_state, forward.last_action = state, action
+    return DONE
+
+
+def advance(context: Context, forward: ForwardBuffers, workspace: Workspace, s_next: int) -> int:
+    """Advance all starts by the observed transition to `s_next`, and add one that begins there; return a status."""
+    shift, kept = 0, 1
+    if forward.max_starts:
+        shift, kept = 1, min(forward.start_count, forward.max_starts - 1)
+    if kept > len(workspace.accumulated):
+        return SCRATCH_FULL
+    for start in range(kept):
+        workspace.accumulated[start] = forward.accumulated[start]
+    status = label_step(context.dynamics, context.table, context.automaton, workspace, forward, s_next, kept)
+    if status != DONE:
+        return status
+    segments = push_rows(context.table, workspace, forward, context.automaton.ranges.shape[0], shift, s_next)
+    if segments < 0:
+        return SCRATCH_FULL
+    nodes = workspace.first_node[segments]
+    if segments > len(forward.column) or nodes > len(forward.states):
+        workspace.missing[0], workspace.missing[1] = segments, nodes
+        return FORWARD_FULL
+    forward.first_node[0] = 0
+    for segment in range(segments):
+        forward.column[segment] = workspace.column[segment]
+        forward.first_node[segment + 1] = workspace.first_node[segment + 1]
+    for node in range(nodes):
+        source = workspace.by_state[node]
+        first, last = workspace.start_range[source, 0], workspace.start_range[source, 1]
+        forward.states[node] = workspace.states[source]
+        forward.start_range[node, 0], forward.start_range[node, 1] = first, last
+        for start in range(first, last):
+            forward.weights[node, start] = workspace.weights[source, start]
+    for start in range(kept):
+        forward.accumulated[start + shift] = workspace.accumulated[start]
+    forward.segment_count = segments
+    if forward.max_starts:
+        forward.accumulated[0] = 0.0
+        forward.start_count = kept + 1
+    else:
+        forward.base_offset += 1
+    return DONE
+
+
+def label_step(
+    dynamics: Dynamics,
+    table: RowTable,
+    automaton: CompiledAutomaton,
+    workspace: Workspace,
+    forward: ForwardBuffers,
+    s_next: int,
+    kept: int,
+) -> int:
+    """Read the labels of all nodes: list edges by target column, accumulate what is decided; return a status.
+
+    With w_j(x, o) the weight of state x and obligation o for start j, pi(a|x) the probability of action a and
+    rho(y|x, a) the row of (x, a), both given the observed transition, and o' the obligation after the labels of (x, a),
+    a step computes (here and in `push_rows`)
+
+        w'_j(y, o') = sum over x, o, a of w_j(x, o) pi(a|x) rho(y|x, a).
+
+    An edge is one (x, o), a and o' for a range of j. What is decided has o' = TRUE: w_j(x, o) pi(a|x) is accumulated.
+    `kept`: starts from this one on are dropped, as they are older than any that may be queried.
+    """
+    s, a, base, count, actions = (
+        forward.last_state,
+        forward.last_action,
+        forward.base_offset,
+        0,
+        dynamics.rewards.shape[1],
+    )
+    workspace.edge_clock += 1
+    stamp = workspace.edge_clock
+    if dynamics.share_prior_rows:
+        pair = s * actions + a
+        for k in range(dynamics.observed_row_indptr[pair], dynamics.observed_row_indptr[pair + 1]):
+            workspace.observed_stamp[dynamics.observed_row_successors[k]] = stamp
+    for phase in range(len(dynamics.phase_begin)):
+        begin, end = max(dynamics.phase_begin[phase] - base, 0), min(phase_end(dynamics, phase) - base, kept)
+        if begin >= end:
+            continue
+        observed = find_observed(dynamics, table, phase, s, a, s_next)
+        if observed == FULL:
+            return TABLE_FULL
+        for segment in range(forward.segment_count):
+            column = forward.column[segment]
+            for node in range(forward.first_node[segment], forward.first_node[segment + 1]):
+                low, high = max(forward.start_range[node, 0], begin), min(forward.start_range[node, 1], end)
+                while low < high and forward.weights[node, low] == 0.0:
+                    low += 1
+                if low >= high:
+                    continue
+                state, entry, informed = forward.states[node], FULL, True
+                if dynamics.share_prior_rows:
+                    entry = find_entry(dynamics, table, phase, phase, -1, -1, -1, state)
+                    if entry == FULL:
+                        return TABLE_FULL
+                    informed = state == s or shares_successor(table, workspace, entry)
+                if informed:
+                    entry = find_entry(dynamics, table, phase, observed, s, a, s_next, state)
+                    if entry == FULL:
+                        return TABLE_FULL
+                for row in range(table.entry_begin[entry], table.entry_begin[entry + 1]):
+                    label = automaton.label_of[state * actions + table.action[row] if automaton.by_action else state]
+                    for transition in range(automaton.ranges[column, label, 0], automaton.ranges[column, label, 1]):
+                        first = max(low, automaton.transitions[transition, 0] - base)
+                        last = min(high, automaton.transitions[transition, 1] - base)
+                        if first >= last:
+                            continue
+                        target = automaton.transitions[transition, 2]
+                        if automaton.transitions[transition, 3]:
+                            for start in range(first, last):
+                                workspace.accumulated[start] += forward.weights[node, start] * table.reward[row]
+                        if target == TRUE:
+                            for start in range(first, last):
+                                workspace.accumulated[start] += forward.weights[node, start] * table.weight[row]
+                        elif target >= FIRST_COLUMN:
+                            if count == len(workspace.edges):
+                                return SCRATCH_FULL
+                            add_edge(workspace, target - FIRST_COLUMN, count, node, row, first, last)
+                            count += 1
+    return DONE
+
+
+def add_edge(workspace: Workspace, column: int, edge: int, node: int, row: int, first: int, last: int) -> None:
+    """Write an edge and append it to the list of its column."""
+    if workspace.edge_lists[column, 0] == workspace.edge_clock:
+        workspace.edges[workspace.edge_lists[column, 2], 4] = edge
+    else:
+        workspace.edge_lists[column, 0], workspace.edge_lists[column, 1] = workspace.edge_clock, edge
+    workspace.edge_lists[column, 2] = edge
+    workspace.edges[edge, 0], workspace.edges[edge, 1], workspace.edges[edge, 4] = node, row, -1
+    workspace.edges[edge, 2], workspace.edges[edge, 3] = first, last
+
+
+def shares_successor(table: RowTable, workspace: Workspace, entry: int) -> bool:
+    """Return whether a row has a successor in common with the observed pair; else it stays as it is (locality)."""
+    begin, end = table.row_begin[table.entry_begin[entry]], table.row_begin[table.entry_begin[entry + 1]]
+    found = False
+    for k in range(begin, end):
+        found |= workspace.observed_stamp[table.successors[k]] == workspace.edge_clock
+    return found
+
+
+def push_rows(
+    table: RowTable, workspace: Workspace, forward: ForwardBuffers, columns: int, shift: int, s_next: int
+) -> int:
+    """Push weights along the edges, column by column; return the number of segments, or -1 if scratch is full.
+
+    This is the sum of the formula in `label_step`; `probability`: pi(a|x) rho(y|x, a), over all a if rows are merged.
+    `shift`: 1 if a start is added at `s_next`, which makes every other start one older; else 0.
+    """
+    segments, nodes = 0, 0
+    workspace.first_node[0] = 0
+    for column in range(columns):
+        begins = shift == 1 and column == 0
+        edge = workspace.edge_lists[column, 1] if workspace.edge_lists[column, 0] == workspace.edge_clock else -1
+        if edge < 0 and not begins:
+            continue
+        if segments + 2 > len(workspace.first_node):
+            return -1
+        workspace.node_clock += 1
+        first_node = nodes
+        if begins:
+            if nodes >= len(workspace.states):
+                return -1
+            add_node(workspace, nodes, s_next, 0, 1, forward.live_starts)
+            workspace.weights[nodes, 0] = 1.0
+            nodes += 1
+        while edge >= 0:
+            nodes = push_row(table, workspace, forward, edge, shift, nodes)
+            if nodes < 0:
+                return -1
+            edge = workspace.edges[edge, 4]
+        if nodes > first_node:
+            sort_nodes(workspace, first_node, nodes)
+        workspace.column[segments] = column
+        segments += 1
+        workspace.first_node[segments] = nodes
+    return segments
+
+
+def push_row(table: RowTable, workspace: Workspace, forward: ForwardBuffers, edge: int, shift: int, nodes: int) -> int:
+    """Push weights along one edge; return the number of nodes that there are now, or -1 if they do not fit."""
+    source, row = workspace.edges[edge, 0], workspace.edges[edge, 1]
+    first, last = workspace.edges[edge, 2], workspace.edges[edge, 3]
+    for k in range(table.row_begin[row], table.row_begin[row + 1]):
+        state, probability = table.successors[k], table.lower[k]
+        if workspace.state_stamp[state] != workspace.node_clock:
+            if nodes >= len(workspace.states):
+                return -1
+            add_node(workspace, nodes, state, first + shift, last + shift, forward.live_starts)
+            for start in range(first, last):
+                workspace.weights[nodes, start + shift] = probability * forward.weights[source, start]
+            nodes += 1
+            continue
+        node = workspace.state_node[state]
+        workspace.start_range[node, 0] = min(workspace.start_range[node, 0], first + shift)
+        workspace.start_range[node, 1] = max(workspace.start_range[node, 1], last + shift)
+        for start in range(first, last):
+            workspace.weights[node, start + shift] += probability * forward.weights[source, start]
+    return nodes
+
+
+def add_node(workspace: Workspace, node: int, state: int, first: int, last: int, starts: int) -> None:
+    """Add a node without weight to the column at hand, for a range of starts."""
+    workspace.state_stamp[state], workspace.state_node[state] = workspace.node_clock, node
+    workspace.states[node], workspace.by_state[node] = state, node
+    workspace.start_range[node, 0], workspace.start_range[node, 1] = first, last
+    for start in range(starts):
+        workspace.weights[node, start] = 0.0
+
+
+def sort_nodes(workspace: Workspace, begin: int, end: int) -> None:
+    """Sort `by_state[begin:end]`, the nodes of one column, by state: by a scan of all states if they are many."""
+    if end - begin < 2:
+        return
+    if 8 * (end - begin) > len(workspace.state_stamp):
+        n = begin
+        for state in range(len(workspace.state_stamp)):
+            if workspace.state_stamp[state] == workspace.node_clock:
+                workspace.by_state[n] = workspace.state_node[state]
+                n += 1
+        return
+    for n in range(begin, end):
+        workspace.keys[n - begin] = workspace.states[n]
+    sort_pairs(workspace.keys, workspace.by_state[begin:end], end - begin)

@@ -1,0 +1,100 @@
+"""Test of a model whose rows are known only up to bounds, such as one learned from data.
+
+The hypothesis: each row is some distribution within its bounds, the same at every step. The bets are those of
+`monitor.statistics.model_betting`, at the odds of `monitor.statistics.interval_odds`, where no row within the bounds
+makes them profitable on average. So as long as the bounds hold, the wealth is a nonnegative supermartingale. Bounds
+that hold with probability 1 - delta, and the level alpha: the probability of a rejection, if the environment is that of
+the data, is at most alpha + delta, at any time and for any policy.
+
+In a row with bounds
+
+- a successor that was never recorded is no impossible step. One entry stands for all of them; every bet covers it. Its
+  upper bound is raised by `impossible`, and the lower bounds of the others are lowered to match, since a wrong reading
+  may look like one.
+- `learned` begins at what the data predict instead of the model's probabilities; `flatter` and `sharper` are powers of
+  that.
+- the two bets on glitches have nothing impossible to bet on. They bet on successors that were never recorded, at the
+  rate at which these came lately in all such rows: (c p + m) / (c + n), m of n steps. Where that rate is within the
+  upper bound, they pay 1.
+
+A row without data has no bounds: its steps are not tested. Compiled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from monitor.statistics.betting_odds import Transition
+from monitor.statistics.interval_odds import NO_DATA, IntervalOdds
+from monitor.statistics.model_betting import ModelTest, ModelTestState
+from monitor.statistics.shared_tests import Shared
+
+__all__ = ["IntervalModelTest"]
+
+
+class IntervalModelTest(ModelTest):
+    """Test of a model on the transitions of one of several agents; rows may be known only up to bounds.
+
+    Args:
+        odds: the model's odds; those of `shared`.
+        shared, alpha, impossible, cap: as for `ModelTest`.
+    """
+
+    def __init__(
+        self,
+        odds: IntervalOdds,
+        shared: Shared,
+        *,
+        alpha: float = 0.001,
+        impossible: float = 0.0001,
+        cap: float = math.inf,
+    ) -> None:
+        rows = odds.starts, odds.successors, odds.probabilities
+        super().__init__(*rows, alpha=alpha, impossible=impossible, shared=shared, cap=cap)
+        self._intervals = odds
+        self._given_rare, self._given_often = self._calm_rare, self._calm_often
+        self._steps = self._unrecorded = 0
+
+    def covers(self, row: int) -> bool:
+        """Return whether there are data about the row."""
+        return self._intervals.unrecorded[row] != NO_DATA
+
+    def step(self, row: int, successor: int) -> None:
+        """Bet on a transition from the row, and settle the bet by its successor.
+
+        `successor`: `UNRECORDED` for a state that the model does not have.
+        """
+        if self.covers(row):
+            ModelTest.step(self, row, successor)
+
+    def dump(self) -> ModelTestState:
+        """Return the state as plain data."""
+        return msgspec.structs.replace(super().dump(), unrecorded=(self._steps, self._unrecorded))
+
+    def load(self, state: ModelTestState) -> None:
+        """Restore the state of a test of the same model with the same settings."""
+        super().load(state)
+        self._steps, self._unrecorded = state.unrecorded
+
+    def settle(self, found: Transition) -> None:
+        """Settle the bets by a transition."""
+        if found.given:
+            self._calm_rare, self._calm_often = self._given_rare, self._given_often
+        elif not self._ended:
+            self._calm_rare = self._calm_often = self._bet_on_unrecorded(found)
+        ModelTest.settle(self, found)
+
+    def _bet_on_unrecorded(self, found: Transition) -> float:
+        """Return what both bets on unrecorded successors pay, and count the step."""
+        entry, most, prior = self._intervals.unrecorded[found.row], self._intervals.most(found.row), self.own.prior
+        rate = (prior * self._odds.probabilities[entry] + self._unrecorded) / (prior + self._steps)
+        self._unrecorded += found.index == entry
+        self._steps += 1
+        if self._steps > self.own.memory:
+            self._steps //= 2
+            self._unrecorded //= 2
+        if rate <= most:
+            return 1.0  # not placed
+        return rate / most if found.index == entry else (1.0 - rate) / (1.0 - most)

@@ -1,0 +1,291 @@
+"""Test of the model against the observed transitions: an e-process, valid at every step of an endless stream.
+
+At every transition the test bets against the model, at the model's own odds. From (s, a) the model predicts p; a bet is
+a distribution q over the same successors; the observed s' multiplies its wealth by q(s') / p(s'). If the model is
+correct, that factor is 1 on average whatever q is, so the wealth is a nonnegative martingale, and by Ville's inequality
+P(the wealth reaches 1/alpha at any time) <= alpha. The model is rejected when it does: alpha bounds the probability
+that a correct model is rejected at any step of the stream. The wealth is an e-value.
+
+Bets, each with an equal part of the wealth, since the mean of martingales is one:
+
+- `learned`: q(s') = (c p(s') + n(s, a, s')) / (c + n(s, a)), n counted before the step. It learns any deviation, but in
+  each row separately. The counts of a row are halved when they sum to more than `MEMORY`, to follow changes.
+  `together`: the same with the counts of all agents, for an agent of several.
+- `flatter`: q ~ p^1/2: unlikely successors are likelier than predicted, in all rows alike; it needs no counts.
+  `sharper`: q ~ p^2: they are rarer.
+- `glitches`, two bets: an impossible step would multiply any wealth by infinity, and one wrong reading of a sensor is
+  no proof. So these bet against "at most a fraction `impossible` of the steps is impossible", on 10 and on 100 times
+  that fraction (r): times r / impossible if the step is, else times (1 - r) / (1 - impossible), a martingale at the
+  rate `impossible` and a supermartingale below it. The other bets skip such a step (times 1). One wrong reading makes
+  two such steps, there and back, and 100 times 100 would be proof enough at the start of a stream: the caller skips the
+  step after an impossible one, wherever it leads (`monitor.runtime.agent_monitor`).
+
+A bet may begin at any step: the one that begins at step t, 2^k <= t < 2^(k+1), gets the part
+`1 / (2^k (k+1) (k+2))` of the wealth, idle until then; all parts sum to 1. So losses while the model was correct do not
+count when the environment changes at step t; the price is log(1/part): .7 nats at the first step, 19 at the millionth.
+
+Assumptions. The proof looks at one step, given everything observed before. So the policy is arbitrary, may change and
+may react to our alarms; agents share counts and may take turns; q may depend on the whole past, so counts may be
+dropped at will; and one may stop, or look, at any time. Required is, given everything observed before:
+
+- Whether and when a transition is observed does not depend on its successor. If just the bad outcomes are lost on the
+  way, the observed transitions do not follow the model, and it is rejected rightly.
+- Agents are random independently. Of two simulations with one seed the second repeats the first, so even a correct
+  model is rejected.
+
+Several agents: `monitor.statistics.fleet`. Rows estimated from data: `monitor.statistics.interval_betting`.
+
+Source: Ville 1939; G. Shafer, *Testing by betting* (JRSS A 2021); A. Ramdas et al., *Game-theoretic statistics and safe
+anytime-valid inference* (Statistical Science 2023). The predictive of `learned` is Dirichlet's, centred on the model.
+
+Compiled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from monitor.errors import ConfigError
+from monitor.statistics import betting_odds
+from monitor.statistics.betting_odds import Departure, Odds, Transition
+from monitor.statistics.late_bets import idle_after, part_of
+from monitor.statistics.shared_tests import Shared
+
+__all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
+
+OWN_TRANSITIONS: Final = 512
+"""Most transitions counted for one agent of several."""
+RARE: Final = 10.0
+"""Rate of impossible steps that a bet on glitches bets on, as a multiple of `impossible`."""
+OFTEN: Final = 100.0
+"""The same of the other one."""
+OWN_BETS: Final = 5
+"""Bets that use nothing of other agents; one of several agents has another one."""
+MOST_HIGHEST: Final = 1e12
+"""Wealth at which the test of one of several agents ends."""
+
+
+class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
+    """State of a test as plain data.
+
+    `stakes`: wealth of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
+    True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
+    led to a successor that was never recorded. `number`, `highest`: of the test. `rejected`: the wealth
+    at the rejection, 0 before.
+    """
+
+    transitions: int
+    stakes: list[float]
+    counts: dict[int, int]
+    capped: bool = False
+    unrecorded: tuple[int, int] = (0, 0)
+    number: int = 0
+    highest: float = 0.0
+    rejected: float = 0.0
+
+
+class ModelTest:
+    """Test of a model, on all transitions or on those of one of several agents.
+
+    Args:
+        starts, successors, probabilities: the model's rows; row r occupies `starts[r]:starts[r+1]`, successors
+            ascending. Single entries are read at each step: a memory view is ten times as fast as an array.
+        alpha: the probability that a correct model is rejected at any time.
+        impossible: fraction of the steps that may be impossible in a correct model.
+        shared: state shared with the tests of other agents, whose counts this one uses too.
+        cap: the wealth at which `capped_wealth` stops.
+
+    Attributes:
+        doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
+            `highest` in the test of one of several agents.
+        transitions: number tested, impossible ones included.
+        number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
+        own: counts of this agent.
+
+    Raises:
+        ConfigError: alpha outside (0, 1), or impossible outside (0, 0.005].
+
+    >>> coin = ModelTest([0, 2], [0, 1], [0.5, 0.5])  # one row, two successors
+    >>> for _ in range(40):
+    ...     coin.step(0, 1)
+    >>> coin.doubted, coin.transitions, round(coin.log10_e, 1)
+    (True, 34, 3.1)
+    """
+
+    def __init__(
+        self,
+        starts: Sequence[int],
+        successors: Sequence[int],
+        probabilities: Sequence[float],
+        *,
+        alpha: float = 0.001,
+        impossible: float = 0.0001,
+        shared: Shared | None = None,
+        cap: float = math.inf,
+    ) -> None:
+        check_levels(alpha, impossible)
+        self.doubted = False
+        self.transitions = self.number = 0
+        self._shared = shared
+        self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
+        self.own = self._odds.learner(betting_odds.MAX_TRANSITIONS if shared is None else OWN_TRANSITIONS)
+        self._bets = OWN_BETS if shared is None else OWN_BETS + 1
+        self._enough = 1.0 / alpha
+        self._cap = cap
+        self._learned = self._together = self._flatter = self._sharper = self._rare = self._often = 0.0  # wealths
+        self._part = 0.0  # what each of these bets begins with at the next step
+        self._highest = 0.0  # sum of the wealths of the agent's own bets at its highest
+        self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # sum from which on something is decided
+        self._calm_rare = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
+        self._calm_often = (1.0 - OFTEN * impossible) / (1.0 - impossible)
+        self._rejected = 0.0
+        self._capped = self._ended = False
+
+    @property
+    def wealth(self) -> float:
+        """Evidence against the model, as an e-value: 1 is none, 1000 a thousand to one."""
+        return self._wealth()
+
+    @property
+    def highest(self) -> float:
+        """The highest wealth so far of the bets that use nothing of other agents.
+
+        That wealth is at most an e-process of this agent's own transitions, however those of others depend on them:
+        only when new bets end, at the rejection, depends on others.
+        """
+        return self._highest / OWN_BETS
+
+    @property
+    def log10_e(self) -> float:
+        """Log10 of the wealth: 0 is no evidence, 3 a thousand to one."""
+        return math.log10(self._wealth())
+
+    @property
+    def capped_wealth(self) -> float:
+        """The wealth, stopped at the cap."""
+        return self._cap if self._capped else self._wealth()
+
+    def departures(self, most: int = 3) -> list[Departure]:
+        """Return the transitions with most evidence against the model; impossible ones are not among them."""
+        return self.own.departures(most)
+
+    def covers(self, row: int) -> bool:  # noqa: ARG002 - a test of bounds does not cover each row
+        """Return whether steps from the row are tested."""
+        return True
+
+    def step(self, row: int, successor: int) -> None:
+        """Bet on a transition from the row, and settle the bet by its successor."""
+        index = self._odds.index_of(row, successor)
+        if index < 0:
+            self.contradict(row)
+        else:
+            self.settle(self._odds.at(row, index))
+
+    def contradict(self, row: int | None = None) -> None:
+        """Settle the bets by an impossible step, from this row if it is known."""
+        shared = self._shared
+        if shared is not None:
+            shared.observed += 1
+            if shared.rows is not None and row is not None:
+                shared.rows.contradict(row)
+        if self._ended:
+            return
+        part = self._begin()
+        self._learned += part
+        if shared is not None and not self.doubted:
+            self._together += part
+            shared.transitions += 1
+        self._flatter += part
+        self._sharper += part
+        self._rare = (self._rare + part) * RARE
+        self._often = (self._often + part) * OFTEN
+        self._highest = max(self._highest, self._staked() - self._together)
+        self._look()
+
+    def dump(self) -> ModelTestState:
+        """Return the state as plain data."""
+        return ModelTestState(
+            transitions=self.transitions,
+            stakes=[self._learned, self._together, self._flatter, self._sharper, self._rare, self._often],
+            counts=self.own.counts,
+            capped=self._capped,
+            number=self.number,
+            highest=self.highest,
+            rejected=self._rejected,
+        )
+
+    def load(self, state: ModelTestState) -> None:
+        """Restore the state of a test of the same model with the same settings."""
+        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
+        self.transitions, self._part = state.transitions, part_of(max(state.transitions, 1))
+        self.own.load(state.counts)
+        self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
+        self._highest, self.number = state.highest * OWN_BETS, state.number
+        if self._shared is not None and state.transitions > 0 == state.number:
+            self.number = self._shared.enter()  # the state is of a version that did not number agents
+        self._look()
+
+    def settle(self, found: Transition) -> None:
+        """Settle the bets by a transition."""
+        shared = self._shared
+        if shared is not None:
+            shared.observed += 1
+            if shared.rows is not None:
+                shared.rows.step(found)
+        if self._ended:
+            return
+        part = self._begin()
+        self._learned = (self._learned + part) * self.own.settle(found)
+        if shared is not None and not self.doubted:
+            shared.transitions += 1
+            self._together = (self._together + part) * shared.learner.settle(found)
+        self._flatter = (self._flatter + part) * found.flatter
+        self._sharper = (self._sharper + part) * found.sharper
+        self._rare = (self._rare + part) * self._calm_rare
+        self._often = (self._often + part) * self._calm_often
+        alone = self._learned + self._flatter + self._sharper + self._rare + self._often
+        self._highest = max(self._highest, alone)
+        if alone + self._together >= self._near:
+            self._look()
+
+    def _begin(self) -> float:
+        """Count a transition; return the wealth that each bet begins with, computed anew at the 1st, 2nd, 4th, ..."""
+        if self.doubted:
+            return 0.0
+        self.transitions += 1
+        if self.transitions & (self.transitions - 1) == 0:
+            self._part = part_of(self.transitions)
+            if self.transitions == 1 and self._shared is not None:
+                self.number = self._shared.enter()
+        return self._part
+
+    def _staked(self) -> float:
+        return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
+
+    def _wealth(self) -> float:
+        return self._rejected or idle_after(self.transitions) + self._staked() / self._bets
+
+    def _look(self) -> None:
+        """Decide what can be decided."""
+        wealth = self._wealth()
+        if wealth >= self._enough:
+            self.doubted, self._rejected = True, wealth
+        if wealth >= self._cap:
+            self._capped = True
+        if self.doubted:
+            self._ended = self._shared is None or self.highest >= MOST_HIGHEST
+            self._near = OWN_BETS * MOST_HIGHEST
+        elif self._capped:
+            self._near = self._bets * (self._enough - 1.0)
+
+
+def check_levels(alpha: float, impossible: float) -> None:
+    """Raise ConfigError if the level of a test or the fraction of impossible steps is out of range."""
+    if not 0.0 < alpha < 1.0:
+        raise ConfigError(f"trust.alpha is {alpha}; it must be a probability above 0 and below 1")
+    if not 0.0 < impossible <= 0.005:
+        raise ConfigError(f"trust.impossible is {impossible}; it must be above 0, and at most 0.005")
