@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.policy.onnx_policy import Actor
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
@@ -92,7 +92,7 @@ def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation
     """Yield the messages of the demo's agent for this seed."""
     world, own = np.random.default_rng(seed).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    agent = SimulatedAgent(Simulator(loaded.model, world), actor, own, f"seed{seed}")
+    agent = SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, f"seed{seed}")
     for message in agent.messages(steps):
         fields = {key: value for key, value in message.items() if key != "v"}
         yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names

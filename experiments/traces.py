@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from experiments.grid import PANELS, Grid, Panel, T
 from experiments.output import arguments, figure, save, write_csv
-from monitor.sampled.noise import STATE, Evidence, gumbels, posterior_gumbels
+from monitor.sampled.noise import STATE, ObservedRow, gumbels, posterior_gumbels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def _noise(grid: Grid, seen: Ints, step: int, worlds: int, seed: int) -> Floats:
     if step + 1 >= len(seen):
         return gumbels(seed, STATE, step, particles, keys)
     row, reached = grid.row(seen[step], grid.nominal[seen[step]]), int(seen[step + 1])
-    return posterior_gumbels(seed, STATE, step, particles, keys, Evidence(keys, row, reached, float(row[reached])))
+    return posterior_gumbels(seed, STATE, step, particles, keys, ObservedRow(keys, row, reached, float(row[reached])))
 
 
 def draw(grid: Grid, drawn: dict[Panel, list[Trace]]) -> Figure:

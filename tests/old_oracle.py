@@ -20,10 +20,10 @@ from typing import assert_never
 
 from monitor.logic.syntax import (
     And,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -138,7 +138,7 @@ def resolve(offset: int, length: int) -> tuple[int, int]:
 class World:
     """The counterfactual world of one change at one position of an observed path."""
 
-    def __init__(self, setting: Setting, path: Trail, regime: Regime, change: Change, position: int) -> None:
+    def __init__(self, setting: Setting, path: Trail, regime: Regime, change: InterventionRef, position: int) -> None:
         self.setting, self.seen, self.change = setting, path[position:], change
         self.before = regime.seen_from(position)
         self.now = self._changed()

@@ -11,7 +11,7 @@ import numpy as np
 from monitor.alarm.document import Evidence, read_evidence
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.picture import draw, explain
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import Loaded, assemble
@@ -43,7 +43,7 @@ def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
-    agent = SimulatedAgent(Simulator(loaded.model, world), actor, own, "seed0")
+    agent = SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, "seed0")
     for tick, step in enumerate(agent.messages(steps), start=1):
         now = Instant(BEGIN + tick / 10, tick / 10)
         message: dict[str, Any] = {**step, "time": now.wall}

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from monitor.alarm.canonical import list_of, map_of, pack
 from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.verdict_cache import Kept
+from monitor.alarm.verdict_cache import VerdictCache
 from monitor.exact.evaluators import deployed_name
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, FormulaSpec, TakenOver
@@ -54,7 +54,7 @@ class EvidenceMaker:
             for name, table in tables.items()
         }
         self._pair = lru_cache(STATES)(partial(pack, "path", depth=2))
-        self._verdicts: Kept[bytes] = Kept()
+        self._verdicts: VerdictCache[bytes] = VerdictCache()
 
     def make(self, about: Alert | TakenOver) -> bytes:
         """Return the document; the same alert gives the same bytes. Raises EvidenceError if a number is not finite."""

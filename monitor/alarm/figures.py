@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from monitor.alarm.verdict_cache import Kept
+from monitor.alarm.verdict_cache import VerdictCache
 from monitor.logic.printer import print_change, print_formula
-from monitor.logic.syntax import Change, Formula, Goal, Regret, Test, WorldRef
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
 from monitor.types import (
     NO_EXTREMES,
@@ -51,8 +51,8 @@ SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as one."""
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
-_figures: Final[Kept[Figures]] = Kept()
-_stances: Final[Kept[Stance]] = Kept()
+_figures: Final[VerdictCache[Figures]] = VerdictCache()
+_stances: Final[VerdictCache[Stance]] = VerdictCache()
 
 
 def figures_of(
@@ -155,18 +155,18 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
 def effect_of_now(formula: Formula) -> bool:
     """Return whether a formula compares the effect of handing over now: `delta(fallback,nominal)@0.P>=0.1 [..]`."""
     match formula:
-        case Goal(WorldRef(Change("policy" | "action"), Change("nominal"), 0), _, Test()):
+        case Goal(WorldRef(InterventionRef("policy" | "action"), InterventionRef("nominal"), 0), _, Test()):
             return True
         case _:
             return False
 
 
-def change_of(formula: Formula) -> Change | None:
+def change_of(formula: Formula) -> InterventionRef | None:
     """Return what a regret formula compares with nominal; None for every other formula."""
     return formula.world.change if isinstance(formula, Regret) else None
 
 
-def advised_change(formula: Formula) -> Change | None:
+def advised_change(formula: Formula) -> InterventionRef | None:
     """Return the policy or action that a formula suggests to hand over to, or the decisions that it suggests.
 
     It is that of `regret`, of `handover`, or of the effect of handing over now; None for every other formula. From now

@@ -4,6 +4,6 @@ cdef object NOTHING, UNRECORDED, replace
 
 cpdef judge(verdict, spec)
 cdef _judged(verdict, spec)
-cpdef tuple advance(alarm, judgement, spec, seq, time)
+cpdef tuple next_alarm(alarm, judgement, spec, seq, time)
 cdef bint _enough(alarm, judgement, spec) except -1
 cdef tuple _apply(alarm, event, bint enough)

@@ -33,12 +33,12 @@ from monitor.types import UNRECORDED, AlarmSpec, AlarmState, AlarmWhen, BlindRea
 __all__ = [
     "TABLE",
     "Alarm",
-    "Change",
+    "AlarmChange",
     "Judgement",
     "Transition",
-    "advance",
     "close",
     "judge",
+    "next_alarm",
     "renew",
     "set_blind",
 ]
@@ -65,7 +65,7 @@ class Alarm(msgspec.Struct, frozen=True):
     blind: BlindReason | None = None
 
 
-class Change(msgspec.Struct, frozen=True):
+class AlarmChange(msgspec.Struct, frozen=True):
     """A change of an alarm to report: its new state, and its other fields as in `Alarm` before their reset.
 
     `clear` and `pending` change metrics only; `firing`, `resolved`, `ended` and `removed` are alerts. After `resolved`,
@@ -181,15 +181,17 @@ def _unknown(verdict: Verdict) -> Judgement:
     return "neutral" if open_ and all(quantity.text.startswith(EFFECT) for quantity in open_) else "bad"
 
 
-def advance(alarm: Alarm, judgement: Judgement, spec: AlarmSpec, seq: int, time: float) -> tuple[Alarm, Change | None]:
+def next_alarm(
+    alarm: Alarm, judgement: Judgement, spec: AlarmSpec, seq: int, time: float
+) -> tuple[Alarm, AlarmChange | None]:
     """Advance an alarm by one verdict, given at step `seq` with time `time` (seconds since the epoch).
 
     Return the alarm after it and the change to report, if any.
 
-    >>> alarm, change = advance(Alarm(), "bad", AlarmSpec(for_=2), seq=7, time=1.5)
+    >>> alarm, change = next_alarm(Alarm(), "bad", AlarmSpec(for_=2), seq=7, time=1.5)
     >>> alarm.state, change.state
     ('pending', 'pending')
-    >>> alarm, change = advance(alarm, "bad", AlarmSpec(for_=2), seq=8, time=2.5)
+    >>> alarm, change = next_alarm(alarm, "bad", AlarmSpec(for_=2), seq=8, time=2.5)
     >>> change
     Change(state='firing', first_seq=7, since=1.5, revision=1)
     """
@@ -198,7 +200,7 @@ def advance(alarm: Alarm, judgement: Judgement, spec: AlarmSpec, seq: int, time:
     return _apply(alarm, judgement, _enough(alarm, judgement, spec))
 
 
-def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change | None]:
+def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, AlarmChange | None]:
     """Close an alarm with its episode (`ended`) or its formula (`removed`); only a firing one reports it.
 
     The alarm returned is a new one that keeps `blind`: blindness belongs to the stream, not to the episode.
@@ -207,7 +209,7 @@ def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, Change
     return replace(closed, revision=0), change
 
 
-def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | None]:
+def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, AlarmChange | None]:
     """Set the reason why the formula is blind; None: it is not. The state does not change.
 
     A firing alarm reports the change as a new revision: the operator must know whether its values can be
@@ -219,7 +221,7 @@ def set_blind(alarm: Alarm, blind: BlindReason | None) -> tuple[Alarm, Change | 
     return _report(alarm, "firing") if alarm.state == "firing" else (alarm, None)
 
 
-def renew(alarm: Alarm) -> tuple[Alarm, Change]:
+def renew(alarm: Alarm) -> tuple[Alarm, AlarmChange]:
     """Make a new revision of a firing alarm, because its verdict has changed enough (`Stance.differs`)."""
     return _report(alarm, "firing")
 
@@ -231,7 +233,7 @@ def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
     return judgement == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
 
 
-def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | None]:  # noqa: FBT001 - a table key
+def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, AlarmChange | None]:  # noqa: FBT001 - a table key
     row = TABLE[alarm.state, event, enough]
     if row is NOTHING:
         return alarm, None  # nearly always
@@ -243,10 +245,10 @@ def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, Change | No
     return (replace(reported, first_seq=None, since=None) if row.to == "clear" else reported), change
 
 
-def _report(alarm: Alarm, state: AlarmState) -> tuple[Alarm, Change]:
+def _report(alarm: Alarm, state: AlarmState) -> tuple[Alarm, AlarmChange]:
     """Return the change to report; alerts, and only they, take a new revision."""
     first_seq, since = alarm.first_seq, alarm.since
     assert first_seq is not None
     assert since is not None
     revision = alarm.revision + (state not in ("clear", "pending"))
-    return replace(alarm, revision=revision), Change(state, first_seq, since, revision)
+    return replace(alarm, revision=revision), AlarmChange(state, first_seq, since, revision)

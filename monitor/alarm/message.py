@@ -14,7 +14,7 @@ import numpy as np
 
 from monitor.alarm.figures import effect_of, is_open, own_quantity
 from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
-from monitor.alarm.verdict_cache import Kept
+from monitor.alarm.verdict_cache import VerdictCache
 from monitor.model.formats import file_name
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
@@ -61,7 +61,7 @@ TIMES: Final = 4096
 
 _encode: Final = msgspec.json.Encoder(enc_hook=np.generic.item).encode
 _compact = json.JSONEncoder(separators=(",", ":")).encode
-_profiles: Final[Kept[tuple[Offset, ...]]] = Kept()
+_profiles: Final[VerdictCache[tuple[Offset, ...]]] = VerdictCache()
 
 
 class Identity(msgspec.Struct, frozen=True, dict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from monitor.logic.syntax import Change, Comparison
+from monitor.logic.syntax import Comparison, InterventionRef
 from monitor.types import Departing, WrongRow
 
 __all__ = [
@@ -60,7 +60,7 @@ BEEN: Final = {
 NEEDED: Final[Mapping[Comparison, str]] = {"<": "less than", "<=": "at most", ">=": "at least", ">": "more than"}
 
 
-def noun(change: Change, *, hindsight: bool = True) -> str:
+def noun(change: InterventionRef, *, hindsight: bool = True) -> str:
     """Return an intervention as a noun. `hindsight`: decisions made for the goal know transitions after them."""
     known = " in hindsight" * hindsight
     if change.limit is not None:
@@ -72,7 +72,7 @@ def noun(change: Change, *, hindsight: bool = True) -> str:
     return NOUN[change.kind].format(change.name) + _lasting(change)
 
 
-def been(change: Change, *, hindsight: bool = True) -> str:
+def been(change: InterventionRef, *, hindsight: bool = True) -> str:
     """Return an intervention as it follows "had"; `hindsight` as in `noun`."""
     known = " in hindsight" * hindsight
     if change.limit is not None:
@@ -85,7 +85,7 @@ def been(change: Change, *, hindsight: bool = True) -> str:
     return BEEN[change.kind].format(change.name) + _lasting(change)
 
 
-def _towards(change: Change) -> str:
+def _towards(change: InterventionRef) -> str:
     """Return what `max` and `min` decide for; nothing for other changes, which need not say it."""
     match change.name:
         case "max" | "min" if change.decides:
@@ -94,7 +94,7 @@ def _towards(change: Change) -> str:
             return ""
 
 
-def _lasting(change: Change) -> str:
+def _lasting(change: InterventionRef) -> str:
     return "" if change.steps is None else f" for {steps(change.steps)}"
 
 

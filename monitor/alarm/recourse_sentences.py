@@ -16,10 +16,10 @@ from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
 from monitor.types import Avoidable, Changes, Recourse
 
-__all__ = ["AlertChanges", "AlertRecourse", "Numbered", "alert_recourse", "recourse_sentences"]
+__all__ = ["AlertChanges", "AlertRecourse", "StepSentence", "alert_recourse", "recourse_sentences"]
 
 
-class Numbered(NamedTuple):
+class StepSentence(NamedTuple):
     """A sentence that names a step, in two parts; `offset`: how many steps before the verdict's that is, None: no step.
 
     The number is not in it: agents on the same path share the sentence, and each counts its steps.
@@ -110,7 +110,7 @@ def _changes(changes: Changes, seq: int) -> AlertChanges:
     )
 
 
-def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) -> list[Numbered]:
+def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) -> list[StepSentence]:
     """Return what other decisions would have given, one sentence each.
 
     Args:
@@ -122,13 +122,13 @@ def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) 
         return []
     lead, rest = _could(recourse, test, hindsight=subject.hindsight)
     if subject.back is None:
-        could = Numbered(f"{lead} {subject.when()} on{rest}")
+        could = StepSentence(f"{lead} {subject.when()} on{rest}")
     else:
-        could = Numbered(f"{lead} from step ", subject.back, f" on{rest}")
+        could = StepSentence(f"{lead} from step ", subject.back, f" on{rest}")
     return [*_few(recourse.changes, test, subject), could]
 
 
-def _few(changes: Changes | None, test: Test, subject: Subject) -> list[Numbered]:
+def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSentence]:
     if changes is None:
         return []
     lead = "In hindsight, " if subject.hindsight else ""
@@ -139,7 +139,7 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[Numbered
         rest += f", with no other decision changed, would have given {value}"
     else:
         what = f"{changes.count} other decisions together would have given {value}, the first: {what}"
-    return [Numbered(capital(f"{lead}{what}"), changes.offset, rest)]
+    return [StepSentence(capital(f"{lead}{what}"), changes.offset, rest)]
 
 
 def _instead(changes: Changes) -> str:

@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 from monitor.alarm.phrases import noun, shortened, steps
 from monitor.logic.syntax import (
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Probability,
@@ -57,7 +57,7 @@ class Subject:
         """Return a name, shortened where the words have to be short."""
         return shortened(name, LONGEST_NAME[self._brevity])
 
-    def short(self, change: Change) -> Change:
+    def short(self, change: InterventionRef) -> InterventionRef:
         """Return an intervention with its name shortened."""
         return replace(change, name=self.name(change.name))
 
@@ -79,7 +79,7 @@ class Subject:
         """Whether transitions were observed since the intervention, so that decisions can know of them."""
         return self.back != 0
 
-    def named(self, change: Change) -> str:
+    def named(self, change: InterventionRef) -> str:
         """Return an intervention as a noun."""
         return noun(self.short(change), hindsight=self.hindsight)
 

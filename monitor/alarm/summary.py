@@ -27,10 +27,10 @@ from monitor.alarm.phrases import (
     places,
     shortened,
 )
-from monitor.alarm.recourse_sentences import Numbered, recourse_sentences
+from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
 from monitor.alarm.subject import LONGEST_NAME, NOW, Subject
-from monitor.alarm.verdict_cache import Kept
-from monitor.logic.syntax import Change, Formula, Goal, Probability, Regret, Test, WorldRef
+from monitor.alarm.verdict_cache import VerdictCache
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict
 
@@ -51,7 +51,7 @@ RUNBOOK: Final = "Follow the runbook"
 Spoken = AlarmState | Literal["fired"]
 Open = tuple[float, float] | None
 """Least and greatest value, whatever pairs that were never recorded lead to; None: it does not matter."""
-_kept: Final[Kept[_Parts]] = Kept()
+_kept: Final[VerdictCache[_Parts]] = VerdictCache()
 
 
 class Told(NamedTuple):
@@ -70,7 +70,7 @@ class _Parts(NamedTuple):
     """Sentences without the agent, the numbers of steps and the full stops."""
 
     summary: tuple[str, ...]
-    details: tuple[str | Numbered, ...]
+    details: tuple[str | StepSentence, ...]
 
 
 def tell(
@@ -118,7 +118,7 @@ def _parts(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None)
     found, unsure, could = say.finding(), say.disagreement(), say.recourse()
     had = say.counterfactual()
     last = f"{_caution(blind) or 'last: '}{found}"
-    details: list[str | Numbered]
+    details: list[str | StepSentence]
     match state:
         case "firing":
             lead = [_caution(blind) + found + say.met_again(), say.advice(blind) or RUNBOOK]
@@ -304,7 +304,7 @@ class _Sentences:
             case _:
                 return ""
 
-    def recourse(self) -> list[Numbered]:
+    def recourse(self) -> list[StepSentence]:
         """Return what other decisions would have given, if the goal was missed and that was examined."""
         match self._parsed:
             case Regret(_, Goal(_, _, Test() as test)):
@@ -554,7 +554,7 @@ def _ranges(values: list[tuple[float, Open]], least: int = 2) -> list[str]:
     return [" to ".join(next(shown) for _ in _known(*each)) for each in values]
 
 
-def _advised(parsed: Formula, verdict: Verdict) -> tuple[Change, Test, Handover] | None:
+def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, Handover] | None:
     """Return what is advised, the test of the goal that it serves, and its effect now; None without advice."""
     handover, change = handover_of(parsed, verdict), advised_change(parsed)
     goal = parsed.goal if isinstance(parsed, Regret) else handover_goal(parsed)

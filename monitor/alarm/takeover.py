@@ -13,7 +13,7 @@ from monitor.alarm.document import Evidence
 from monitor.alarm.phrases import NEEDED, decimals
 from monitor.errors import FormulaError
 from monitor.logic import Formula, parse
-from monitor.logic.syntax import NOMINAL, And, Change, Goal, WorldRef
+from monitor.logic.syntax import NOMINAL, And, Goal, InterventionRef, WorldRef
 from monitor.types import UNKNOWN_POLICY, TakenOver, TakeoverOutcome, Verdict
 
 __all__ = ["contradictions_of_takeover", "outcome_of", "takeover_formula", "takeover_text"]
@@ -33,7 +33,7 @@ def takeover_formula(goal: Goal, deployed: str, since: int) -> And:
     `goal`: its measure and its test count, its world does not. `deployed`: a name of the deployed policy. `since`:
     number of transitions observed since the takeover.
     """
-    changes = NOMINAL, Change("policy", deployed)
+    changes = NOMINAL, InterventionRef("policy", deployed)
     happened, gone_on = (Goal(WorldRef(change, None, since), goal.measure, goal.test) for change in changes)
     return And(happened, gone_on)
 

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from monitor.types import Verdict
 
-__all__ = ["Kept"]
+__all__ = ["VerdictCache"]
 
 _T = TypeVar("_T")
 
@@ -22,7 +22,7 @@ OFFSETS: Final = 64
 """Longest profile of a verdict of which something is kept: longer ones take more memory, and hardly any is shared."""
 
 
-class Kept(Generic[_T]):
+class VerdictCache(Generic[_T]):
     """Values made from verdicts, and from an `owner` that lives as long as its formula.
 
     A verdict is recognized by its quantities and its recourse: they are the same objects in each copy of a shared one,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from monitor.audit.results import OUTCOMES, Change, Findings, Raised
+from monitor.audit.results import OUTCOMES, AlarmDifferences, Findings, Raised
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
 
 __all__ = ["page"]
@@ -38,7 +38,7 @@ def page(
     found: Findings,
     notes: Sequence[str],
     inputs: Sequence[tuple[str, str]],
-    before: tuple[str, Change] | None,
+    before: tuple[str, AlarmDifferences] | None,
 ) -> str:
     """Return the page.
 
@@ -168,7 +168,7 @@ def _bars(found: Findings, pairs: Sequence[tuple[str, str]]) -> str:
     return canvas.document(8 + 46 * len(pairs))
 
 
-def _differences(source: str, change: Change, dates: Sequence[str]) -> list[str]:
+def _differences(source: str, change: AlarmDifferences, dates: Sequence[str]) -> list[str]:
     counts = [
         ("raised at the same step", len(change.same)),
         ("raised at another step of the same episode", len(change.moved)),
@@ -187,7 +187,7 @@ def _differences(source: str, change: Change, dates: Sequence[str]) -> list[str]
     ]
 
 
-def _changed(change: Change) -> dict[str, list[Raised]]:
+def _changed(change: AlarmDifferences) -> dict[str, list[Raised]]:
     moved = [now for _, now in change.moved]
     return {"moved": moved, "before only": change.only_before, "this audit only": change.only_now}
 

@@ -13,7 +13,7 @@ from typing import Final
 from monitor._version import __version__
 from monitor.errors import ConfigError, RecordingError
 from monitor.sidecar.config.load import Loaded
-from monitor.sidecar.parquet_recording import ParquetRecording, Part, bucket_name, is_parquet_recording
+from monitor.sidecar.parquet_recording import ParquetRecording, RecordingFile, bucket_name, is_parquet_recording
 from monitor.sidecar.recording_table import ALL
 
 __all__ = ["DONE", "Day", "Partition", "days_of", "opened", "partitions"]
@@ -31,7 +31,7 @@ class Day:
 
     name: str
     recording: ParquetRecording
-    parts: tuple[Part, ...]
+    parts: tuple[RecordingFile, ...]
     fresh: bool
 
 
@@ -137,7 +137,7 @@ def _of_bucket(bucket: int, days: Sequence[Day], loaded: Loaded, config: Path, o
         yield previous
 
 
-def in_files(parts: Sequence[Part]) -> list[tuple[str, int, int, int]]:
+def in_files(parts: Sequence[RecordingFile]) -> list[tuple[str, int, int, int]]:
     """Return what identifies the content of parts, without reading it."""
     stats = [(part, part.path.stat()) for part in parts]
     return [(part.path.name, part.bucket, stat.st_size, stat.st_mtime_ns) for part, stat in stats]

@@ -15,7 +15,7 @@ from monitor.audit.partition import ALERTS, SPENT, TAKEOVERS
 from monitor.audit.plan import DONE, Partition
 from monitor.errors import RecordingError
 
-__all__ = ["OUTCOMES", "Change", "Findings", "Raised", "changes", "findings", "raised_before"]
+__all__ = ["OUTCOMES", "AlarmDifferences", "Findings", "Raised", "changes", "findings", "raised_before"]
 
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile", "undecided")
 COUNTS: Final = ("accepted", "verdicts", "skipped", "rejected")
@@ -58,7 +58,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Change:
+class AlarmDifferences:
     """Difference between two lists of alarms: in both at the same step, in both at another one, in one of them only."""
 
     same: list[Raised]
@@ -99,10 +99,10 @@ def raised_before(path: Path) -> list[Raised]:
     return _raised(lines, str(path))
 
 
-def changes(before: Iterable[Raised], now: Iterable[Raised]) -> Change:
+def changes(before: Iterable[Raised], now: Iterable[Raised]) -> AlarmDifferences:
     """Return the difference between two lists of alarms. Alarms of a formula in an episode are compared in order."""
     old, new = _by_place(before), _by_place(now)
-    change = Change([], [], [], [])
+    change = AlarmDifferences([], [], [], [])
     for place in sorted(old.keys() | new.keys()):
         mine, others = new.get(place, {}), old.get(place, {})
         change.same.extend(mine[seq] for seq in sorted(mine.keys() & others.keys()))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from monitor.audit.gaps import Gaps
     from monitor.audit.plan import Day
-    from monitor.audit.results import Change, Findings
+    from monitor.audit.results import AlarmDifferences, Findings
     from monitor.sidecar.config.load import Loaded
 
 __all__ = ["audit"]
@@ -113,7 +113,7 @@ def _show_gaps(days: Sequence[Day], gaps: Gaps) -> None:
         say(f"    {printable(agent)} on {day}: {count:,} steps missing")
 
 
-def _show(out: Path, found: Findings, notes: Sequence[str], change: Change | None) -> None:
+def _show(out: Path, found: Findings, notes: Sequence[str], change: AlarmDifferences | None) -> None:
     for note in notes:
         say(f"note: {note}")
     say(f"{len(found.raised):,} alarms, {found.counts['verdicts']:,} verdicts on {found.counts['accepted']:,} steps")
@@ -137,7 +137,7 @@ def _write(
     *,
     found: Findings,
     notes: Sequence[str],
-    before: tuple[str, Change] | None,
+    before: tuple[str, AlarmDifferences] | None,
 ) -> None:
     from monitor.audit.audit_page import page  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -162,7 +162,9 @@ def _write(
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
 
 
-def _document(out: Path, found: Findings, gaps: Gaps, notes: Sequence[str], change: Change | None) -> dict[str, Any]:
+def _document(
+    out: Path, found: Findings, gaps: Gaps, notes: Sequence[str], change: AlarmDifferences | None
+) -> dict[str, Any]:
     return {
         "report": str(out / "report.html"),
         "notes": list(notes),

@@ -57,12 +57,12 @@ def best_abstraction(
 
 
 def _first_rows(source: RowFile, wanted: Sequence[str], most: int) -> Any:  # noqa: ANN401 - an iterator of Batch
-    from monitor.authoring.learning.batch import Batch  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.batch import RowBatch  # noqa: PLC0415 - keep `cfmon --help` light
 
     for batch in source.batches(wanted):
         if most <= 0:
             return
-        yield Batch({name: values[:most] for name, values in batch.columns.items()}, batch.first, batch.source)
+        yield RowBatch({name: values[:most] for name, values in batch.columns.items()}, batch.first, batch.source)
         most -= len(batch)
 
 

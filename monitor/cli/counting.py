@@ -10,15 +10,15 @@ from monitor.cli.recorded_inputs import read_into, reading, with_sizes
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
-    from monitor.authoring.learning.companion import Part
+    from monitor.authoring.learning.companion import CountedFile
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
-    from monitor.authoring.learning.row_files import Place, RowFile
+    from monitor.authoring.learning.row_files import FilePosition, RowFile
 
 __all__ = ["count_files", "resumed"]
 
 
-def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
+def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | None]:
     """Return the counts of a learned model, and the file among `paths` that they hold in part, if there is one.
 
     A part of a file that is not among `paths`, or has changed, is left out. Raises ModelError: there are no counts.
@@ -42,13 +42,13 @@ def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, Part | None]:
 
 
 def count_files(
-    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout, part: Part | None
+    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout, part: CountedFile | None
 ) -> tuple[int, int]:
     """Count the files that were not counted yet; return how many, and how many not.
 
     The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
     """
-    from monitor.authoring.learning.companion import Part, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.companion import CountedFile, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
@@ -60,8 +60,8 @@ def count_files(
             if digest in learner.files:
                 continue
 
-            def keep(place: Place, digest: str = digest) -> None:
-                save_learner(learner, part_of(target), Part(digest, place))
+            def keep(place: FilePosition, digest: str = digest) -> None:
+                save_learner(learner, part_of(target), CountedFile(digest, place))
 
             begin = part.place if part is not None and part.digest == digest else None
             try:

@@ -88,10 +88,10 @@ def model_explore(
         return
     if target.suffix == ".csv" or policy != "random":
         raise ConfigError(f"{target}: a .csv file and --policy are for roll-outs; add --rollouts N")
-    from monitor.authoring.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.exploration.enumeration import ExplorationSettings, explore  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
-    settings = Settings(
+    settings = ExplorationSettings(
         key=key,
         seed=seed,
         resets=resets,

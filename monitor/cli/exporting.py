@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.atomic import write_files
-from monitor.cli.models import Output
+from monitor.cli.models import NetworkOutput
 from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.errors import ConfigError, PolicyError
 
 if TYPE_CHECKING:
     from monitor.authoring.policy_export.agreement import Agreement
-    from monitor.authoring.policy_export.original import Original, Request
+    from monitor.authoring.policy_export.original import ExportRequest, Original
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
@@ -60,7 +60,9 @@ def policy_export(
     sees: Annotated[
         Sees | None, typer.Option(help="what a function is called with; default: observation if the model has them")
     ] = None,
-    output: Annotated[Output | None, typer.Option(help="what the scores of a table or a torch module are")] = None,
+    output: Annotated[
+        NetworkOutput | None, typer.Option(help="what the scores of a table or a torch module are")
+    ] = None,
     stochastic: Annotated[
         bool | None, typer.Option("--stochastic/--greedy", help="the agent samples its actions, or takes the best")
     ] = None,
@@ -74,12 +76,12 @@ def policy_export(
     """
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.original import Request  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
 
     files = _targets(target, force=force)
-    request = Request(
+    request = ExportRequest(
         source,
         weights,
         normalise,
@@ -102,7 +104,7 @@ def policy_export(
     _show(files, described, agreement, [*original.assumed, *assumed], as_json=as_json)
 
 
-def warn_of_pickles(*requests: Request) -> None:
+def warn_of_pickles(*requests: ExportRequest) -> None:
     """Say on stderr which files run code when they are opened, and what to give instead; before any is opened."""
     from monitor.authoring.policy_export.convert import pickled  # noqa: PLC0415 - keep `cfmon --help` light
 

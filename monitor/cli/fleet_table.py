@@ -15,7 +15,7 @@ from rich.text import Text
 
 from monitor.cli.output import printable
 
-__all__ = ["Fleet"]
+__all__ = ["FleetTable"]
 
 LOG_LINES: Final = 5
 """Terminal lines left for the log above the table."""
@@ -34,7 +34,7 @@ STYLES: Final = {"firing": "bold red", "pending": "yellow", "clear": "green", "u
 Row = tuple[int, dict[str, Any], dict[str, Any]]
 
 
-class Fleet:
+class FleetTable:
     """Renderable of the document of `/api/overview`, no higher than the terminal.
 
     `title`: the running command; `address`: the status page; `ended`: the monitor has stopped.

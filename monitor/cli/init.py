@@ -29,7 +29,7 @@ from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
-    from monitor.cli.init_parts import Request, Result
+    from monitor.cli.init_parts import InitRequest, InitResult
 
 __all__ = ["init"]
 
@@ -90,7 +90,7 @@ def init(
     Without --fallback, the safest policy of the model is suggested; replace it by one that you trust.
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
-    from monitor.cli.init_parts import Request, prepared  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.init_parts import InitRequest, prepared  # noqa: PLC0415 - keep `cfmon --help` light
 
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
@@ -98,7 +98,7 @@ def init(
         "timing": None if timing is None else timing.value,
     }  # fmt: skip
     said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
-    request = Request(
+    request = InitRequest(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
         offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def init(
     _show(result)
 
 
-def _completed(request: Request) -> Request:
+def _completed(request: InitRequest) -> InitRequest:
     """Return the request with answers to questions for what is missing; ConfigError without a terminal."""
     if request.recordings and request.simulator:
         raise ConfigError("give --recordings or --simulator, not both: one of them makes the model")
@@ -130,7 +130,7 @@ def on_terminals() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _missing(request: Request) -> list[str]:
+def _missing(request: InitRequest) -> list[str]:
     missing = []
     if not (request.recordings or request.simulator):
         missing.append("--recordings FILE or --simulator ENV (where the model comes from)")
@@ -141,14 +141,14 @@ def _missing(request: Request) -> list[str]:
     return missing
 
 
-def _source(request: Request) -> Request:
+def _source(request: InitRequest) -> InitRequest:
     answer = typer.prompt("Recordings (a file or folder), or a simulator (gymnasium:ID or module.py:make_env)").strip()
     if answer.startswith("gymnasium:") or ".py:" in answer:
         return replace(request, simulator=answer)
     return replace(request, recordings=(Path(answer),))
 
 
-def _unsafe(request: Request) -> Request:
+def _unsafe(request: InitRequest) -> InitRequest:
     from monitor.cli.init_parts import columns_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     default = "unsafe: terminated and reward < 0"
@@ -161,7 +161,7 @@ def _unsafe(request: Request) -> Request:
     return replace(request, unsafe=answer.strip())
 
 
-def _policies(request: Request) -> Request:
+def _policies(request: InitRequest) -> InitRequest:
     if request.nominal is None:
         default = None if request.simulator else "estimate"
         answer = typer.prompt("The agent's policy (file or module.py:function)", default=default).strip()
@@ -176,7 +176,7 @@ def _policies(request: Request) -> Request:
     return request
 
 
-def _show(result: Result) -> None:
+def _show(result: InitResult) -> None:
     say(f"{result.folder / 'model.npz'}: {result.states:,} states, {result.actions:,} actions")
     for line in result.notes:
         say(f"  {printable(line)}")
@@ -200,7 +200,7 @@ def _show(result: Result) -> None:
     say(f"  cfmon run {result.folder / 'config.yaml'}")
 
 
-def _takeover(result: Result) -> str:
+def _takeover(result: InitResult) -> str:
     """Return the proposed rules of a guard in words."""
     if result.hold is None:
         return "rules for a guard; how long a takeover should last is not proposed, for the reason given there"
@@ -245,7 +245,7 @@ def _sentences(best: Measured) -> list[str]:
     return said
 
 
-def _document(result: Result) -> dict[str, Any]:
+def _document(result: InitResult) -> dict[str, Any]:
     def plain(row: Measured) -> dict[str, Any]:
         return {
             "formula": row.candidate.text,

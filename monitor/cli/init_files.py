@@ -128,7 +128,7 @@ def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, 
 
 def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.original import Request, tabulated  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - likewise
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.onnx_policy import load_policy, read_onnx  # noqa: PLC0415 - likewise
 
@@ -142,7 +142,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
         manifest, assumed = draft_manifest(content, Path(file), model)
         notes += [f"{name}: {source}; assumed: {each}" for each in assumed]
         return content, manifest
-    request = Request(source if isinstance(source, str) else name)
+    request = ExportRequest(source if isinstance(source, str) else name)
     original = convert(model, request) if isinstance(source, str) else tabulated(source, model, request, ())
     manifest, assumed = draft_manifest(
         original.content, Path(file), model, kind=original.kind, stochastic=original.stochastic, mask=original.mask

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.paths import Collected, RecordedPath
     from monitor.model.mdp import MDP
 
-__all__ = ["Request", "Result", "columns_of", "prepared"]
+__all__ = ["InitRequest", "InitResult", "columns_of", "prepared"]
 
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
@@ -46,7 +46,7 @@ FILES: Final = ("model.npz", "model.learn.npz", "nominal.onnx", "nominal.yaml", 
 
 
 @dataclass(frozen=True)
-class Request:
+class InitRequest:
     """What the user gave. `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on.
 
     `accept`: go on with a model that forecasts no better than the frequency.
@@ -73,7 +73,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Result:
+class InitResult:
     """What was written and measured.
 
     `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`: proposed from it.
@@ -112,14 +112,14 @@ class _Base:
     notes: list[str] = field(default_factory=list)
 
 
-def columns_of(request: Request) -> tuple[str, ...]:
+def columns_of(request: InitRequest) -> tuple[str, ...]:
     """Return the names of the columns of the first recording."""
     return open_recording(recorded_files(request.recordings)[0], request.topic).names()
 
 
-def prepared(request: Request) -> Result:
+def prepared(request: InitRequest) -> InitResult:
     """Write the folder and return what is in it. After an error it is as it was."""
-    from monitor.authoring.policy_export.original import Request as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.original import ExportRequest as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
 
     present = [name for name in FILES if (request.folder / name).exists()]
     if present and not request.force:
@@ -141,7 +141,7 @@ def prepared(request: Request) -> Result:
     return replace(result, files=[*files, *(["sample.rec"] if result.sample else [])])
 
 
-def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]:
+def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[], None]]:
     from monitor.authoring.proposal.hold import guarded, proposed  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
@@ -172,14 +172,14 @@ def _built(request: Request, staging: Path) -> tuple[Result, Callable[[], None]]
 
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
-    result = Result(
+    result = InitResult(
         request.folder, base.model.states, base.model.actions, base.notes, base.measured_on, rows, best, rule, (),
         sample=best.first is not None, guards=guards, hold=hold,
     )  # fmt: skip
     return result, sampled
 
 
-def _learned(request: Request, staging: Path) -> _Base:
+def _learned(request: InitRequest, staging: Path) -> _Base:
     """Learn the model of the recordings, and the one of the paths that are not held out."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -214,14 +214,16 @@ def _learned(request: Request, staging: Path) -> _Base:
     return base
 
 
-def _judgement(request: Request, learner: Learner, kept: Collected, label: str) -> list[str]:
+def _judgement(request: InitRequest, learner: Learner, kept: Collected, label: str) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
-    from monitor.authoring.learning.abstraction_scores import Candidate, judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, judged  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
 
     assert kept.outcomes is not None
     with progress("judging the model"):
-        found, known = judged(Candidate(str(request.folder / "model.npz"), learner, kept), kept.outcomes, label)
+        found, known = judged(
+            CandidateAbstraction(str(request.folder / "model.npz"), learner, kept), kept.outcomes, label
+        )
     problems = [*lacking(learner), *found.problems]
     if known and found.score >= 1.0:
         problem = (
@@ -242,7 +244,7 @@ def _judgement(request: Request, learner: Learner, kept: Collected, label: str) 
     return [f"the model is good enough by the checks of `cfmon model learn --report`: {said or lacks}"]
 
 
-def _split(request: Request, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
+def _split(request: InitRequest, learner: Learner, kept: Collected, encoder: str, label: str) -> _Base:
     """Measure on held-out paths, unless they have too few unsafe events and all paths have more."""
     from monitor.authoring.learning.learned_model import built  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.states import numbered  # noqa: PLC0415 - likewise
@@ -277,14 +279,14 @@ def _split(request: Request, learner: Learner, kept: Collected, encoder: str, la
                  notes)  # fmt: skip
 
 
-def _words(paths: Sequence[RecordedPath], request: Request, what: str) -> str:
+def _words(paths: Sequence[RecordedPath], request: InitRequest, what: str) -> str:
     from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - keep `cfmon --help` light
 
     used = first_steps(paths, request.steps)
     return f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
 
 
-def _simulated(request: Request) -> _Base:
+def _simulated(request: InitRequest) -> _Base:
     """Explore the simulator; a Gymnasium environment with a table of probabilities is read as `model convert` does."""
     from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.label_conditions import labelled  # noqa: PLC0415 - likewise
@@ -315,19 +317,19 @@ def _or_none(read: Callable[[], MDP]) -> MDP | None:
         return None  # it has no table: exploring says what is wrong with it, if anything is
 
 
-def _explored(request: Request, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:
-    from monitor.authoring.exploration.enumeration import Settings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+def _explored(request: InitRequest, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:
+    from monitor.authoring.exploration.enumeration import ExplorationSettings, explore  # noqa: PLC0415 - keep `cfmon --help` light
 
     found = explore(
         str(request.simulator),
-        Settings(seed=request.seed, conditions=(*conditions, *request.said["label"])),
+        ExplorationSettings(seed=request.seed, conditions=(*conditions, *request.said["label"])),
         lambda done, known: report(done, f"exploring: {done:,} of {known:,} states") if done % 100 == 0 else None,
     )
     notes += found.notes
     return found.model
 
 
-def _episodes(request: Request, base: _Base, nominal: Floats) -> list[RecordedPath]:
+def _episodes(request: InitRequest, base: _Base, nominal: Floats) -> list[RecordedPath]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.proposal.paths import simulated  # noqa: PLC0415 - likewise
@@ -339,7 +341,7 @@ def _episodes(request: Request, base: _Base, nominal: Floats) -> list[RecordedPa
     return paths
 
 
-def _nominal(request: Request, base: _Base, staging: Path) -> tuple[Floats, Floats]:
+def _nominal(request: InitRequest, base: _Base, staging: Path) -> tuple[Floats, Floats]:
     """Write the agent's policy; return it [S, A], and the one to measure with."""
     from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -355,7 +357,7 @@ def _nominal(request: Request, base: _Base, staging: Path) -> tuple[Floats, Floa
     return frequencies, action_frequencies(base.before)[0]
 
 
-def _fallback(request: Request, base: _Base, nominal: tuple[Floats, Floats], horizon: int, staging: Path) -> Any:  # noqa: ANN401 - a policy of any form
+def _fallback(request: InitRequest, base: _Base, nominal: tuple[Floats, Floats], horizon: int, staging: Path) -> Any:  # noqa: ANN401 - a policy of any form
     """Write the fallback; return the one to measure with."""
     from monitor.authoring.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - likewise
     from monitor.model.encode import encode_action  # noqa: PLC0415 - keep `cfmon --help` light
@@ -380,7 +382,7 @@ def _fallback(request: Request, base: _Base, nominal: tuple[Floats, Floats], hor
     return safest_policy(base.before, base.before.labels[base.label], horizon, nominal[1])
 
 
-def _configure(request: Request, base: _Base, best: Measured, staging: Path) -> None:
+def _configure(request: InitRequest, base: _Base, best: Measured, staging: Path) -> None:
     """Write a configuration that can be started; it says why, where bounds over causal models are left out."""
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 

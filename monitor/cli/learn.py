@@ -38,7 +38,7 @@ from monitor.errors import ModelError
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
-    from monitor.authoring.learning.companion import Part
+    from monitor.authoring.learning.companion import CountedFile
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
     from monitor.model.mdp import MDP
@@ -106,7 +106,7 @@ def model_learn(
     paths = recorded_files(files)
     sources = [open_recording(path, topic) for path in paths]
     compared: list[Scored] = []
-    part: Part | None = None
+    part: CountedFile | None = None
     if append is not None:
         learner, part = resumed(append, paths)
     else:

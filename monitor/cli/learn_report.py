@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
-    from monitor.authoring.learning.model_report import Calibration, Gain, Report
+    from monitor.authoring.learning.model_report import Gain, LabelCalibration, ModelReport
 
 __all__ = ["as_html", "as_markdown"]
 
@@ -28,7 +28,7 @@ Section = tuple[str, str, Row, list[Row]]
 """Heading, explanation, head and rows of a table."""
 
 
-def verdict(report: Report) -> list[str]:
+def verdict(report: ModelReport) -> list[str]:
     """Return the sentences that come first."""
     if not report.problems:
         unknown = sum(each.unjudged for each in report.calibrations)
@@ -70,7 +70,7 @@ COMPARED: Final = (
 )
 
 
-def sections(report: Report, compared: Sequence[Scored]) -> list[Section]:
+def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
     """Return heading, explanation and table of each section."""
     cover = report.coverage
     visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
@@ -97,7 +97,7 @@ def sections(report: Report, compared: Sequence[Scored]) -> list[Section]:
     return found
 
 
-def _distances(report: Report) -> list[Row]:
+def _distances(report: ModelReport) -> list[Row]:
     from monitor.authoring.learning.abstraction import DISTANCES  # noqa: PLC0415 - keep `cfmon --help` light
 
     classes = [*(f"up to {bound:g}" for bound in DISTANCES), "more"]
@@ -105,7 +105,7 @@ def _distances(report: Report) -> list[Row]:
     return [(name, f"{n:,}", f"{n / total:.1%}") for name, n in zip(classes, report.distances, strict=True)]
 
 
-def as_markdown(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
+def as_markdown(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> str:
     """Return the report as Markdown."""
     first, *problems = verdict(report)
     lines = [f"# {model}", "", f"**{first}**", "", *[f"- {problem}" for problem in problems], "" if problems else None]
@@ -116,7 +116,7 @@ def as_markdown(report: Report, model: str, compared: Sequence[Scored] = ()) -> 
     return "\n".join(line for line in lines if line is not None)
 
 
-def as_html(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
+def as_html(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> str:
     """Return the report as one HTML page that loads nothing."""
     first, *problems = verdict(report)
     items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
@@ -136,7 +136,7 @@ def as_html(report: Report, model: str, compared: Sequence[Scored] = ()) -> str:
     )
 
 
-def _about(report: Report) -> str:
+def _about(report: ModelReport) -> str:
     limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
     part = (
         f" This covers only what was counted in this run. The model has {report.earlier:,} further transitions, "
@@ -155,7 +155,7 @@ def _gain_row(gain: Gain) -> Row:
     return gain.name, f"{gain.value:.4f}", f"{gain.difference:+.4f} +- {gain.error:.4f}{' (real)' if gain.real else ''}"
 
 
-def _calibration_row(each: Calibration) -> Row:
+def _calibration_row(each: LabelCalibration) -> Row:
     mean = sum(n * predicted for n, predicted, _ in each.bins) / each.count
     frequency = "-" if each.unjudged else f"{mean - each.gap:.4f}"
     judged = "wrong" if each.wrong else "not judged" if each.unjudged else "right"
@@ -175,7 +175,7 @@ def _html_table(head: Row, rows: Sequence[Row]) -> str:
     return f"<table><tr>{top}</tr>{inside}</table>"
 
 
-def _visits_chart(report: Report) -> str:
+def _visits_chart(report: ModelReport) -> str:
     from monitor.picture.svg import ALTERNATIVE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     classes = report.coverage.classes
@@ -188,11 +188,11 @@ def _visits_chart(report: Report) -> str:
     return canvas.document(170)
 
 
-def _reliability_charts(report: Report) -> str:
+def _reliability_charts(report: ModelReport) -> str:
     return "".join(_reliability(each) for each in report.calibrations if not each.unjudged)
 
 
-def _reliability(each: Calibration) -> str:
+def _reliability(each: LabelCalibration) -> str:
     """Return a reliability diagram: frequency by forecast, dots sized by their number; the diagonal is right."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - likewise
 

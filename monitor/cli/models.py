@@ -104,7 +104,7 @@ def model_convert(
         say(f"{target}: {problem}")
 
 
-class Output(StrEnum):
+class NetworkOutput(StrEnum):
     """Kind of output of a network."""
 
     logits = "logits"
@@ -118,7 +118,9 @@ def policy_init(
     network: Annotated[Path, typer.Argument(metavar="FILE.onnx", help="the network")],
     model: Annotated[str, typer.Option(help="model the policy acts in")],
     *,
-    output: Annotated[Output | None, typer.Option(help="kind of output; default: from the output's name")] = None,
+    output: Annotated[
+        NetworkOutput | None, typer.Option(help="kind of output; default: from the output's name")
+    ] = None,
     output_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="output that holds the policy; default: the one of that shape")
     ] = None,

@@ -39,7 +39,7 @@ class Engine(StrEnum):
     referee = "referee"
 
 
-class Test(StrEnum):
+class SequentialTest(StrEnum):
     """Sequential test that compares sampled values with bounds."""
 
     betting = "betting"
@@ -97,9 +97,9 @@ def check(
     ] = DEFAULT.error,
     samples: Annotated[int, typer.Option(help="sampled: maximum number of samples per quantity")] = DEFAULT.limit,
     test: Annotated[
-        Test,
+        SequentialTest,
         typer.Option(help="sampled: `betting` guarantees its error rates; `paper` does not for R and delta"),
-    ] = Test.betting,
+    ] = SequentialTest.betting,
     draws: Annotated[
         int, typer.Option(help="learned model: number of posterior models for the credible band; 0: no such band")
     ] = BANDS.draws,
@@ -140,7 +140,7 @@ def check(
     from monitor.cli.verdict_tables import exit_code, verdict_data  # noqa: PLC0415 - likewise
     from monitor.evaluation import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.logic import parse  # noqa: PLC0415 - likewise
-    from monitor.logic.direction import Watched, reversed_goals  # noqa: PLC0415 - likewise
+    from monitor.logic.direction import FormulaUse, reversed_goals  # noqa: PLC0415 - likewise
     from monitor.model.io import load_model  # noqa: PLC0415 - likewise
 
     texts = _formulas(formula, formulas, read_formulas)
@@ -193,7 +193,7 @@ def check(
         print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
     else:
         _show(verdicts, pairs, reports, needed, mdp)
-    for _, note in reversed_goals([Watched(text, parse(text), None) for text in texts]):
+    for _, note in reversed_goals([FormulaUse(text, parse(text), None) for text in texts]):
         sys.stderr.write(f"cfmon: note: {note}\n")
     finish(exit_code(verdicts))
 

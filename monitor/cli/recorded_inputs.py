@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
-    from monitor.authoring.learning.row_files import Place, RowFile
+    from monitor.authoring.learning.row_files import FilePosition, RowFile
 
 __all__ = [
     "ENCODERS",
@@ -189,8 +189,8 @@ def read_into(
     before: int,
     holdout: Holdout,
     *,
-    begin: Place | None = None,
-    keep: Callable[[Place], None] | None = None,
+    begin: FilePosition | None = None,
+    keep: Callable[[FilePosition], None] | None = None,
 ) -> None:
     """Count a source.
 
@@ -205,7 +205,7 @@ def read_into(
 
     Raises RecordingError: a column is missing, or there is no row.
     """
-    from monitor.authoring.learning.row_files import START, Place  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import START, FilePosition  # noqa: PLC0415 - keep `cfmon --help` light
 
     names = source.names()
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
@@ -217,7 +217,7 @@ def read_into(
         holdout.add(steps)
         done += len(batch)
         if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
-            keep(Place(done, source.kinds))
+            keep(FilePosition(done, source.kinds))
             kept = done
         bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
     if not done:

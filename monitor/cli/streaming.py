@@ -61,13 +61,13 @@ def _run(config: Path, loaded: Loaded, *, record: Path | None, plain: bool, befo
     if plain or not on_terminal(sys.stdout):
         serve(loaded, record=record, again=again, before=before)
         return
-    from monitor.cli.fleet_table import MAX_AGENTS, Fleet  # noqa: PLC0415 - only a terminal needs it
+    from monitor.cli.fleet_table import MAX_AGENTS, FleetTable  # noqa: PLC0415 - only a terminal needs it
     from monitor.cli.panel import Panel  # noqa: PLC0415 - likewise
 
     panel, title = Panel(), f"cfmon run {config}"
 
     def started(sources: Sources, url: str) -> None:
-        panel.follow(lambda ended: Fleet(sources.overview("", MAX_AGENTS), title, url, ended=ended))
+        panel.follow(lambda ended: FleetTable(sources.overview("", MAX_AGENTS), title, url, ended=ended))
 
     with ended_by_sigterm(), panel.shown():
         serve(loaded, record=record, again=again, started=started, before=before)

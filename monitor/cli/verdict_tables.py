@@ -15,7 +15,7 @@ from monitor.alarm.figures import effect_of, is_open
 from monitor.cli.output import ExitCode
 from monitor.evaluation.visits import Needed
 from monitor.logic import parse
-from monitor.logic.syntax import Change
+from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
 from monitor.types import Drawn, Quantity, Verdict
 
@@ -236,12 +236,12 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
     return table if same else Group(Text(f"  {text}"), table)
 
 
-def _deciding(quantity: Quantity) -> list[Change]:
+def _deciding(quantity: Quantity) -> list[InterventionRef]:
     """Return the changes of a quantity that make decisions for its goal."""
     return [change for _, changes, _ in goals(parse(quantity.text)) for change in changes if change.decides]
 
 
-def _decided(change: Change, back: int) -> str:
+def _decided(change: InterventionRef, back: int) -> str:
     """Return what decisions made for the goal knew; nothing if `best` has no observed transition to look back on."""
     if change.kind == "optimal":
         return "without hindsight, as well as possible"

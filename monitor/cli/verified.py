@@ -12,7 +12,7 @@ from monitor.cli.output import printable, say
 
 if TYPE_CHECKING:
     from monitor.alarm.document import Evidence
-    from monitor.sidecar.evidence.verification import Expected, Report
+    from monitor.sidecar.evidence.verification import Expected, VerificationReport
 
 __all__ = ["as_document", "show"]
 
@@ -23,7 +23,7 @@ PROGRAMS = {
 """Description of each program that can recompute the numbers."""
 
 
-def as_document(report: Report, known: Expected) -> dict[str, object]:
+def as_document(report: VerificationReport, known: Expected) -> dict[str, object]:
     """Return the report as `--json` prints it. Keys may be added but not renamed."""
     document = report.document
     alarm = {} if document is None else {"evidence": document.id, "alert": document.alert, "formula": document.text}
@@ -41,7 +41,7 @@ def as_document(report: Report, known: Expected) -> dict[str, object]:
     }
 
 
-def show(file: Path, report: Report, known: Expected) -> None:
+def show(file: Path, report: VerificationReport, known: Expected) -> None:
     """Print the report as text, without control characters from the evidence."""
     document = report.document
     numbers = _recorded(document)
@@ -80,14 +80,14 @@ def _print_alarm(document: Evidence) -> None:
         say(f"  sampled  as test {drawn.test} of its stream, with seed {drawn.seed}; sampled again with it")
 
 
-def _compared(report: Report, known: Expected) -> str:
+def _compared(report: VerificationReport, known: Expected) -> str:
     if not report.id_compared:
         return "NOT COMPARED: the file's name has no id; compare it with the alert's evidence.id, or give that as --id"
     assert report.document is not None
     return f"{'as' if known.id == report.document.id else 'NOT as'} {known.says}"
 
 
-def _signed(report: Report, known: Expected) -> str:
+def _signed(report: VerificationReport, known: Expected) -> str:
     match report.signed:
         case "valid" if known.key is not None:
             return f"signed by {known.key.fingerprint}"

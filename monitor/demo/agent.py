@@ -18,7 +18,7 @@ import numpy as np
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.errors import MonitorError
 from monitor.model import load_model
 from monitor.policy.onnx_policy import Actor
@@ -37,7 +37,7 @@ ACKNOWLEDGED_WITHIN = 20.0
 class SimulatedAgent:
     """Policy acting in a simulator. `run`: prefix of episode names, so that two runs never share one."""
 
-    simulator: Simulator
+    simulator: ModelEnvironment
     actor: Actor
     rng: np.random.Generator
     run: str
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _agent(arguments: Namespace) -> SimulatedAgent:
     model = load_model(arguments.model)
     environment_rng, policy_rng = np.random.default_rng(arguments.seed).spawn(2)
-    simulator = Simulator(model, environment_rng)
+    simulator = ModelEnvironment(model, environment_rng)
     return SimulatedAgent(simulator, Actor.load(arguments.policy, model), policy_rng, f"seed{arguments.seed}")
 
 

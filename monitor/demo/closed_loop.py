@@ -29,7 +29,7 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["NAME", "OUTCOMES", "ClosedLoop", "Result", "summarise"]
+__all__ = ["NAME", "OUTCOMES", "ClosedLoop", "LoopResult", "summarise"]
 
 NAME: Final = "icu-sepsis-takeover"
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile")
@@ -44,7 +44,7 @@ Tally = dict[str, int]
 
 
 @dataclass
-class Result:
+class LoopResult:
     """What the agents have reported: kind of agents -> tally; and what the monitor counts as outcomes of takeovers."""
 
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind: _empty() for kind in KINDS})
@@ -107,7 +107,7 @@ class ClosedLoop:
             with progress("reading the model, and running the policies on each of its states"):
                 loaded = load(self.config, self.output.absolute() / NAME, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # there are hundreds
-        service, result = Service(loaded), Result()
+        service, result = Service(loaded), LoopResult()
         address = service.start()
         say(self._header(loaded, address))
         with interrupted() as stop:
@@ -127,7 +127,7 @@ class ClosedLoop:
             f"  while it runs  open {address} in a browser"
         )
 
-    async def _act(self, loaded: Loaded, url: str, address: str, result: Result, stop: asyncio.Event) -> str:
+    async def _act(self, loaded: Loaded, url: str, address: str, result: LoopResult, stop: asyncio.Event) -> str:
         """Run the agents to their end, and show what they report; return what went wrong, empty if nothing."""
         process = await self._spawn(loaded, url)
         try:
@@ -163,7 +163,7 @@ class ClosedLoop:
         return await asyncio.create_subprocess_exec(*command, stdout=PIPE, start_new_session=True)
 
 
-async def _follow(process: Process, address: str, result: Result, live: Live | None) -> None:
+async def _follow(process: Process, address: str, result: LoopResult, live: Live | None) -> None:
     """Read the agents' reports until they end."""
     assert process.stdout is not None
     async for line in process.stdout:
@@ -174,7 +174,7 @@ async def _follow(process: Process, address: str, result: Result, live: Live | N
     await ended(process)
 
 
-def _take_outcomes(address: str, result: Result) -> int:
+def _take_outcomes(address: str, result: LoopResult) -> int:
     """Read the monitor's counters of takeovers; return their sum."""
     text = _get(f"{address}/metrics") or ""
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
@@ -187,7 +187,7 @@ def _take_outcomes(address: str, result: Result) -> int:
     return sum(result.outcomes.values())
 
 
-def summarise(result: Result) -> list[str]:
+def summarise(result: LoopResult) -> list[str]:
     """Print the table, unless it is on the screen already, and what it says; return what did not happen."""
     if not on_terminal(sys.stdout):
         for row in [("", *KINDS.values()), *result.lines()]:
@@ -197,14 +197,14 @@ def summarise(result: Result) -> list[str]:
     return [] if gain > ERRORS * error else ["survival with takeovers is not clearly higher; run more --episodes"]
 
 
-def _table(result: Result) -> Live | nullcontext[None]:
+def _table(result: LoopResult) -> Live | nullcontext[None]:
     """Return a live table on a terminal, else nothing."""
     if not on_terminal(sys.stdout):
         return nullcontext()
     return Live(_drawn(result), console=Console(), auto_refresh=False)
 
 
-def _drawn(result: Result) -> Table:
+def _drawn(result: LoopResult) -> Table:
     table = Table("", *KINDS.values(), box=None, header_style="dim")
     for row in result.lines():
         table.add_row(*row)

@@ -23,12 +23,12 @@ from cfmon_client.publisher import Publisher
 from cfmon_client.steps import Steps, share
 from cfmon_client.takeover import NOMINAL
 
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.errors import MonitorError
 from monitor.model import MDP, load_model
 from monitor.policy.onnx_policy import Actor
 
-__all__ = ["ALONE", "GUARDED", "Agent", "Tally", "main"]
+__all__ = ["ALONE", "GUARDED", "Agent", "EpisodeTally", "main"]
 
 GUARDED, ALONE = "guarded", "alone"
 """Kinds of agents."""
@@ -50,7 +50,7 @@ REPORT_EVERY = 1.0
 
 
 @dataclass
-class Tally:
+class EpisodeTally:
     """Ended episodes of one kind of agents: their number, those that did not fail, those with a takeover."""
 
     episodes: int = 0
@@ -62,7 +62,7 @@ class Tally:
 class Agent:
     """One simulated agent; `guard` is None if it never hands over. `left`: episodes still to begin."""
 
-    simulator: Simulator
+    simulator: ModelEnvironment
     steps: Steps
     guard: cfmon_client.Takeover[int, int] | None
     left: int
@@ -93,7 +93,7 @@ class Agent:
         """True if the episode has ended, or is as long as it may be."""
         return self.simulator.over or self.length >= MAX_EPISODE_STEPS
 
-    def end(self, tally: Tally, failed: bool) -> None:  # noqa: FBT001 - the one thing there is to say
+    def end(self, tally: EpisodeTally, failed: bool) -> None:  # noqa: FBT001 - the one thing there is to say
         """Publish the last state, and count the episode."""
         self.steps.end(self.state, terminated=self.simulator.over)
         tally.episodes += 1
@@ -110,7 +110,7 @@ class Ward:
     publisher: Publisher
     agents: list[Agent]
     rng: np.random.Generator
-    tallies: dict[str, Tally] = field(default_factory=lambda: {GUARDED: Tally(), ALONE: Tally()})
+    tallies: dict[str, EpisodeTally] = field(default_factory=lambda: {GUARDED: EpisodeTally(), ALONE: EpisodeTally()})
 
     def run(self, interval: float) -> None:
         """Let every agent live its episodes. `interval`: seconds after each turn in which alarms may arrive."""
@@ -208,7 +208,7 @@ def _admit(given: Namespace, stack: ExitStack) -> Ward:
                 if not guard.wait(ACKNOWLEDGED_WITHIN):  # one by one: the demo's broker fails if many connect at once
                     raise TimeoutError(f"{steps.agent} does not hear the monitor")
             episodes = len(range(number, given.episodes, len(names)))
-            agents.append(Agent(Simulator(model, environment), steps, guard, episodes))
+            agents.append(Agent(ModelEnvironment(model, environment), steps, guard, episodes))
     return Ward(model, nominal, publisher, agents, choices)
 
 

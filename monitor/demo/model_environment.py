@@ -7,10 +7,10 @@ import numpy as np
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
-__all__ = ["Simulator"]
+__all__ = ["ModelEnvironment"]
 
 
-class Simulator:
+class ModelEnvironment:
     """Environment that samples transitions from a model.
 
     Args:

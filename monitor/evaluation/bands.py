@@ -20,7 +20,7 @@ from monitor.exact import Checker
 from monitor.exact.row_uses import RowUses, row_uses
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
-from monitor.logic.syntax import Change, Goal, Probability, Regret
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.types import Bands, BandSettings, Quantity, Verdict
 
@@ -98,7 +98,7 @@ class LearnedBands:
             return values.minus(self._in_posterior(goal.world.baseline, goal, since))
         return values
 
-    def _in_posterior(self, change: Change, goal: Goal, since: _Observed) -> Samples:
+    def _in_posterior(self, change: InterventionRef, goal: Goal, since: _Observed) -> Samples:
         path, terminated, acted = since
         return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
 
@@ -123,7 +123,7 @@ class LearnedBands:
         uses[0].add(base, sign=-1.0)
         return uses
 
-    def _in_world(self, change: Change, goal: Goal, since: _Observed) -> RowUses:
+    def _in_world(self, change: InterventionRef, goal: Goal, since: _Observed) -> RowUses:
         if change.decides:
             raise LimitError(f"rows that {change.name} uses are not counted")
         path, terminated, acted = since

@@ -24,13 +24,13 @@ from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Sampler
-from monitor.sampled.particle_rows import Rows
+from monitor.sampled.particle_rows import RowSource
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
 __all__ = ["Case"]
 
-TRUE, FALSE = combine.And(()), combine.Or(())
+TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
 """Known truths need no test, and no fraction of the strength."""
 
 
@@ -49,7 +49,7 @@ class Case:
     def __init__(
         self,
         sampler: Sampler,
-        rows: Rows,
+        rows: RowSource,
         rewards: tuple[float, float] | None,
         path: Path,
         drawn: Drawn,
@@ -81,7 +81,7 @@ class Case:
         """
         pair = regret_goals(formula)
         meets, would_meet = (print_formula(one) for one in pair)
-        tested = self._tested(combine.Or((Leaf(meets), combine.Not(Leaf(would_meet)))), pair)
+        tested = self._tested(combine.Disjunction((Leaf(meets), combine.Negation(Leaf(would_meet)))), pair)
         nominal, alternative = tested[meets], tested[would_meet]
         effect_bounds = None
         if nominal.bounds is not None and alternative.bounds is not None:
@@ -168,11 +168,11 @@ class Case:
             case Label(name):
                 return TRUE if self._rows.holds(name, np.array([self._path[-1][0]]))[0] else FALSE
             case Not(arg):
-                return combine.Not(self._tree(arg))
+                return combine.Negation(self._tree(arg))
             case And(left, right):
-                return combine.And((self._tree(left), self._tree(right)))
+                return combine.Conjunction((self._tree(left), self._tree(right)))
             case Or(left, right):
-                return combine.Or((self._tree(left), self._tree(right)))
+                return combine.Disjunction((self._tree(left), self._tree(right)))
             case Temporal() | Regret():
                 raise AssertionError("the parser keeps these out of Boolean combinations")
             case _:

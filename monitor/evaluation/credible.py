@@ -20,12 +20,12 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.posterior import drawn_probabilities, opened
 from monitor.evaluation.seeding import SEEDS
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.forward.row_table import Budget
+from monitor.exact.forward.row_table import RowBudget
 from monitor.exact.sides import Sides, both_sides
 from monitor.exact.verdict import Path
 from monitor.logic import Automaton
 from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import Change, Probability, Reward
+from monitor.logic.syntax import InterventionRef, Probability, Reward
 from monitor.model import MDP
 from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types import BandSettings
@@ -85,17 +85,17 @@ class Samples(NamedTuple):
         return low, float(np.quantile(self.high, 1.0 - tail, method="weibull"))
 
 
-class Drawn(NamedTuple):
+class DrawnModel(NamedTuple):
     """The evaluators of one drawn model, with what is unknown as bad and as good as can be."""
 
     low: Evaluators
     high: Evaluators
 
 
-class Shared(NamedTuple):
+class SharedByDraws(NamedTuple):
     """What all draws share: the budget of cached rows, and the automata, which depend on no model."""
 
-    budget: Budget
+    budget: RowBudget
     automata: dict[Measure, Automaton]
 
 
@@ -111,7 +111,7 @@ class PosteriorValues:
         self._evaluators, self.settings = evaluators, settings
 
     @cached_property
-    def draws(self) -> list[Drawn]:
+    def draws(self) -> list[DrawnModel]:
         """The evaluators of the drawn models, made when they are first needed.
 
         Raises LimitError if all of them would be too large.
@@ -130,11 +130,11 @@ class PosteriorValues:
             for number, (name, model) in enumerate(models.items())
         }
         there, unknown = unknown_states(*models.values()), unknown_labels(*models.values())
-        sides, shared = both_sides(wide.pop(""), there, unknown), Shared(Budget(), {})
+        sides, shared = both_sides(wide.pop(""), there, unknown), SharedByDraws(RowBudget(), {})
         return [self._drawn(sides, wide, streams, shared) for _ in range(settings.draws)]
 
     def values(
-        self, change: Change, measure: Measure, path: Path, *, terminated: bool, acted: Sequence[str] = ()
+        self, change: InterventionRef, measure: Measure, path: Path, *, terminated: bool, acted: Sequence[str] = ()
     ) -> Samples:
         """Return the Gumbel-Max values under a change at the path's first pair.
 
@@ -155,8 +155,8 @@ class PosteriorValues:
         pairs = [[_value(side, *given) for side in drawn] for drawn in self._affordable()]
         return Samples(*np.array(pairs).T)
 
-    def _affordable(self) -> Sequence[Drawn]:
-        size = self._evaluators.table_bytes * len(Drawn._fields) * self.settings.draws
+    def _affordable(self) -> Sequence[DrawnModel]:
+        size = self._evaluators.table_bytes * len(DrawnModel._fields) * self.settings.draws
         if size > MAX_TABLES:
             raise LimitError(
                 f"the value tables of {self.settings.draws} posterior models have {size >> 20} MiB (limit MAX_TABLES); "
@@ -165,18 +165,18 @@ class PosteriorValues:
         return self.draws
 
     def _drawn(
-        self, sides: Sides, others: Mapping[str, MDP], streams: Mapping[str, Iterator[Floats]], shared: Shared
-    ) -> Drawn:
+        self, sides: Sides, others: Mapping[str, MDP], streams: Mapping[str, Iterator[Floats]], shared: SharedByDraws
+    ) -> DrawnModel:
         """Return the evaluators of one draw."""
         rows = {name: next(stream) for name, stream in streams.items()}
         models = {name: replace(other, probabilities=rows[name]) for name, other in others.items()}
         policies = self._evaluators.policies
         drawn = (replace(side, probabilities=rows[""]) for side in sides)
-        return Drawn(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
+        return DrawnModel(*(Evaluators(m, policies, models, shared.budget, automata=shared.automata) for m in drawn))
 
 
 def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function of
-    evaluators: Evaluators, change: Change, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
+    evaluators: Evaluators, change: InterventionRef, measure: Measure, path: Path, end: int | None, acted: Sequence[str]
 ) -> float:
     """Return the value under a change at the first pair of a path that ended in `end`, if it did."""
     ended = None if end is None or evaluators.stays(end) else end

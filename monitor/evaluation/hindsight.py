@@ -9,7 +9,7 @@ from monitor.errors import ConfigError
 from monitor.exact import Checker, tables
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
-from monitor.exact.recourse import RecourseReport, Settings, Unchanged, query_of, recourse_of
+from monitor.exact.recourse import RecourseReport, RecourseSettings, Unchanged, query_of, recourse_of
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
@@ -76,7 +76,7 @@ def recourse(
     checker = Checker(model, tables(policies, model), models)
     validate(formula, model, policies, text, checker.models)
     check_path(model, pairs)
-    settings = Settings(most, within, unchanged)
+    settings = RecourseSettings(most, within, unchanged)
     return recourse_of(
         checker.evaluators, query_of(formula, text, offset), pairs, settings, terminated=terminated, acted=acted
     )

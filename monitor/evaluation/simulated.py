@@ -14,7 +14,7 @@ from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
 from monitor.sampled import Simulated, Simulator, VectorSimulator
-from monitor.sampled.particle_rows import Rows, as_rows
+from monitor.sampled.particle_rows import RowSource, as_rows
 
 __all__ = ["check_simulated_labels", "check_simulated_path", "simulated_scene"]
 
@@ -68,7 +68,7 @@ def check_simulated_path(model: Simulator | VectorSimulator, path: Path) -> None
             )
 
 
-def _successors(rows: Rows, n: int, state: int, action: int) -> set[int]:
+def _successors(rows: RowSource, n: int, state: int, action: int) -> set[int]:
     try:
         begin, end, keys, chances = rows.entries(np.array([state]), np.array([action]))
     except PolicyError as error:

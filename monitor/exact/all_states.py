@@ -11,7 +11,7 @@ from monitor.exact.inputs import tables
 from monitor.exact.names import validate
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Change, Goal, Regret
+from monitor.logic.syntax import Goal, InterventionRef, Regret
 from monitor.logic.traversal import asks_back
 from monitor.model import MDP
 
@@ -69,7 +69,7 @@ def _error(problem: str, text: str) -> FormulaError:
     return error_at(problem, text, len(text) - len(text.lstrip()))
 
 
-def _values(evaluators: Evaluators, goal: Goal, change: Change) -> Floats:
+def _values(evaluators: Evaluators, goal: Goal, change: InterventionRef) -> Floats:
     if change.decides:
         return evaluators.decided_everywhere(change, goal.measure)
     law = evaluators.nominal().under(evaluators.intervention(change, None))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from monitor.errors import LimitError, PathError
 from monitor.exact.best.lanes import Way
-from monitor.exact.best.values import BestValues, Change, Observed, Outlook
+from monitor.exact.best.values import BestValues, FirstChange, Observed, PlanValues
 from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.verdict import Path, is_missed, resolve
@@ -123,8 +123,8 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
     if constant is not None:
         return Recourse(avoidable_of(test, constant, constant), asked or None, constant, constant, reason=reason)
     values = _at_extremes(missed, evaluators)
-    outlooks = [each.outlook(missed.observed, min(MOST_CHANGES, len(missed.steps))) for each in values]
-    ends = [(within(measure, outlook.best), within(measure, outlook.optimal)) for outlook in outlooks]
+    every = [each.plan_values(missed.observed, min(MOST_CHANGES, len(missed.steps))) for each in values]
+    ends = [(within(measure, plan_values.best), within(measure, plan_values.optimal)) for plan_values in every]
     possible = {avoidable_of(test, best, optimal) for best, optimal in ends}
     if len(possible) > 1:
         return Recourse(reason=UNRECORDED)
@@ -133,7 +133,7 @@ def _recourse(missed: _Missed, evaluators: Evaluators, causal_model: CausalModel
     worst, greatest = ends[0], ends[-1]  # the numbers bear out what is claimed at both
     best, _ = greatest if avoidable == "no" else worst
     _, optimal = worst if avoidable == "foresight" else greatest
-    return Recourse(avoidable, robust, best, optimal, _changes(missed, outlooks[0], evaluators.model), reason)
+    return Recourse(avoidable, robust, best, optimal, _changes(missed, every[0], evaluators.model), reason)
 
 
 def _at_extremes(missed: _Missed, evaluators: Evaluators) -> list[BestValues]:
@@ -179,15 +179,15 @@ def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal
     return not meets(Way("optimal"), favourable=True) and meets(Way("free"), favourable=False)
 
 
-def _changes(missed: _Missed, outlook: Outlook, model: MDP) -> Changes | None:
-    """Return the fewest changes that meet the goal; None if none of the outlook do."""
-    for count, (value, first) in enumerate(zip(outlook.few, outlook.first, strict=True)):
+def _changes(missed: _Missed, plan_values: PlanValues, model: MDP) -> Changes | None:
+    """Return the fewest changes that meet the goal; None if no plan does."""
+    for count, (value, first) in enumerate(zip(plan_values.few, plan_values.first, strict=True)):
         if first is not None and missed.test.holds(within(missed.measure, value)):
             return _described(count, within(missed.measure, value), first, missed.steps, model)
     return None
 
 
-def _described(count: int, value: float, first: Change, steps: Path, model: MDP) -> Changes:
+def _described(count: int, value: float, first: FirstChange, steps: Path, model: MDP) -> Changes:
     taken = steps[first.level][1]
     return Changes(
         count=count,

@@ -36,7 +36,7 @@ from monitor.exact.forward.evaluator import (
 from monitor.exact.forward.row_table import (
     ANY,
     STABLE,
-    Budget,
+    RowBudget,
     RowTables,
 )
 from monitor.exact.guaranteed_values import GuaranteedValues
@@ -52,7 +52,7 @@ from monitor.exact.value_table import (
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
 from monitor.logic.comparison import probability
 from monitor.logic.policy_names import check_policy_names
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import looks_back
 from monitor.model import MDP, encode_action
 from monitor.model.confidence import IntervalRows, confidence_rows
@@ -93,7 +93,7 @@ class Evaluators:
         model: MDP,
         policies: Mapping[str, PolicyTable],
         models: Mapping[str, MDP] | None = None,
-        budget: Budget | None = None,
+        budget: RowBudget | None = None,
         *,
         automata: dict[Probability | Reward, Automaton] | None = None,
         delta: float = DELTA,
@@ -112,7 +112,7 @@ class Evaluators:
         self.rows: RowCache = {}
         self._evaluators: OrderedDict[tuple[Law, Law, Probability | Reward, Law, Law], Evaluator] = OrderedDict()
         self._dynamics: OrderedDict[tuple[Law, Law, bool], tuple[Dynamics, RowTables]] = OrderedDict()
-        self._budget = budget or Budget()
+        self._budget = budget or RowBudget()
         self._labelled_automata: dict[Probability | Reward, LabelledAutomaton] = {}
         self._shared_workspace: Workspace | None = None
         self._automata = {} if automata is None else automata
@@ -163,14 +163,14 @@ class Evaluators:
         evaluator = self.evaluator(world.nominal, world.law, measure)
         return evaluator.interval(pair_arrays(world.path), STABLE if causal_model == "stable" else ANY)
 
-    def decided(self, change: Change, measure: Probability | Reward, path: Observed) -> float:
+    def decided(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> float:
         """Return the Gumbel-Max value of a measure from the first pair of a path on, with decisions made for it."""
         constant = self.constant(measure)
         if constant is not None:
             return constant
         return within(measure, self.best.value(change, measure, path))
 
-    def decided_profile(self, change: Change, measure: Probability | Reward, path: Observed) -> list[float]:
+    def decided_profile(self, change: InterventionRef, measure: Probability | Reward, path: Observed) -> list[float]:
         """Return the same value from each pair of a path on, the last pair first."""
         constant = self.constant(measure)
         if constant is not None:
@@ -178,7 +178,9 @@ class Evaluators:
         found = self.best.profile(change, measure, path)
         return [within(measure, value) for value in reversed(found.tolist())]
 
-    def decided_products(self, change: Change, measure: Probability | Reward, pairs: int, *, each: bool) -> int:
+    def decided_products(
+        self, change: InterventionRef, measure: Probability | Reward, pairs: int, *, each: bool
+    ) -> int:
         """Return how many products such a value adds up on a path of so many pairs, or those from `each` pair on.
 
         Raises LimitError if that is too much, or needs too much memory.
@@ -186,7 +188,11 @@ class Evaluators:
         return 0 if self.constant(measure) is not None else self.best.products(change, measure, pairs, each=each)
 
     def decided_interval(
-        self, change: Change, measure: Probability | Reward, path: Observed, causal_model: Literal["any", "stable"]
+        self,
+        change: InterventionRef,
+        measure: Probability | Reward,
+        path: Observed,
+        causal_model: Literal["any", "stable"],
     ) -> tuple[float, float]:
         """Return the bounds of the same value over a class of causal models."""
         constant = self.constant(measure)
@@ -195,7 +201,7 @@ class Evaluators:
         low, high = self.best.interval(change, measure, path, causal_model)
         return within(measure, low), within(measure, high)
 
-    def decided_everywhere(self, change: Change, measure: Probability | Reward) -> Floats:
+    def decided_everywhere(self, change: InterventionRef, measure: Probability | Reward) -> Floats:
         """Return the same value in every state [S], as on a path of that state alone."""
         constant = self.constant(measure)
         if constant is not None:
@@ -272,7 +278,7 @@ class Evaluators:
         there = unknown_states(*models)
         return not any((states & ~there).any() for states in unknown_labels(*models).values())
 
-    def learned_under(self, change: Change) -> bool:
+    def learned_under(self, change: InterventionRef) -> bool:
         """Return whether the world under a change has rows that were learned from data."""
         other = self.models[change.name] if change.kind == "model" else self.model
         return self.model.counts is not None or other.counts is not None
@@ -343,7 +349,7 @@ class Evaluators:
         self._value_tables.move_to_end(key)
         return self._value_tables[key]
 
-    def prepare(self, goal: Goal, change: Change) -> None:
+    def prepare(self, goal: Goal, change: InterventionRef) -> None:
         """Make the value table of a goal under a change, unless the model is too large for one.
 
         Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
@@ -356,7 +362,7 @@ class Evaluators:
         if not self._past(goal.measure, nominal, None):
             value_table.prepare()
 
-    def prepare_bounds(self, goal: Goal, change: Change, offset: int) -> None:
+    def prepare_bounds(self, goal: Goal, change: InterventionRef, offset: int) -> None:
         """Raise LimitError if bounds could exceed `MAX_LEVELS` on some path of `offset` observed steps.
 
         For a large model this is not known in advance: there the single path is refused.
@@ -409,7 +415,7 @@ class Evaluators:
             law = Law.ending(table, self.model, self._ending("", self.model, end), until, end)
         return law.after_phases([self.policies[name or "nominal"] for name in acted])
 
-    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether a value depends on which policies acted at the observed pairs, beside what they did.
 
         Not if the intervention leaves nothing to them: where nominal replays the path, and where another policy, which
@@ -422,7 +428,7 @@ class Evaluators:
         table = self.intervention(change, None).table
         return table is None or table.actions is None or change.steps is not None
 
-    def intervention(self, change: Change, end: int | None) -> Intervention:
+    def intervention(self, change: InterventionRef, end: int | None) -> Intervention:
         """Return the intervention that a change in a formula stands for."""
         match change.kind:
             case "nominal":
@@ -487,7 +493,7 @@ class _NestedWorld:
     outer: Law
     goal: Goal
 
-    def __call__(self, offset: int, change: Change) -> tuple[Law, Law, ValueTable]:
+    def __call__(self, offset: int, change: InterventionRef) -> tuple[Law, Law, ValueTable]:
         before = self.outer.after(min(offset, self.outer.stationary_from()))
         law = before.under(self.evaluators.intervention(change, self.outer.end))
         return before, law, self.evaluators.value_table(law, self.goal.measure)
@@ -534,7 +540,7 @@ class _PastGoal:
         other = self._in_world(law, pairs, self._goal.world.baseline)
         return tuple(x - y for x, y in zip(one, reversed(other), strict=True))
 
-    def _in_world(self, law: Law, pairs: History, change: Change) -> tuple[float, ...]:
+    def _in_world(self, law: Law, pairs: History, change: InterventionRef) -> tuple[float, ...]:
         intervention = self._evaluators.intervention(change, law.end)
         world = World.at(pairs, 0, law, intervention, self._evaluators.rows)
         if self._class is None:

@@ -15,7 +15,7 @@ from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import Measure, Path, PathValues
 from monitor.logic import Formula
 from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import And, Change, Const, Goal, Not, Or, Probability, Regret, WorldRef
+from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Probability, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
 from monitor.types import NO_EXTREMES
 
@@ -56,7 +56,7 @@ class Extremes:
             for values in both:
                 values.advance(path, added, end, acted)
 
-    def value(self, change: Change, measure: Measure, position: int) -> Band | None:
+    def value(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
         """Return the least and the greatest value under a change at `path[position]`; None if the goal has none."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
         if split is None:
@@ -64,7 +64,7 @@ class Extremes:
         low, high = (values.value(change, split, position) for values in both)
         return low, high
 
-    def guaranteed(self, change: Change, measure: Measure, position: int) -> Band | None:
+    def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> Band | None:
         """Return the guaranteed band, at its low end with what is unknown at its worst, at the high end at its best."""
         split, both = self._measures[id(measure)], self._both[0]
         if split is None:
@@ -72,7 +72,7 @@ class Extremes:
         low, high = (values.guaranteed(change, split, position) for values in both)
         return None if low is None or high is None else (low[0], high[1])
 
-    def profile(self, change: Change, measure: Measure) -> list[Band]:
+    def profile(self, change: InterventionRef, measure: Measure) -> list[Band]:
         """Return the least and the greatest values at offsets 0, 1, ..., as far back as the formula looks, if any."""
         split, both = self._measures[id(measure)], self._both[id(measure) == self._given]
         if split is None:

@@ -15,7 +15,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.causal import Law, conditional_choices
 from monitor.logic import Automaton
-from monitor.logic.syntax import Change, Goal, Label, Test
+from monitor.logic.syntax import Goal, InterventionRef, Label, Test
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -126,7 +126,7 @@ class NestedGoal:
         world_at: offset, change -> the outer law from that offset on, that law under the change, its value function.
     """
 
-    def __init__(self, goal: Goal, world_at: Callable[[int, Change], tuple[Law, Law, ValueFunction]]) -> None:
+    def __init__(self, goal: Goal, world_at: Callable[[int, InterventionRef], tuple[Law, Law, ValueFunction]]) -> None:
         assert goal.test is not None
         self._world, self._test = goal.world, goal.test
         self._world_at = world_at
@@ -138,7 +138,7 @@ class NestedGoal:
             values = values - self._values(offset, self._world.baseline, states, actions)
         return _passes(self._test, values)
 
-    def _values(self, offset: int, change: Change, states: Ints, actions: Ints) -> Floats:
+    def _values(self, offset: int, change: InterventionRef, states: Ints, actions: Ints) -> Floats:
         before, law, function = self._world_at(offset, change)
         start, table = function.automaton.start, law.table(0)
         if law.nominal_from == 0:

@@ -31,7 +31,7 @@ MAX_REACHED = 20_000_000
 
 
 @dataclass(frozen=True)
-class _Part:
+class _LayerPart:
     """The pairs of a layer whose label set leaves the obligation `rest`; FALSE and TRUE need no rows."""
 
     rest: int
@@ -40,11 +40,11 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ObligationStep:
     """One obligation read in some states: layers of pairs, each in parts by the next obligation."""
 
     states: Ints
-    layers: list[tuple[Layer, list[_Part]]]
+    layers: list[tuple[Layer, list[_LayerPart]]]
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,13 @@ class LazyValues:
                 self._keep(here, step.states, self._evaluate(here, step))
         return self._known.get(cell, _NO_VALUES).read(wanted)[places]
 
-    def _expand(self, cell: Cell, states: Ints) -> list[dict[Cell, _Step]]:
+    def _expand(self, cell: Cell, states: Ints) -> list[dict[Cell, _ObligationStep]]:
         """Return the cells to compute, by the number of steps ahead."""
-        levels: list[dict[Cell, _Step]] = []
+        levels: list[dict[Cell, _ObligationStep]] = []
         wanted = {cell: states}
         size = 0
         while wanted:
-            level: dict[Cell, _Step] = {}
+            level: dict[Cell, _ObligationStep] = {}
             reached: dict[Cell, list[Ints]] = defaultdict(list)
             for here, requested in wanted.items():
                 missing = self._known.get(here, _NO_VALUES).missing(requested)
@@ -131,12 +131,12 @@ class LazyValues:
             wanted = {ahead: np.unique(np.concatenate(pieces)) for ahead, pieces in reached.items()}
         return levels
 
-    def _step(self, cell: Cell, states: Ints) -> _Step:
+    def _step(self, cell: Cell, states: Ints) -> _ObligationStep:
         offset, obligation = cell
         chosen = [(layer, list(self._parts(offset, obligation, layer))) for layer in layers(self._law, offset, states)]
-        return _Step(states, chosen)
+        return _ObligationStep(states, chosen)
 
-    def _parts(self, offset: int, obligation: int, layer: Layer) -> Iterator[_Part]:
+    def _parts(self, offset: int, obligation: int, layer: Layer) -> Iterator[_LayerPart]:
         masks = self._labelling.many(offset, layer.states, layer.actions)
         pairs: dict[int, list[Ints]] = defaultdict(list)
         for mask in np.unique(masks):
@@ -144,12 +144,12 @@ class LazyValues:
         for rest, pieces in pairs.items():
             which = np.concatenate(pieces)
             if rest in (FALSE, TRUE):
-                yield _Part(rest, which, None)
+                yield _LayerPart(rest, which, None)
             else:
                 entries = Entries.gather(self._law, offset, layer.states[which], layer.actions[which])
-                yield _Part(rest, which, entries)
+                yield _LayerPart(rest, which, entries)
 
-    def _evaluate(self, cell: Cell, step: _Step) -> Floats:
+    def _evaluate(self, cell: Cell, step: _ObligationStep) -> Floats:
         offset, obligation = cell
         total = np.zeros(len(step.states))
         for layer, parts in step.layers:
@@ -174,7 +174,7 @@ class LazyValues:
         self._kept += len(states)
 
 
-def _successors(step: _Step) -> Iterator[tuple[int, Entries]]:
+def _successors(step: _ObligationStep) -> Iterator[tuple[int, Entries]]:
     for _, parts in step.layers:
         for part in parts:
             if part.entries is not None:

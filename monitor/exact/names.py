@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.errors import FormulaError, InputError
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Change, Formula, Goal, Label, Regret
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP, encode_action
 
@@ -44,7 +44,7 @@ class _NameCheck:
                 case _:
                     pass
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: InterventionRef) -> None:
         match change.kind:
             case "nominal" | "best" | "optimal":
                 pass
@@ -57,7 +57,7 @@ class _NameCheck:
             case _:
                 assert_never(change.kind)
 
-    def _action(self, change: Change) -> None:
+    def _action(self, change: InterventionRef) -> None:
         try:
             action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
         except InputError:

@@ -46,7 +46,7 @@ cdef class PathValues:
     @cython.locals(known=WorldValues)
     cdef _add(self, WorldValues entry, long long from_start)
     @cython.locals(entry=WorldValues, evaluator=Evaluator)
-    cdef _close(self)
+    cdef _answer(self)
     cdef bint _foresees_end(self, WorldValues entry) except -1
     cdef _check_known(self, change, measure, long long position)
     cdef bint _mixes(self, change, measure) except -1

@@ -21,7 +21,7 @@ from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.exact.windows import Windows
 from monitor.logic import Formula
 from monitor.logic.comparison import probability
-from monitor.logic.syntax import NOMINAL, Change, Goal, Probability, Regret, Reward
+from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types import CausalModel
 
@@ -38,7 +38,7 @@ class WorldValues:
     `keep`: number of start points held. `only`: the one that has a value, counted from the oldest; -1: all of them.
     """
 
-    def __init__(self, change: Change, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
+    def __init__(self, change: InterventionRef, measure: Measure, evaluator: Evaluator, keep: int, only: int) -> None:
         self.change, self.measure, self.evaluator, self.keep, self.only = change, measure, evaluator, keep, only
         self.buffers = ForwardBuffers(keep, only, evaluator.unrolled.horizon)
         self._is_probability = isinstance(measure, Probability)
@@ -144,10 +144,10 @@ class PathValues:
             for entry in self.worlds:
                 entry.evaluator.push(entry.buffers, state, taken, answer_now and place == length - 1)
         if not answer_now:
-            self._close()
+            self._answer()
         self._restart = path[length - 1][1] is None  # the next call may know the last action
 
-    def value(self, change: Change, measure: Measure, position: int) -> float:
+    def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
         """Return the Gumbel-Max value under a change at `path[position]`.
 
         Raises PathError if it depends on a policy that acted and is not known.
@@ -160,7 +160,7 @@ class PathValues:
             return self.evaluators.value(self._world(change, position), measure)
         return entry.value(len(self._path) - 1 - position if entry.only < 0 else 0)
 
-    def profile(self, change: Change, measure: Measure) -> list[float]:
+    def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
         """Return the values at offsets 0, 1, ..., as far back as the formula looks."""
         entry = self._by_world.get((id(change), id(measure)))
         keep = self._keep.get(id(change), len(self._path)) if entry is None else entry.keep
@@ -171,7 +171,9 @@ class PathValues:
             return [self.value(change, measure, len(self._path) - 1 - offset) for offset in range(count)]
         return [entry.value(place) for place in range(count)]
 
-    def bounds(self, change: Change, measure: Measure, position: int, causal_model: CausalModel) -> tuple[float, float]:
+    def bounds(
+        self, change: InterventionRef, measure: Measure, position: int, causal_model: CausalModel
+    ) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models."""
         assert causal_model != "gumbel"
         if change.decides:
@@ -185,7 +187,7 @@ class PathValues:
         low, high = entry.evaluator.interval(pairs, STABLE if causal_model == "stable" else ANY)
         return within(measure, low), within(measure, high)
 
-    def guaranteed(self, change: Change, measure: Measure, position: int) -> tuple[float, float] | None:
+    def guaranteed(self, change: InterventionRef, measure: Measure, position: int) -> tuple[float, float] | None:
         """Return bounds over every causal model and every row of a learned model's confidence set.
 
         None if there are none (see `Evaluators.guaranteed`). Raises LimitError if they are too costly.
@@ -213,7 +215,7 @@ class PathValues:
         if from_start and entry.only >= 0:
             self._from_start.append((entry, -from_start))
 
-    def _close(self) -> None:
+    def _answer(self) -> None:
         for entry in self.worlds:
             if not self._foresees_end(entry):
                 evaluator = entry.evaluator if self._end is None else self._evaluator_at_end(entry, self._end)
@@ -229,10 +231,10 @@ class PathValues:
         past = self._nominal, self._law(self._nominal, entry.change, None)
         return self.evaluators.evaluator(nominal, self._law(nominal, entry.change, end), entry.measure, past)
 
-    def _law(self, nominal: Law, change: Change, end: int | None) -> Law:
+    def _law(self, nominal: Law, change: InterventionRef, end: int | None) -> Law:
         return nominal.under(self.evaluators.intervention(change, end))
 
-    def _world(self, change: Change, position: int) -> World:
+    def _world(self, change: InterventionRef, position: int) -> World:
         intervention = self.evaluators.intervention(change, self._end)
         return World.at(self._path, position, self._nominal_at(position), intervention, self.evaluators.rows)
 
@@ -245,12 +247,12 @@ class PathValues:
         """Return the path from a position on."""
         return self.evaluators.observed(self._path[position:], self._end, self._acted[position:])
 
-    def _check_known(self, change: Change, measure: Measure, position: int) -> None:
+    def _check_known(self, change: InterventionRef, measure: Measure, position: int) -> None:
         """Raise PathError if a value depends on a policy that acted from a position on and is not known."""
         if self._mixes(change, measure):
             check_known(self._acted[position:])
 
-    def _mixes(self, change: Change, measure: Measure) -> bool:
+    def _mixes(self, change: InterventionRef, measure: Measure) -> bool:
         """Return whether a value depends on another policy than nominal that acted: then it is computed by itself."""
         if not self._acted:
             return False
@@ -258,7 +260,7 @@ class PathValues:
         return chooses or self.evaluators.depends_on_policies(change, measure)
 
 
-def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
+def _advised(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...], int]]:
     """Yield the goal of `handover(F, Q, h)`, under nominal and under F, at the last pair."""
     goal = handover_goal(formula)
     if goal is not None:

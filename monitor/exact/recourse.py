@@ -25,7 +25,7 @@ from monitor.logic.syntax import Goal, Probability, Regret, Reward, Test, WorldR
 from monitor.logic.traversal import nested_goals
 from monitor.types import Avoidable
 
-__all__ = ["Decision", "Effect", "Plan", "PlannedChange", "Query", "RecourseReport", "query_of", "recourse_of"]
+__all__ = ["Decision", "Effect", "Plan", "PlannedChange", "RecourseQuery", "RecourseReport", "query_of", "recourse_of"]
 
 Unchanged = Literal["nominal", "observed"]
 USE = "explain regret(..), or a goal of the path as it happened such as nominal@2.P>=0.9 [ .. ]"
@@ -103,7 +103,7 @@ class RecourseReport(msgspec.Struct, frozen=True):
     """The decisions from the offset to the last pair, oldest first."""
 
 
-class Query(NamedTuple):
+class RecourseQuery(NamedTuple):
     """A goal whose decisions are examined. `largest`: whether large values serve it."""
 
     measure: Probability | Reward
@@ -121,7 +121,7 @@ class Query(NamedTuple):
         return None if self.test is None else self.test.holds(value)
 
 
-class Settings(NamedTuple):
+class RecourseSettings(NamedTuple):
     """`most`: changes of the largest plan; `within`: size of the largest sets; `unchanged`: see `monitor.recourse`."""
 
     most: int = 3
@@ -129,10 +129,10 @@ class Settings(NamedTuple):
     unchanged: Unchanged = "nominal"
 
 
-DEFAULTS = Settings()
+DEFAULTS = RecourseSettings()
 
 
-def query_of(formula: Formula, text: str, offset: int | None = None) -> Query:
+def query_of(formula: Formula, text: str, offset: int | None = None) -> RecourseQuery:
     """Return the goal of a formula whose decisions can be examined; `offset` replaces the formula's.
 
     Raises FormulaError, which says what can be examined instead, if the formula is no such goal.
@@ -148,7 +148,7 @@ def query_of(formula: Formula, text: str, offset: int | None = None) -> Query:
         problem = "decisions are not made for a goal with another one nested in it; explain the nested goal by itself"
         raise error_at(problem, text, 0)
     largest = world.change.largest if test is None else test.comparison in (">=", ">")
-    return Query(measure, test, world.offset if offset is None else offset, largest)
+    return RecourseQuery(measure, test, world.offset if offset is None else offset, largest)
 
 
 def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
@@ -167,9 +167,9 @@ def _check_world(world: WorldRef, test: Test | None, text: str) -> None:
 
 def recourse_of(
     evaluators: Evaluators,
-    query: Query,
+    query: RecourseQuery,
     path: Path,
-    settings: Settings = DEFAULTS,
+    settings: RecourseSettings = DEFAULTS,
     *,
     terminated: bool = False,
     acted: Sequence[str] = (),
@@ -193,9 +193,10 @@ def recourse_of(
     world = World.at(since, 0, nominal, Intervention(), evaluators.rows)
     planner = Planner(values, found, world, repeats=observed.repeats)
     unchanged, optimal, best = (
-        within(query.measure, value) for value in (found.outlook.unchanged, found.outlook.optimal, found.outlook.best)
+        within(query.measure, value)
+        for value in (found.plan_values.unchanged, found.plan_values.optimal, found.plan_values.best)
     )
-    few = [within(query.measure, value) for value in found.outlook.few[: settings.most + 1]]
+    few = [within(query.measure, value) for value in found.plan_values.few[: settings.most + 1]]
     return RecourseReport(
         goal=query.text,
         largest=query.largest,
@@ -214,14 +215,14 @@ def recourse_of(
     )
 
 
-def _avoidable(query: Query, unchanged: float, optimal: float, best: float) -> Avoidable | None:
+def _avoidable(query: RecourseQuery, unchanged: float, optimal: float, best: float) -> Avoidable | None:
     if query.test is None or query.test.holds(unchanged):
         return None
     return avoidable_of(query.test, best, optimal)
 
 
 def _degrees(
-    query: Query, values: BestValues, observed: Observed, found: Lookback, size: int
+    query: RecourseQuery, values: BestValues, observed: Observed, found: Lookback, size: int
 ) -> Sequence[float | None]:
     """Return the degree of responsibility of each decision; None if the goal is not missed.
 
@@ -229,9 +230,9 @@ def _degrees(
     sets are not examined.
     """
     test, decisions = query.test, len(observed.states)
-    if test is None or test.holds(within(query.measure, found.outlook.unchanged)):
+    if test is None or test.holds(within(query.measure, found.plan_values.unchanged)):
         return [None] * decisions
-    few = found.outlook.few
+    few = found.plan_values.few
     if size < len(few) and not test.holds(within(query.measure, few[size])):
         return [0.0] * decisions
     return responsibility(
@@ -240,7 +241,7 @@ def _degrees(
 
 
 def _decisions(
-    evaluators: Evaluators, query: Query, path: Path, found: Lookback, degrees: Sequence[float | None]
+    evaluators: Evaluators, query: RecourseQuery, path: Path, found: Lookback, degrees: Sequence[float | None]
 ) -> tuple[Decision, ...]:
     available = [np.flatnonzero(evaluators.model.available(state)).tolist() for state, _ in path]
     return tuple(
@@ -249,9 +250,9 @@ def _decisions(
     )
 
 
-def _effects(query: Query, found: Lookback, decision: int, available: Sequence[int]) -> tuple[Effect, ...]:
+def _effects(query: RecourseQuery, found: Lookback, decision: int, available: Sequence[int]) -> tuple[Effect, ...]:
     """Return the effect of each available action; none where nothing of the goal remains."""
-    happened = within(query.measure, found.outlook.unchanged)
+    happened = within(query.measure, found.plan_values.unchanged)
     values = dict.fromkeys(available, happened)
     if decision < len(found.actions):
         here = found.actions[decision]

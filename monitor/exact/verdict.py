@@ -17,9 +17,9 @@ from monitor.logic.comparison import passes
 from monitor.logic.syntax import (
     NOMINAL,
     And,
-    Change,
     Const,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -247,7 +247,7 @@ class IncrementalCheck:
             verdict, profile={0: (nominal, given)}, profile_extremes=ends, latest_useful=useful
         )
 
-    def _extreme_profile(self, change: Change, measure: Probability | Reward, count: int) -> ProfileExtremes:
+    def _extreme_profile(self, change: InterventionRef, measure: Probability | Reward, count: int) -> ProfileExtremes:
         """Return the extremes at offsets 0, 1, ..., under nominal and under a change; empty if there are none."""
         if self._extremes is None:
             return ()
@@ -348,7 +348,7 @@ class IncrementalCheck:
 
     def _in_world(  # noqa: PLR0917
         self,
-        change: Change,
+        change: InterventionRef,
         position: int,
         measure: Probability | Reward,
         value: float,
@@ -362,7 +362,7 @@ class IncrementalCheck:
         return _Answer(value, used, clipped, bounds, guaranteed, extremes)
 
     def _guaranteed(
-        self, change: Change, position: int, measure: Probability | Reward, bounds: Band | None
+        self, change: InterventionRef, position: int, measure: Probability | Reward, bounds: Band | None
     ) -> Band | None:
         """Return the guaranteed band; None where there is none, and then note why, if there should be one.
 
@@ -392,7 +392,9 @@ class IncrementalCheck:
         some = any(quantity.guaranteed is not None for quantity in quantities)
         return Bands(delta=self.evaluators.delta if some else None, reason=reason)
 
-    def _bounds(self, change: Change, position: int, measure: Probability | Reward, value: float) -> Band | None:
+    def _bounds(
+        self, change: InterventionRef, position: int, measure: Probability | Reward, value: float
+    ) -> Band | None:
         if self.causal_model == "gumbel":
             return None
         if change.kind == "nominal" and not asks_back(measure):

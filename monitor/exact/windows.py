@@ -23,7 +23,8 @@ class Windows:
     """The windows of `width` pairs in a recording of states and actions [n].
 
     Attributes:
-        plan: [n] what to do with each pair, as for `close.push_all`; empty if windows hardly repeat: all as they come.
+        plan: [n] what to do with each pair, as for `answers.push_all`; empty if windows hardly repeat: all as they
+        come.
     """
 
     def __init__(self, pairs: tuple[Ints, Ints], width: int) -> None:

@@ -15,12 +15,12 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
 from monitor.logic.traversal import handover_goal
 
-__all__ = ["Watched", "reversed_goals"]
+__all__ = ["FormulaUse", "reversed_goals"]
 
 TURNED: Final[dict[str, Literal["<", "<=", ">=", ">"]]] = {"<": ">", "<=": ">=", ">=": "<=", ">": "<"}
 
 
-class Watched(NamedTuple):
+class FormulaUse(NamedTuple):
     """A formula. `fires`: whether an alarm fires while it fails or while it holds; None: it is only asked."""
 
     name: str
@@ -36,7 +36,7 @@ class _Wish(NamedTuple):
     high: bool
 
 
-def reversed_goals(formulas: Iterable[Watched]) -> list[tuple[str, str]]:
+def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
     """Return the name of each formula that looks reversed, with what it says and how to write the other.
 
     >>> from monitor.logic.parser import parse
@@ -83,7 +83,7 @@ def _other(wish: _Wish) -> str:
     return f"write P{TURNED[test.comparison]}{test.bound:g}" if wish.met else "write when: fails"
 
 
-def _wishes(watched: Watched) -> Iterator[_Wish]:
+def _wishes(watched: FormulaUse) -> Iterator[_Wish]:
     """Yield the goals of a formula of which it is known whether they are to be met or missed."""
     formula, nested = watched.formula, handover_goal(watched.formula)
     if isinstance(formula, Regret):

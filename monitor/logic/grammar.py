@@ -14,10 +14,10 @@ from monitor.logic.syntax import (
     DECIDING,
     NOMINAL,
     And,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -163,12 +163,12 @@ class _Build(Transformer[Token, Any]):
     def goal_in(self, world: WorldRef, goal: Goal) -> Goal:
         return Goal(_aimed(world, goal), goal.measure, goal.test)
 
-    def ask_handover(self, word: Token, change: Change, goal: Goal, steps: Token) -> Goal:
+    def ask_handover(self, word: Token, change: InterventionRef, goal: Goal, steps: Token) -> Goal:
         if change.kind not in ("policy", "action"):
             raise Problem(f"handover needs a policy or an action to hand over to, not {print_change(change)}", word)
         return handover(change, goal, _natural(steps), _place(word))
 
-    def test_handover(self, word: Token, change: Change, goal: Goal, steps: Token, *test: Any) -> Goal:  # noqa: ANN401 - likewise
+    def test_handover(self, word: Token, change: InterventionRef, goal: Goal, steps: Token, *test: Any) -> Goal:  # noqa: ANN401 - likewise
         comparison, number = test
         asked = self.ask_handover(word, change, goal, steps)
         return Goal(asked.world, asked.measure, Test(comparison, _bound(number), _place(number)))
@@ -188,10 +188,10 @@ class _Build(Transformer[Token, Any]):
     def gt(self) -> str:
         return ">"
 
-    def world(self, change: Change, offset: Token | None) -> WorldRef:
+    def world(self, change: InterventionRef, offset: Token | None) -> WorldRef:
         return WorldRef(change, None, self._offset(offset))
 
-    def effect(self, change: Change, baseline: Change, offset: Token | None) -> WorldRef:
+    def effect(self, change: InterventionRef, baseline: InterventionRef, offset: Token | None) -> WorldRef:
         return WorldRef(change, baseline, self._offset(offset))
 
     def bare(self, offset: Token) -> WorldRef:
@@ -204,30 +204,30 @@ class _Build(Transformer[Token, Any]):
             raise Problem(f"offset {token[:20]} is larger than {MAX_HORIZON}", token)
         return int(token)
 
-    def nominal(self, steps: Token | None) -> Change:
+    def nominal(self, steps: Token | None) -> InterventionRef:
         if steps is not None:
             raise Problem("nominal takes no number of steps: it is what happens without an intervention", steps)
         return NOMINAL
 
-    def policy(self, name: Token, steps: Token | None) -> Change:
-        return Change("policy", str(name), None if steps is None else _natural(steps), _place(name))
+    def policy(self, name: Token, steps: Token | None) -> InterventionRef:
+        return InterventionRef("policy", str(name), None if steps is None else _natural(steps), _place(name))
 
-    def action(self, name: Token, steps: Token | None) -> Change:
+    def action(self, name: Token, steps: Token | None) -> InterventionRef:
         if name.type == "NATURAL":
             _natural(name)
-        return Change("action", str(name), None if steps is None else _natural(steps), _place(name))
+        return InterventionRef("action", str(name), None if steps is None else _natural(steps), _place(name))
 
-    def model(self, name: Token) -> Change:
-        return Change("model", str(name), None, _place(name))
+    def model(self, name: Token) -> InterventionRef:
+        return InterventionRef("model", str(name), None, _place(name))
 
-    def best(self, word: Token, duration: tuple[int | None, int | None] | None) -> Change:
+    def best(self, word: Token, duration: tuple[int | None, int | None] | None) -> InterventionRef:
         steps, limit = duration or (None, None)
-        return Change("best", str(word), steps, _place(word), limit, largest=word != "min")
+        return InterventionRef("best", str(word), steps, _place(word), limit, largest=word != "min")
 
-    def optimal(self, word: Token, duration: tuple[int | None, int | None] | None) -> Change:
+    def optimal(self, word: Token, duration: tuple[int | None, int | None] | None) -> InterventionRef:
         if duration is not None:
             raise Problem("optimal takes no number of steps; best[k] and best[<=k] do", word)
-        return Change("optimal", str(word), None, _place(word))
+        return InterventionRef("optimal", str(word), None, _place(word))
 
     def steps(self, count: Token) -> tuple[int | None, int | None]:
         return _natural(count), None

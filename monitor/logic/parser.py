@@ -8,7 +8,7 @@ from lark import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from monitor.errors import FormulaError
 from monitor.logic.grammar import TIMED, Problem, grammar
-from monitor.logic.syntax import Change, Formula, Goal, Probability, Regret, Temporal, Test, WorldRef
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Regret, Temporal, Test, WorldRef
 from monitor.logic.traversal import children, nested_goals
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
@@ -120,7 +120,7 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
             pass
 
 
-def _undecidable(node: Goal | Regret, change: Change, *, inside: bool) -> str:
+def _undecidable(node: Goal | Regret, change: InterventionRef, *, inside: bool) -> str:
     """Return why decisions cannot be made for a goal; empty if they can."""
     word, goal = change.name, node if isinstance(node, Goal) else node.goal
     if inside:

@@ -7,10 +7,10 @@ from typing import assert_never
 from monitor.logic.syntax import (
     NOMINAL,
     And,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -91,7 +91,7 @@ def _world(world: WorldRef) -> str:
     return f"{change}@{world.offset}"
 
 
-def print_change(change: Change) -> str:
+def print_change(change: InterventionRef) -> str:
     """Return a change in concrete syntax: `fallback[3]`, `do(brake)`, `model:icy`, `best[<=2]`, `nominal`."""
     steps = "" if change.steps is None else f"[{change.steps}]"
     match change.kind:

@@ -17,11 +17,11 @@ __all__ = [
     "DECIDING",
     "NOMINAL",
     "And",
-    "Change",
     "Comparison",
     "Const",
     "Formula",
     "Goal",
+    "InterventionRef",
     "Label",
     "Not",
     "Or",
@@ -103,7 +103,7 @@ class Until(Temporal):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InterventionRef:
     """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited).
 
     Kind `best` (the word in `name` is `best`, `max` or `min`) and kind `optimal` make decisions for the goal: for the
@@ -123,7 +123,7 @@ class Change:
         return self.kind in ("best", "optimal")
 
 
-NOMINAL = Change("nominal")
+NOMINAL = InterventionRef("nominal")
 
 DECIDING = ("best", "max", "min", "optimal")
 """Words for decisions that are made for the goal; no policy can be called that."""
@@ -133,8 +133,8 @@ DECIDING = ("best", "max", "min", "optimal")
 class WorldRef:
     """The world of a goal: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
 
-    change: Change = NOMINAL
-    baseline: Change | None = None
+    change: InterventionRef = NOMINAL
+    baseline: InterventionRef | None = None
     offset: int = 0
 
 
@@ -218,7 +218,7 @@ def iff(left: Formula, right: Formula) -> Formula:
     return And(implies(left, right), implies(right, left))
 
 
-def handover(change: Change, goal: Goal, steps: int, at: int = 0) -> Goal:
+def handover(change: InterventionRef, goal: Goal, steps: int, at: int = 0) -> Goal:
     """`handover(change, goal, steps)`: the probability that within `steps` steps `change` is too late for `goal`."""
     in_time = Goal(WorldRef(change), goal.measure, goal.test)
     return Goal(WorldRef(), Probability(eventually(0, steps, Not(in_time), at)))

@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from monitor.logic.syntax import (
     NOMINAL,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Not,
     Probability,
     Regret,
@@ -59,7 +59,7 @@ def subformulas(formula: Formula, *, nested: bool = True) -> Iterator[Formula]:
             stack += reversed(tuple(children(node)))
 
 
-def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[Change, ...], int]]:
+def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...], int]]:
     """Yield every goal outside all brackets, with the changes of its worlds and its offset."""
     for node in subformulas(formula, nested=False):
         match node:
@@ -89,9 +89,14 @@ def handover_goal(formula: Formula) -> Goal | None:
     """Return `F@0.Q` of `handover(F, Q, h)`, compared with a bound or not; None for every other formula."""
     match formula:
         case Goal(
-            WorldRef(Change("nominal"), None, 0),
+            WorldRef(InterventionRef("nominal"), None, 0),
             Probability(
-                Until(0, _, Const(True), Not(Goal(WorldRef(Change("policy" | "action"), None, 0), _, Test()) as goal))
+                Until(
+                    0,
+                    _,
+                    Const(True),
+                    Not(Goal(WorldRef(InterventionRef("policy" | "action"), None, 0), _, Test()) as goal),
+                )
             ),
         ):
             return goal

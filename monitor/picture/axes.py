@@ -10,7 +10,7 @@ import msgspec
 from monitor.picture.explanation import Explanation
 from monitor.picture.svg import FAINT, INK, RULE, Canvas, Point
 
-__all__ = ["LEFT", "ROW", "Frame", "draw_axes", "draw_threshold", "figure", "rounded", "ticks"]
+__all__ = ["LEFT", "ROW", "ChartFrame", "draw_axes", "draw_threshold", "figure", "rounded", "ticks"]
 
 LEFT: Final = 46
 """Width of the axis numbers at the left of a chart, in pixels."""
@@ -21,7 +21,7 @@ MOST_LINES: Final = 5
 """Intervals between ticks along a chart, and up it."""
 
 
-class Frame(msgspec.Struct, frozen=True):
+class ChartFrame(msgspec.Struct, frozen=True):
     """Where a chart is, and what its axes show.
 
     The topmost `head` pixels hold the heading and other text; `right` is the right margin.
@@ -47,7 +47,9 @@ class Frame(msgspec.Struct, frozen=True):
         return left + across * wide, self.y + self.head + (1 - min(max(up, 0.0), 1.0)) * height
 
 
-def draw_axes(canvas: Canvas, frame: Frame, heading: str, below: str, *, percent: bool, signless: bool = False) -> None:
+def draw_axes(
+    canvas: Canvas, frame: ChartFrame, heading: str, below: str, *, percent: bool, signless: bool = False
+) -> None:
     """Draw heading, axes and ticks of a chart; `below`: what the horizontal axis counts."""
     canvas.text((frame.x, frame.y + 14), heading, bold=True)
     left, right = frame.at(frame.low, frame.bottom), frame.at(frame.high, frame.bottom)
@@ -78,7 +80,7 @@ def ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]
     return [number * step for number in range(first, last + 1)]
 
 
-def draw_threshold(canvas: Canvas, alarm: Explanation, frame: Frame) -> None:
+def draw_threshold(canvas: Canvas, alarm: Explanation, frame: ChartFrame) -> None:
     """Draw the threshold as a dotted line, named at the right of the heading."""
     if alarm.threshold is None:
         return

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from monitor.model import MDP
-from monitor.picture.explanation import Branch, Explanation
+from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.routes import state_in_words
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Canvas
 
@@ -65,25 +65,25 @@ def bands_in_words(alarm: Explanation) -> list[str]:
     return [f"{name}: {', '.join(words)}." for name, words in named if words]
 
 
-def _different(alarm: Explanation) -> list[Branch]:
+def _different(alarm: Explanation) -> list[ComparedWorld]:
     """Return the worlds; of a difference of two worlds one, for both have the difference's value and bands."""
     if alarm.evidence.verdict.outcome is None and len(alarm.branches) > 1:
         return [replace(alarm.branches[0], name="difference")]
     return list(alarm.branches)
 
 
-def _axis(branches: list[Branch], alarm: Explanation, left: float, width: float) -> _Axis:
+def _axis(branches: list[ComparedWorld], alarm: Explanation, left: float, width: float) -> _Axis:
     """Return the axis: probabilities from 0 to 1, everything else over all that is drawn."""
     numbers = [number for branch in branches for number in (branch.value, *_ends(branch))]
     numbers += [] if alarm.threshold is None else [alarm.threshold]
     return _Axis(left, width, min(0.0, *numbers), max(0.0 if alarm.reward else 1.0, *numbers) + 1e-9)
 
 
-def _ends(branch: Branch) -> list[float]:
+def _ends(branch: ComparedWorld) -> list[float]:
     return [end for band in (branch.credible, branch.guaranteed) if band is not None for end in band]
 
 
-def _draw_row(canvas: Canvas, alarm: Explanation, branch: Branch, axis: _Axis, at: tuple[float, float]) -> None:
+def _draw_row(canvas: Canvas, alarm: Explanation, branch: ComparedWorld, axis: _Axis, at: tuple[float, float]) -> None:
     """Draw the bands of one world; `at`: left end and middle of the row."""
     ink, (x, middle) = NOMINAL if branch.nominal else ALTERNATIVE, at
     canvas.text((x, middle + 4), branch.name, ink=ink, bold=True, room=LEFT - 8)
@@ -108,7 +108,7 @@ def _draw_row(canvas: Canvas, alarm: Explanation, branch: Branch, axis: _Axis, a
         canvas.text((axis.left + axis.width + 16, middle - 3 + 15 * n), words, size=12)
 
 
-def _named(alarm: Explanation, branch: Branch) -> list[str]:
+def _named(alarm: Explanation, branch: ComparedWorld) -> list[str]:
     """Return both bands in words."""
     how, words = alarm.evidence.verdict.bands, []
     assert how is not None

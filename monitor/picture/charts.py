@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from monitor.picture.axes import LEFT, ROW, Frame, draw_axes, draw_threshold, figure, rounded
-from monitor.picture.explanation import Branch, Explanation
+from monitor.picture.axes import LEFT, ROW, ChartFrame, draw_axes, draw_threshold, figure, rounded
+from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
 
 __all__ = ["dash_of", "draw_history", "draw_labels", "draw_profile", "draw_risk", "ink_of"]
@@ -20,17 +20,17 @@ BAND: Final = {
 }
 
 
-def ink_of(branch: Branch) -> str:
+def ink_of(branch: ComparedWorld) -> str:
     """Return the colour of a world; its dash distinguishes it too."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 
-def dash_of(branch: Branch) -> str:
+def dash_of(branch: ComparedWorld) -> str:
     """Return the dash of a world: solid for nominal, dashed for an alternative."""
     return "" if branch.nominal else "7 4"
 
 
-def draw_risk(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
+def draw_risk(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
     """Draw the probability of violation by each step in each world, or that of success if it is larger."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     if alarm.reward:
@@ -89,7 +89,7 @@ def draw_risk(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         canvas.text(at, "; ".join(missing), size=12, ink=FAINT, anchor="end")
 
 
-def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
+def draw_history(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
     """Draw the value at each step so far, with its bounds over causal models and the threshold."""
     moments = alarm.history
     heading = "Value at each step so far"
@@ -134,7 +134,7 @@ def draw_history(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
     draw_threshold(canvas, alarm, frame)
 
 
-def draw_profile(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
+def draw_profile(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
     """Draw the values had the alternative taken over earlier or later."""
     profile = sorted(alarm.profile.items(), reverse=True)
     heading = "Had it taken over … steps ago"
@@ -163,7 +163,9 @@ def draw_profile(canvas: Canvas, alarm: Explanation, where: Frame) -> None:
         canvas.text((beside, frame.y + 12 + ROW), "latest that still helps", size=12, ink=FAINT, anchor=anchor)
 
 
-def draw_labels(canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, frozenset[int]]], where: Frame) -> None:
+def draw_labels(
+    canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, frozenset[int]]], where: ChartFrame
+) -> None:
     """Draw one row per label: when it held on the observed path (squares), its probability in each world (lines)."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
     last = max(
@@ -175,7 +177,7 @@ def draw_labels(canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, fr
     for n, (label, states) in enumerate(rows):
         first = n == 0
         y, high = where.y + n * height + (0 if first else words), height + 24 + (words if first else 0)
-        frame = Frame(
+        frame = ChartFrame(
             *(where.x, y, where.width, high, alarm.first, alarm.first + max(last, 1)), head=24 + (words if first else 0)
         )
         is_last = n == len(rows) - 1
@@ -202,7 +204,7 @@ def _marks(alarm: Explanation) -> list[tuple[int, str]]:
     return [*((branch.begins, f"{branch.name} takes over") for branch in setting_in), (alarm.now, "now")]
 
 
-def _moments(canvas: Canvas, alarm: Explanation, frame: Frame, *, say: bool = True) -> None:
+def _moments(canvas: Canvas, alarm: Explanation, frame: ChartFrame, *, say: bool = True) -> None:
     """Draw `_marks`, each named on a line above the plot."""
     for row, (position, what) in enumerate(_marks(alarm)):
         x, bottom = frame.at(alarm.first + position, frame.bottom)

@@ -8,7 +8,7 @@ import msgspec
 
 from monitor.exact.recourse import Effect
 from monitor.model import MDP
-from monitor.picture.axes import ROW, Frame, draw_axes, draw_threshold, figure, rounded
+from monitor.picture.axes import ROW, ChartFrame, draw_axes, draw_threshold, figure, rounded
 from monitor.picture.explanation import Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Anchor, Canvas
 
@@ -26,7 +26,7 @@ class _Bar(NamedTuple):
     best: Effect
 
 
-def draw_decisions(canvas: Canvas, alarm: Explanation, model: MDP, where: Frame) -> float:
+def draw_decisions(canvas: Canvas, alarm: Explanation, model: MDP, where: ChartFrame) -> float:
     """Draw a bar for each decision, from the value as it happened; return their height in pixels, 0 without any."""
     bars = _bars(alarm)
     if alarm.recourse is None or not bars:

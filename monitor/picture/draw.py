@@ -11,11 +11,11 @@ from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
-from monitor.picture.axes import Frame
+from monitor.picture.axes import ChartFrame
 from monitor.picture.band_chart import bands_in_words, draw_bands
 from monitor.picture.charts import draw_history, draw_labels, draw_profile, draw_risk
 from monitor.picture.decision_chart import decisions_in_words, draw_decisions
-from monitor.picture.explanation import Branch, Explanation
+from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import grid_of
 from monitor.picture.routes import route_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
@@ -48,16 +48,16 @@ def draw(alarm: Explanation, model: MDP) -> str:
         y += draw_grids(canvas, alarm, grid, labels, (MARGIN, y))
     elif labels:
         height = 110.0 * len(labels[:MOST_LABELS]) + 72
-        draw_labels(canvas, alarm, labels[:MOST_LABELS], Frame(MARGIN, y, WIDTH - 2 * MARGIN, height, 0, 1))
+        draw_labels(canvas, alarm, labels[:MOST_LABELS], ChartFrame(MARGIN, y, WIDTH - 2 * MARGIN, height, 0, 1))
         y += height + 16
     y += _draw_routes(canvas, alarm, model, y)
-    draw_risk(canvas, alarm, Frame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 264, 0, 1))
+    draw_risk(canvas, alarm, ChartFrame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 264, 0, 1))
     half = (WIDTH - 2 * MARGIN - 30) / 2
     wide = WIDTH - 2 * MARGIN if not alarm.profile else half
-    draw_history(canvas, alarm, Frame(MARGIN, y + 286, wide, 256, 0, 1))
-    draw_profile(canvas, alarm, Frame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
+    draw_history(canvas, alarm, ChartFrame(MARGIN, y + 286, wide, 256, 0, 1))
+    draw_profile(canvas, alarm, ChartFrame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
     y += 560
-    y += draw_decisions(canvas, alarm, model, Frame(MARGIN, y - 4, WIDTH - 2 * MARGIN, 236, 0, 1))
+    y += draw_decisions(canvas, alarm, model, ChartFrame(MARGIN, y - 4, WIDTH - 2 * MARGIN, 236, 0, 1))
     y += draw_bands(canvas, alarm, model, (MARGIN, y - 10), WIDTH - 2 * MARGIN)
     return canvas.document(_draw_foot(canvas, alarm, y))
 
@@ -84,7 +84,7 @@ def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
     return y + 18
 
 
-def _known(branch: Branch, alarm: Explanation) -> str:
+def _known(branch: ComparedWorld, alarm: Explanation) -> str:
     """Return a value, or the interval that what was never recorded leaves open."""
     if branch.extremes is None or not is_open(branch.extremes):
         return _shown(branch.value, alarm)

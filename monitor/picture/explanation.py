@@ -1,7 +1,7 @@
 """Explanation of an alarm as plain data, derived again from its evidence, for the picture to draw.
 
-It has the observed path, the worlds compared (each a `Branch`), and the formula's value at each step up to the alarm.
-Probabilities are exact (forward products, as in `monitor.exact`), whoever gave the verdict.
+It has the observed path, the worlds compared (each a `ComparedWorld`), and the formula's value at each step up to the
+alarm. Probabilities are exact (forward products, as in `monitor.exact`), whoever gave the verdict.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from monitor.alarm.summary import Told, tell
 from monitor.causal import World
 from monitor.errors import FormulaError, LimitError, PathError
 from monitor.exact import Checker
-from monitor.exact.recourse import RecourseReport, Settings, query_of, recourse_of
+from monitor.exact.recourse import RecourseReport, RecourseSettings, query_of, recourse_of
 from monitor.logic import Formula, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Change, Goal, Regret, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
 from monitor.picture.distribution import Distribution, Route, distribution_of, likeliest
 from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
 
-__all__ = ["Branch", "Explanation", "Moment", "explain"]
+__all__ = ["ComparedWorld", "Explanation", "StepAnswer", "explain"]
 
 ROUTES = 6
 """Paths shown of a world: more cannot be distinguished."""
 DECIDES = "decisions made for the goal have no distribution of states"
 
 
-class Branch(msgspec.Struct, frozen=True):
+class ComparedWorld(msgspec.Struct, frozen=True):
     """One of the worlds compared. `name`: the intervention as the formula writes it.
 
     `begins`: position on the path at which it sets in. `distribution`: from there on, one entry per step. `routes`: its
@@ -55,7 +55,7 @@ class Branch(msgspec.Struct, frozen=True):
     extremes: tuple[float, float] | None = None
 
 
-class Moment(msgspec.Struct, frozen=True):
+class StepAnswer(msgspec.Struct, frozen=True):
     """Answer after one step of the path. `value`, `bounds`: of the alternative; `nominal`: of `regret` only."""
 
     seq: int
@@ -84,8 +84,8 @@ class Explanation(msgspec.Struct, frozen=True):
     comparison: str
     horizon: int
     reward: bool
-    branches: tuple[Branch, ...]
-    history: tuple[Moment, ...]
+    branches: tuple[ComparedWorld, ...]
+    history: tuple[StepAnswer, ...]
     profile: Mapping[int, tuple[float, float]]
     latest_useful: int | None
     others: int
@@ -146,7 +146,7 @@ def _recourse(checker: Checker, evidence: Evidence, formula: Goal | Regret) -> R
             checker.evaluators,
             query,
             evidence.path,
-            Settings(most=1, within=1),
+            RecourseSettings(most=1, within=1),
             terminated=evidence.terminated,
             acted=evidence.acted,
         )
@@ -159,13 +159,17 @@ def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
     return quantities[min(n, len(quantities) - 1)]
 
 
-def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, quantity: Quantity) -> Branch:
+def _branch(
+    checker: Checker, evidence: Evidence, goal: Goal, change: InterventionRef, quantity: Quantity
+) -> ComparedWorld:
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     if change.decides:
         name, value, bounds = _name(change), quantity.value, quantity.bounds
         ends = quantity.extremes
-        return Branch(name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends)
+        return ComparedWorld(
+            name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends
+        )
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins, evidence.acted[begins:])
@@ -180,7 +184,7 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
             problem = str(error)
     is_nominal = change.kind == "nominal"
     routes = () if is_nominal or distribution is None else likeliest(world, world.observed, ROUTES)
-    return Branch(
+    return ComparedWorld(
         _name(change),
         is_nominal,
         begins,
@@ -195,7 +199,7 @@ def _branch(checker: Checker, evidence: Evidence, goal: Goal, change: Change, qu
     )
 
 
-def _name(change: Change) -> str:
+def _name(change: InterventionRef) -> str:
     match change.kind:
         case "nominal":
             return "nominal"
@@ -211,7 +215,7 @@ def _name(change: Change) -> str:
             assert_never(change.kind)
 
 
-def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Moment, ...]:
+def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the held path, as a monitor with this path alone would give them."""
     path, lookback = evidence.path, largest_offset(formula)
     check = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
@@ -233,7 +237,7 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[Mo
         both = verdict.outcome is not None and len(verdict.quantities) == 2
         quantity = verdict.quantities[1 if both else 0]
         nominal = verdict.quantities[0].value if both else None
-        moments.append(Moment(evidence.seq - len(path) + n, quantity.value, quantity.bounds, nominal))
+        moments.append(StepAnswer(evidence.seq - len(path) + n, quantity.value, quantity.bounds, nominal))
     return tuple(moments)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from monitor.picture.charts import dash_of, ink_of
-from monitor.picture.explanation import Branch, Explanation
+from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import Grid
 from monitor.picture.svg import FAINT, INK, Canvas, Pattern, Point
 
@@ -116,7 +116,7 @@ def _draw_path(canvas: Canvas, view: _GridView, alarm: Explanation) -> None:
         canvas.dot(centres[-1], 0.3 * view.cell, fill="none", ink=INK, width=2.6, says="now")
 
 
-def _draw_routes(canvas: Canvas, view: _GridView, branch: Branch) -> None:
+def _draw_routes(canvas: Canvas, view: _GridView, branch: ComparedWorld) -> None:
     """Draw the most likely paths of a world, their width by probability, a little apart from one another."""
     for n, route in reversed(list(enumerate(branch.routes))):
         shift = (n % 3 - 1) * 0.09 * view.cell

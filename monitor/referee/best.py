@@ -26,7 +26,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import LimitError
-from monitor.logic.syntax import NOMINAL, Change, Const, Goal, Label, Probability, Reward
+from monitor.logic.syntax import NOMINAL, Const, Goal, InterventionRef, Label, Probability, Reward
 from monitor.referee.residual import TRUE, Residual, collect, expand
 from monitor.referee.transition import Aim, Row, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
@@ -123,7 +123,7 @@ class Deciding:
         self._picks: dict[tuple[Place, int], int] = {}
         self._read = 0
 
-    def measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
+    def measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
         """Return the value of a goal's measure under a change that decides. Raise LimitError beyond `BEST_LIMIT`."""
         start, residual = _begun(goal, frame)
         first = self._place(self._track(frame), start, residual, _mode(change), aim, largest=change.largest)
@@ -295,7 +295,7 @@ def _near(value: float) -> float:
     return TIE * max(1.0, abs(value))
 
 
-def _mode(change: Change) -> Mode:
+def _mode(change: InterventionRef) -> Mode:
     if change.kind == "optimal":
         return Mode("optimal", FOREVER)
     if change.limit is not None:

@@ -21,10 +21,10 @@ from monitor.arrays import Bools
 from monitor.errors import LimitError
 from monitor.logic.syntax import (
     And,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -126,12 +126,12 @@ class Extremes:
             return None
         return self._sides[best], _marked_goal(goal, goal.world.change)
 
-    def _in_world(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> Band:
+    def _in_world(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> Band:
         low, high = (side.quantity(_marked_goal(goal, change), frame, aim) for side in self._sides)
         return low, high
 
 
-def _marked_goal(goal: Goal, change: Change) -> Goal:
+def _marked_goal(goal: Goal, change: InterventionRef) -> Goal:
     """Return a goal in the world of one change, with its labels marked."""
     measure = goal.measure
     if isinstance(measure, Probability):

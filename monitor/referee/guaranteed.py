@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import Change, Const, Goal, Label, Probability, Reward
+from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probability, Reward
 from monitor.referee.intervals import Box, box_of, extreme, least_probability
 from monitor.referee.residual import FALSE, TRUE, Residual, collect, expand, labels, nested
 from monitor.referee.unroll import LIMIT
@@ -36,7 +36,7 @@ MOST_LABELS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ActionBranch:
     """One action of a node, with its weight.
 
     `after`: the next residual. `box`: the rows. `observed`: p* of the transition observed here, 1 if there is none.
@@ -50,7 +50,7 @@ class Branch:
     rewards: Mapping[int, Band]
 
 
-Layer = Mapping[Node, list[Branch]]
+Layer = Mapping[Node, list[ActionBranch]]
 """Nodes of one offset."""
 
 
@@ -102,7 +102,7 @@ class Guaranteed:
             return setting.main.reward_spread is not None
         return bool(nested(goal.measure.path))
 
-    def _measure(self, goal: Goal, change: Change, frame: Frame) -> Band:
+    def _measure(self, goal: Goal, change: InterventionRef, frame: Frame) -> Band:
         """Find the nodes forwards, then value them backwards."""
         _, start = position(goal.world.offset, len(frame.steps))
         world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
@@ -119,7 +119,7 @@ class Guaranteed:
         low, high = self._ahead(*root, known, model)
         return (low, high) if isinstance(measure, Reward) else (max(low, 0.0), min(high, 1.0))
 
-    def _branches(self, world: World, node: Node) -> list[Branch]:
+    def _branches(self, world: World, node: Node) -> list[ActionBranch]:
         residual, state = node
         rewarded = isinstance(residual, Reward) and residual.low == 0
         after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth_in(state))
@@ -131,7 +131,7 @@ class Guaranteed:
         for action, weight in choices:
             box, observed = self._row(world, state, action)
             rewards = self._rewards(world.now, state, action, box) if rewarded else {}
-            branches.append(Branch(weight, after, box, observed, rewards))
+            branches.append(ActionBranch(weight, after, box, observed, rewards))
         return branches
 
     def _truth_in(self, state: int) -> Callable[[Label | Goal], bool]:
@@ -191,7 +191,7 @@ class Guaranteed:
         counts = self._setting.models[model].counts or self._setting.main.counts
         return None if counts is None else counts.elsewhere
 
-    def _value(self, branches: list[Branch], known: Mapping[Node, Band], model: str) -> Band:
+    def _value(self, branches: list[ActionBranch], known: Mapping[Node, Band], model: str) -> Band:
         """Return the band of a node, given those of the nodes behind it."""
         ends = [0.0, 0.0]
         for branch in branches:
@@ -244,6 +244,6 @@ def _looked_up(truths: Mapping[str, bool]) -> Callable[[Label | Goal], bool]:
     return lambda atom: isinstance(atom, Label) and truths[atom.name]
 
 
-def _changes(goal: Goal) -> list[Change]:
+def _changes(goal: Goal) -> list[InterventionRef]:
     """Return the changes of a goal's world, and of the world it is compared with."""
     return [goal.world.change, *([] if goal.world.baseline is None else [goal.world.baseline])]

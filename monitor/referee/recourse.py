@@ -17,7 +17,7 @@ from itertools import product
 from typing import Final, Literal
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import Change, Goal, Probability, Regret, Test, WorldRef
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import nested_goals
 from monitor.model.mdp import MDP
 from monitor.referee.extremes import Extremes
@@ -138,11 +138,11 @@ def _avoidable(foreseen: bool, known: bool) -> Avoidable:  # noqa: FBT001 - two 
     return "hindsight" if known else "no"
 
 
-def _word(test: Test, word: Word, limit: int | None = None) -> Change:
+def _word(test: Test, word: Word, limit: int | None = None) -> InterventionRef:
     """Return the change whose decisions serve a comparison."""
-    return Change(word, word, limit=limit, largest=test.comparison in (">", ">="))
+    return InterventionRef(word, word, limit=limit, largest=test.comparison in (">", ">="))
 
 
-def _under(formula: Regret, change: Change) -> Goal:
+def _under(formula: Regret, change: InterventionRef) -> Goal:
     """Return the goal of a formula under a change, at the formula's offset."""
     return Goal(WorldRef(change, None, formula.world.offset), formula.goal.measure, formula.goal.test)

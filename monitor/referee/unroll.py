@@ -24,7 +24,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.logic.syntax import Change, Const, Goal, Label, Probability, Reward
+from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probability, Reward
 from monitor.referee.best import Deciding, First
 from monitor.referee.residual import TRUE, Residual, collect, expand, looks_back, nested, present, window
 from monitor.referee.transition import Aim, Row, mean, mixed, row
@@ -97,7 +97,7 @@ class Unroll:
         """Return the first changed decision of the best `changes` changes; None if no change is better."""
         return self._deciding.first(goal, changes, frame, largest=largest)
 
-    def _measure(self, goal: Goal, change: Change, frame: Frame, aim: Aim) -> float:
+    def _measure(self, goal: Goal, change: InterventionRef, frame: Frame, aim: Aim) -> float:
         """Find the nodes forwards, then value them backwards."""
         if change.decides:
             return self._deciding.measure(goal, change, frame, aim)

@@ -17,7 +17,20 @@ from itertools import product
 from typing import Any, assert_never
 
 from monitor.logic.printer import print_formula
-from monitor.logic.syntax import NOMINAL, And, Change, Const, Formula, Goal, Label, Not, Or, Regret, Temporal, WorldRef
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Const,
+    Formula,
+    Goal,
+    InterventionRef,
+    Label,
+    Not,
+    Or,
+    Regret,
+    Temporal,
+    WorldRef,
+)
 from monitor.logic.traversal import handover_goal
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
@@ -236,7 +249,7 @@ def _goals(formula: Formula) -> list[Goal]:
 def _regret_goals(formula: Regret, offset: int) -> tuple[Goal, Goal]:
     """Return the goal under the nominal policy and under the alternative, both at `offset`."""
 
-    def under(change: Change) -> Goal:
+    def under(change: InterventionRef) -> Goal:
         return Goal(WorldRef(change, None, offset), formula.goal.measure, formula.goal.test)
 
     return under(NOMINAL), under(formula.world.change)

@@ -25,7 +25,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError, PathError
-from monitor.logic.syntax import Change
+from monitor.logic.syntax import InterventionRef
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee.row import counterfactual
@@ -104,7 +104,7 @@ def _world(seen: tuple[Step, ...], timeline: Timeline, changed: int) -> World:
     return World(seen, timeline, min(max(changed, 0), len(seen)))
 
 
-def intervene(frame: Frame, start: int, change: Change, action: int | None) -> World:
+def intervene(frame: Frame, start: int, change: InterventionRef, action: int | None) -> World:
     """Return the world after `change` at step `start` of a frame. `action`: the index of the action in `do(..)`.
 
     Raises:

@@ -34,7 +34,15 @@ from monitor.model import MDP
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
 
-__all__ = ["SAMPLED", "Forecasts", "ForecastsState", "Target", "dropped_forecast", "followed_forecast", "target_of"]
+__all__ = [
+    "SAMPLED",
+    "ForecastTarget",
+    "Forecasts",
+    "ForecastsState",
+    "dropped_forecast",
+    "followed_forecast",
+    "target_of",
+]
 
 NOTHING_OWN: Final = "it asks for no probability under the agent's own policy"
 REWARD: Final = "it asks for a reward, and a mean does not come true or false"
@@ -89,7 +97,7 @@ class Obligation:
         self.came_true = {TRUE: True, FALSE: False}.get(number)
 
 
-class Target:
+class ForecastTarget:
     """The followed forecast of one formula with its automaton, shared by all agents.
 
     `index`: of the quantity in a verdict. `start`: the obligation before the first state. `horizon`: states after which
@@ -116,18 +124,18 @@ class Target:
         return self._obligations.setdefault(number, Obligation(number))
 
 
-def target_of(formula: Formula, engine: Engine, model: MDP) -> Target | None:
+def target_of(formula: Formula, engine: Engine, model: MDP) -> ForecastTarget | None:
     """Return what to follow of a validated formula; None if `followed_forecast` gives a reason against it."""
     forecast = followed_forecast(formula, engine)
-    return None if isinstance(forecast, str) else Target(forecast, model)
+    return None if isinstance(forecast, str) else ForecastTarget(forecast, model)
 
 
 class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
-    """State of `Forecasts` as plain data. `letters`: the label sets read so far for the followed forecast `value`."""
+    """State of `Forecasts` as plain data. `label_sets`: those read so far for the followed forecast `value`."""
 
     tally: Calibration
     value: float | None = None
-    letters: tuple[int, ...] = ()
+    label_sets: tuple[int, ...] = ()
 
 
 class Forecasts:
@@ -140,7 +148,7 @@ class Forecasts:
 
     __slots__ = ("_agent", "_formula", "_label_sets", "_obligation", "_read", "_target", "counts", "value")
 
-    def __init__(self, target: Target, agent: str, formula: str) -> None:
+    def __init__(self, target: ForecastTarget, agent: str, formula: str) -> None:
         self._target, self._agent, self._formula = target, agent, formula
         self._obligation, self._label_sets = target.start, target.label_sets
         self._read: list[int] = []
@@ -175,9 +183,9 @@ class Forecasts:
         if len(self._read) < self._target.horizon:
             return None
         assert obligation.came_true is not None, "the horizon decides it"
-        return self.settle(came_true=obligation.came_true)
+        return self.resolve(came_true=obligation.came_true)
 
-    def settle(self, *, came_true: bool) -> Forecast:
+    def resolve(self, *, came_true: bool) -> Forecast:
         """Count the followed forecast, which is due, and return it."""
         assert self.value is not None, "only a followed forecast reads states"
         self.counts.add(self.value, came_true=came_true)
@@ -208,8 +216,8 @@ class Forecasts:
     def load(self, state: ForecastsState) -> None:
         """Restore what `dump` returned, where nothing was followed yet."""
         self.counts.merge(state.tally)
-        if state.value is not None and (obligation := self._follow(state.letters)) is not None:
-            self.value, self._obligation, self._read = state.value, obligation, list(state.letters)
+        if state.value is not None and (obligation := self._follow(state.label_sets)) is not None:
+            self.value, self._obligation, self._read = state.value, obligation, list(state.label_sets)
 
     def _follow(self, label_sets: Sequence[int], obligation: Obligation | None = None) -> Obligation | None:
         """Return the obligation after these label sets.

@@ -1,7 +1,7 @@
 # The C types of `formula.py`.
 cimport cython
 
-from monitor.alarm.machine cimport advance, judge
+from monitor.alarm.machine cimport next_alarm, judge
 from monitor.exact.verdict cimport is_missed
 from monitor.runtime.query cimport QueryEvaluator
 from monitor.runtime.shared_verdicts cimport SharedVerdict, SharedVerdicts

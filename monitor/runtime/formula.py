@@ -9,7 +9,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
-from monitor.alarm.machine import Alarm, Change, Judgement, advance, close, judge, renew, set_blind
+from monitor.alarm.machine import Alarm, AlarmChange, Judgement, close, judge, next_alarm, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
 from monitor.evaluation import Engines
@@ -178,7 +178,7 @@ class FormulaMonitor:
         if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices)
-        self.alarm, change = advance(self.alarm, judgement, alarm, step.seq, step.time)
+        self.alarm, change = next_alarm(self.alarm, judgement, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
         if change is not None:
@@ -295,13 +295,13 @@ class FormulaMonitor:
         self.alarm, change = renew(self.alarm)
         yield from self._publish(change, time, now)
 
-    def _report(self, change: Change, time: float, now: Instant | None) -> Iterator[Notice]:
+    def _report(self, change: AlarmChange, time: float, now: Instant | None) -> Iterator[Notice]:
         """Report a change at `time`. `now`: None if the alarm is over, so that no revision follows."""
         yield AlarmMoved(self._agent, self.query.spec.name, self.alarm.state)
         if change.is_alert:
             yield from self._publish(change, time, now)
 
-    def _publish(self, change: Change, time: float, now: Instant | None) -> Iterator[Notice]:
+    def _publish(self, change: AlarmChange, time: float, now: Instant | None) -> Iterator[Notice]:
         judged = self.last
         assert judged is not None, "an alarm changes only after a verdict"
         fired = self._published.fired if self._published is not None else self._fired(judged)
@@ -319,7 +319,7 @@ class FormulaMonitor:
     def _stance(self, judged: Judged) -> Stance:
         return stance_of(self.query.formula, judged.verdict, self.alarm.blind)
 
-    def _alert(self, change: Change, judged: Judged, time: float, fired: Fired) -> Alert:
+    def _alert(self, change: AlarmChange, judged: Judged, time: float, fired: Fired) -> Alert:
         agent, spec, path = self._agent, self.query.spec, self._path
         assert path is not None
         formula, blind, state = self.query.formula, self.alarm.blind, change.state

@@ -5,7 +5,7 @@
 `observe` and `evaluate` are the two entry points. From `observe` follow `Session.arrive`; from `evaluate`,
 `AgentMonitor.evaluate` (there each step also meets `ModelTest.step`), `FormulaMonitor.answer`, and on to a verdict that
 some agent got before (`SharedVerdicts.find`) or a new one: `QueryEvaluator.verdict`, `IncrementalCheck.verdict`,
-`PathValues.advance`, `Evaluator.push`, `exact.forward.close.push`. Then `alarm.machine.advance`. Before all this
+`PathValues.advance`, `Evaluator.push`, `exact.forward.answers.push`. Then `alarm.machine.next_alarm`. Before all this
 `monitor.stream.decode` makes observations of bytes; after it `monitor.sidecar` publishes notices. No clock and no I/O:
 time is an argument.
 """

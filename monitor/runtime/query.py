@@ -19,12 +19,12 @@ from monitor.exact import validate
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, parse
-from monitor.logic.direction import Watched, reversed_goals
+from monitor.logic.direction import FormulaUse, reversed_goals
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Change, Goal, Probability, Regret
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.model import MDP
-from monitor.runtime.forecasts import FollowedForecast, Target, followed_forecast, target_of
+from monitor.runtime.forecasts import FollowedForecast, ForecastTarget, followed_forecast, target_of
 from monitor.runtime.shared_verdicts import SharedVerdicts
 from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
@@ -73,7 +73,7 @@ class Query:
     formula: Formula
     sampled: bool = False
     why: str = ""
-    target: Target | None = field(default=None, compare=False)
+    target: ForecastTarget | None = field(default=None, compare=False)
     judged: TakeoverGoal | None = field(default=None, compare=False)
     unjudged: str = field(default="", compare=False)
     products: int = field(default=0, compare=False)
@@ -157,7 +157,7 @@ class QueryEvaluator:
     def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
         """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
         path = session.path
-        known = query.shared.kept(path) if verdict.method == "exact" else None
+        known = query.shared.peek(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
             return structs.replace(verdict, recourse=known.recourse)
         examined = engines.checker.with_recourse(
@@ -272,7 +272,7 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
 def query_notes(queries: Sequence[Query]) -> list[str]:
     """Return what its user should know of a formula: a comparison that looks reversed, what decisions cost."""
     watched = (
-        Watched(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
+        FormulaUse(query.spec.name, query.formula, "holds" if query.spec.alarm.when == "holds" else "fails")
         for query in queries
     )
     notes = [f"{name}: {note}" for name, note in reversed_goals(watched)]
@@ -293,7 +293,7 @@ def _judged(query: Query, engines: Engines, known: Collection[str], *, sampled: 
         return UNREPORTED
     evaluators = engines.checker.evaluators
     try:
-        evaluators.prepare(by.goal, Change("policy", evaluators.deployed))
+        evaluators.prepare(by.goal, InterventionRef("policy", evaluators.deployed))
     except LimitError as error:
         return str(error)
     return by

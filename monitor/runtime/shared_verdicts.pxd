@@ -20,7 +20,7 @@ cdef class SharedVerdicts:
 
     @cython.locals(found=SharedVerdict)
     cpdef SharedVerdict find(self, SlidingPath path)
-    cpdef SharedVerdict kept(self, SlidingPath path)
+    cpdef SharedVerdict peek(self, SlidingPath path)
     cpdef keep(self, SlidingPath path, verdict)
     cpdef end(self)
     cdef bint _is_worthwhile(self) except -1

@@ -75,7 +75,7 @@ class SharedVerdicts:
             self._found += 1
         return found
 
-    def kept(self, path: SlidingPath) -> SharedVerdict | None:
+    def peek(self, path: SlidingPath) -> SharedVerdict | None:
         """Return the verdict on a path, if it was kept, to add to it: the question was counted by `find`."""
         return None if not self._pairs or path.acted else self._known.get(self._key(path))
 

@@ -28,7 +28,7 @@ from monitor.errors import LimitError, MonitorError
 from monitor.evaluation import Engines
 from monitor.exact.verdict import Path
 from monitor.logic import Formula, PathAutomaton, print_formula
-from monitor.logic.syntax import Change, Goal, Probability, Regret
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import handover_goal, nested_goals
 from monitor.stream import SlidingPath
 from monitor.types import Episode, FormulaSpec, Step, TakenOver, Verdict
@@ -93,7 +93,7 @@ def takeover_goal(formula: Formula, *, sampled: bool = False) -> TakeoverGoal | 
     return TakeoverGoal(change.name, goal, max(automaton.horizon(automaton.start), 1))
 
 
-def _alternative(formula: Formula) -> tuple[Change | None, Goal | None]:
+def _alternative(formula: Formula) -> tuple[InterventionRef | None, Goal | None]:
     """Return the intervention that a formula advises, and its goal."""
     if isinstance(formula, Regret):
         return formula.world.change, formula.goal

@@ -1,6 +1,6 @@
 # The C types of `trust.py`.
 cimport cython
-from monitor.statistics.fleet cimport Fleet
+from monitor.statistics.fleet cimport FleetTest
 
 
 cdef long long REPORT_EVERY, STEPS_EVERY
@@ -8,7 +8,7 @@ cdef long long REPORT_EVERY, STEPS_EVERY
 
 cdef class ModelTrust:
     cdef object _settings, _encoder, _state_names, _action_names, _contradictions
-    cdef Fleet _fleet
+    cdef FleetTest _fleet
     cdef long long _actions, _described_at
     cdef double _delta
     cdef readonly bint contradicted

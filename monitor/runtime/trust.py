@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
-from monitor.statistics.fleet import Fleet, FleetState, wrong_agents
+from monitor.statistics.fleet import FleetState, FleetTest, wrong_agents
 from monitor.statistics.model_betting import ModelTest, ModelTestState
-from monitor.statistics.row_tests import WrongRow as Rejected
+from monitor.statistics.row_tests import RejectedRow as Rejected
 from monitor.types import Contradictions, Departing, Notice, Trust, TrustSettings, WrongAgent, WrongRow
 
 __all__ = ["EVERYBODY", "MOST_NAMED", "ModelTrust", "ModelTrustState"]
@@ -72,7 +72,7 @@ class ModelTrust:
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
-    def _start(self, fleet: Fleet | None) -> None:
+    def _start(self, fleet: FleetTest | None) -> None:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
         self._described_at = 0
         self._fleet = fleet
@@ -125,11 +125,11 @@ class ModelTrust:
         yield Trust(doubted=False, log10_e=0.0, transitions=0) if self._fleet is None else self._trust(self._fleet)
         yield self._contradictions
 
-    def _trust(self, fleet: Fleet) -> Trust:
+    def _trust(self, fleet: FleetTest) -> Trust:
         where = self._named(fleet.departures()) if fleet.doubted else ()
         return Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
 
-    def _contradicted(self, fleet: Fleet, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
+    def _contradicted(self, fleet: FleetTest, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
         """Report the rows and agents that are rejected: if others are than before, and from time to time."""
         before, rows, wrong = self._contradictions, fleet.rejected_rows(), wrong_agents(list(tests.values()))
         if not (rows or wrong or before.rows or before.agents) and self._described_at > 0:
@@ -228,14 +228,14 @@ class ModelTrust:
         return True
 
 
-def _fleet(model: MDP, settings: TrustSettings, delta: float) -> Fleet:
+def _fleet(model: MDP, settings: TrustSettings, delta: float) -> FleetTest:
     """Return the test of a model; `delta`: as in `ModelTrustState`."""
     if model.counts is None:
         rows = model.indptr.data, model.successors.data, model.probabilities.data
-        return Fleet(*rows, alpha=settings.alpha, impossible=settings.impossible)
+        return FleetTest(*rows, alpha=settings.alpha, impossible=settings.impossible)
     allowed = allowed_rows(model, model.counts, delta, settings.impossible)
     alpha = settings.alpha - delta
-    return Fleet(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
+    return FleetTest(*allowed[:3], alpha=alpha, impossible=settings.impossible, bounds=allowed.bounds)
 
 
 def _name(names: Sequence[str], index: int) -> str:

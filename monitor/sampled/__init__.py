@@ -8,13 +8,13 @@ is an enumerated model (`Enumerated`) or a simulator (`Simulated`).
 from monitor.sampled.decisions import Decisions, as_decisions
 from monitor.sampled.sampler import EnsembleCache, Sampler
 from monitor.sampled.scene import Enumerated, Scene, Simulated
-from monitor.sampled.simulator import Numbered, Simulator, VectorSimulator, number_of
+from monitor.sampled.simulator import NumberedSimulator, Simulator, VectorSimulator, number_of
 
 __all__ = [
     "Decisions",
     "EnsembleCache",
     "Enumerated",
-    "Numbered",
+    "NumberedSimulator",
     "Sampler",
     "Scene",
     "Simulated",

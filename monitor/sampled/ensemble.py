@@ -17,8 +17,8 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PathError
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
-from monitor.sampled.noise import ACTION, NOTHING, STATE, Entries, Evidence, race
-from monitor.sampled.particle_rows import Rows
+from monitor.sampled.noise import ACTION, NOTHING, STATE, ObservedRow, ParticleRows, race
+from monitor.sampled.particle_rows import RowSource
 
 __all__ = ["Ensemble", "LabelFunction", "Pair", "SampledWorld", "StepTable"]
 
@@ -47,8 +47,8 @@ class SampledWorld:
     phases: tuple[tuple[int | None, Decisions], ...]
     nominal_from: int | None
     nominal: Decisions
-    observed: Rows
-    rows: Rows
+    observed: RowSource
+    rows: RowSource
     rewards: Callable[[Ints, Ints, Ints], Floats]
 
     def decisions(self, offset: int) -> Decisions:
@@ -143,7 +143,7 @@ class Ensemble:
         self._noise = np.arange(particles.start, particles.stop, particles.step)
         self._states = np.full(len(particles), state, dtype=np.int64)
         self._obligations = np.full(len(particles), steps.automaton.start, dtype=np.int64)
-        self._settle(self._obligations)
+        self._drop_decided(self._obligations)
 
     @property
     def states(self) -> Ints:
@@ -176,7 +176,7 @@ class Ensemble:
             pair = None
         return ahead._values  # noqa: SLF001 - its own
 
-    def _step(self, pair: Pair | None, evidence: Evidence, ended: int | None) -> None:
+    def _step(self, pair: Pair | None, evidence: ObservedRow, ended: int | None) -> None:
         """Choose actions, read the label sets, draw the next states of the undecided particles."""
         if not len(self._open):
             self.offset += 1
@@ -186,7 +186,7 @@ class Ensemble:
         before, rewarded = self._states, self._steps.rewards(self._obligations)
         self._obligations = self._steps.step(self._obligations, masks)
         if not self._steps.collects:
-            kept = self._settle(self._obligations)
+            kept = self._drop_decided(self._obligations)
             self._move(actions if kept is None else actions[kept], evidence, ended)
             return
         self._move(actions, evidence, ended)
@@ -195,9 +195,9 @@ class Ensemble:
         self._values[self._open[rewarded]] += self._world.rewards(
             before[rewarded], actions[rewarded], self._states[rewarded]
         )
-        self._settle(self._obligations)
+        self._drop_decided(self._obligations)
 
-    def _settle(self, obligations: Ints) -> Ints | None:
+    def _drop_decided(self, obligations: Ints) -> Ints | None:
         """Drop the decided particles; return the indices of the others, None for all."""
         self._values[self._open[obligations == TRUE]] = 1.0
         kept = np.flatnonzero((obligations != TRUE) & (obligations != FALSE))
@@ -220,15 +220,15 @@ class Ensemble:
         """Draw actions from distributions [n, A], given the observed action (docs/semantics.md, section 7)."""
         count, width = chances.shape
         ends = np.arange(1, count + 1) * width
-        entries = Entries(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
+        entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
             usual = self._world.nominal.decide(np.array([pair[0]]))
             if usual.ndim == 2:  # a certain choice says nothing about noise, nor does one of probability 0
-                evidence = Evidence(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
+                evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
         return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)
 
-    def _move(self, actions: Ints, evidence: Evidence, ended: int | None) -> None:
+    def _move(self, actions: Ints, evidence: ObservedRow, ended: int | None) -> None:
         """Advance every particle to its next state."""
         step, self.offset = self._first + self.offset, self.offset + 1
         moving = self._states != ended if ended is not None else None
@@ -243,7 +243,7 @@ class Ensemble:
         self._states = states
 
 
-def _evidence(rows: Rows, state: int, action: int, successor: int) -> Evidence:
+def _evidence(rows: RowSource, state: int, action: int, successor: int) -> ObservedRow:
     """Return the observed row and its outcome. Raises PathError if the model gives the outcome probability 0."""
     begin, end, keys, chances = rows.entries(np.array([state]), np.array([action]))
     row = slice(int(begin[0]), int(end[0]))
@@ -253,4 +253,4 @@ def _evidence(rows: Rows, state: int, action: int, successor: int) -> Evidence:
             f"the model gives {successor} probability 0 after state {state}, action {action}; "
             "the path or the model is wrong"
         )
-    return Evidence(keys[row], chances[row], successor, chance)
+    return ObservedRow(keys[row], chances[row], successor, chance)

@@ -28,8 +28,8 @@ __all__ = [
     "ACTION",
     "NOTHING",
     "STATE",
-    "Entries",
-    "Evidence",
+    "ObservedRow",
+    "ParticleRows",
     "gumbels",
     "philox",
     "posterior_gumbels",
@@ -47,7 +47,7 @@ CELL = 2.0**-52
 INFINITY = float("inf")
 
 
-class Entries(NamedTuple):
+class ParticleRows(NamedTuple):
     """The rows of n particles: outcomes `keys[begin:end]`, in any order and each once, with their probabilities."""
 
     begin: Ints
@@ -56,7 +56,7 @@ class Entries(NamedTuple):
     probabilities: Floats
 
 
-class Evidence(NamedTuple):
+class ObservedRow(NamedTuple):
     """The observed row and outcome of a step. Probability 0: no observation."""
 
     keys: Ints
@@ -65,10 +65,12 @@ class Evidence(NamedTuple):
     probability: float
 
 
-NOTHING = Evidence(np.zeros(0, dtype=np.int64), np.zeros(0), -1, 0.0)
+NOTHING = ObservedRow(np.zeros(0, dtype=np.int64), np.zeros(0), -1, 0.0)
 
 
-def race(seed: int, kind: int, step: int, particles: Ints, entries: Entries, evidence: Evidence = NOTHING) -> Ints:
+def race(
+    seed: int, kind: int, step: int, particles: Ints, entries: ParticleRows, evidence: ObservedRow = NOTHING
+) -> Ints:
     """Return the outcome [n] of each particle's row, by the noise of a step given what was observed there.
 
     Args:
@@ -101,7 +103,7 @@ def gumbels(seed: int, kind: int, step: int, particles: Ints, keys: Ints) -> Flo
     return noise
 
 
-def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: Ints, evidence: Evidence) -> Floats:
+def posterior_gumbels(seed: int, kind: int, step: int, particles: Ints, keys: Ints, evidence: ObservedRow) -> Floats:
     """Return noise G [n, k] of a step given its observed row and outcome, for pictures and tests."""
     clocks: Floats = -np.log1p(-uniforms(seed, kind, step, particles, keys))
     if evidence.probability > 0.0:

@@ -12,10 +12,10 @@ from monitor.errors import ModelError, PolicyError
 from monitor.model import MDP
 from monitor.model.rewards import transition_keys
 from monitor.sampled.decisions import CachedFunction
-from monitor.sampled.noise import Entries
+from monitor.sampled.noise import ParticleRows
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
-__all__ = ["ModelRows", "Rows", "SimulatorRows", "VectorRows", "as_rows", "different_pairs"]
+__all__ = ["ModelRows", "RowSource", "SimulatorRows", "VectorRows", "as_rows", "different_pairs"]
 
 
 ROW_SUM_TOLERANCE = 1e-9
@@ -25,7 +25,7 @@ MAX_CACHED = 1 << 18
 """Rows of a simulator in the cache before it is emptied."""
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Rows, labels and rewards for particles in states [n]."""
 
     @property
@@ -33,7 +33,7 @@ class Rows(Protocol):
         """The names that `holds` knows."""
         ...
 
-    def entries(self, states: Ints, actions: Ints) -> Entries:
+    def entries(self, states: Ints, actions: Ints) -> ParticleRows:
         """Return the rows of n pairs. Raises PolicyError if an action is unavailable."""
         ...
 
@@ -54,12 +54,12 @@ class ModelRows:
         rows = model.indptr, model.successors, model.probabilities
         self._keys = None if model.transition_rewards is None else transition_keys(rows)
 
-    def entries(self, states: Ints, actions: Ints) -> Entries:
+    def entries(self, states: Ints, actions: Ints) -> ParticleRows:
         """Return the model's own arrays."""
         rows = states * self.model.actions + actions
         begin, end = self.model.indptr[rows], self.model.indptr[rows + 1]
         _refuse(begin == end, states, actions, None)
-        return Entries(begin, end, self.model.successors, self.model.probabilities)
+        return ParticleRows(begin, end, self.model.successors, self.model.probabilities)
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
@@ -83,7 +83,7 @@ class VectorRows:
     def __init__(self, simulator: VectorSimulator) -> None:
         self.simulator, self.labels = simulator, simulator.labels
 
-    def entries(self, states: Ints, actions: Ints) -> Entries:
+    def entries(self, states: Ints, actions: Ints) -> ParticleRows:
         """Return the rows side by side, ascending, with their padding (probability 0)."""
         keys, chances = self.simulator.rows(states, actions)
         keys, chances = np.asarray(keys, dtype=np.int64), np.asarray(chances, dtype=np.float64)
@@ -91,7 +91,7 @@ class VectorRows:
             raise ModelError(f"rows: {keys.shape} states and {chances.shape} probabilities for {len(states)} pairs")
         keys, chances = _checked(keys, chances, states, actions)
         ends = np.arange(1, len(keys) + 1) * keys.shape[1]
-        return Entries(ends - keys.shape[1], ends, keys.ravel(), chances.ravel())
+        return ParticleRows(ends - keys.shape[1], ends, keys.ravel(), chances.ravel())
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
@@ -117,11 +117,11 @@ class SimulatorRows:
         self._holds = {label: CachedFunction(_HoldsLabel(simulator, label)) for label in simulator.labels}
         self._clear()
 
-    def entries(self, states: Ints, actions: Ints) -> Entries:
+    def entries(self, states: Ints, actions: Ints) -> ParticleRows:
         """Return rows from the cache, adding those that are missing."""
         slots = self._slots(states, actions)
         ends = self._ends[slots]
-        return Entries(ends - self._lengths[slots], ends, self._keys, self._chances)
+        return ParticleRows(ends - self._lengths[slots], ends, self._keys, self._chances)
 
     def holds(self, label: str, states: Ints) -> Bools:
         """[n]."""
@@ -178,7 +178,7 @@ class _HoldsLabel:
         return np.array([self._simulator.holds(self._label, state) for state in states.tolist()], dtype=np.bool_)
 
 
-def as_rows(model: MDP | Simulator | VectorSimulator) -> Rows:
+def as_rows(model: MDP | Simulator | VectorSimulator) -> RowSource:
     """Return the rows of a model of any kind; a simulator with `rows` is called for many states at once."""
     if isinstance(model, MDP):
         return ModelRows(model)

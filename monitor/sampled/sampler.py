@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import LimitError, PathError
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.sampled.ensemble import Ensemble, Pair, StepTable
 from monitor.sampled.scene import Ending, Scene, has_nested
 
@@ -154,7 +154,7 @@ class Sampler:
             values = values - self._world(goal.world.baseline, query, cache)
         return values
 
-    def _world(self, change: Change, query: _Query, cache: EnsembleCache | None) -> Floats:
+    def _world(self, change: InterventionRef, query: _Query, cache: EnsembleCache | None) -> Floats:
         """Outcomes in one world."""
         ending = query.ending
         if ending is not None and has_nested(query.measure):
@@ -168,7 +168,7 @@ class Sampler:
             cache.put(key, advanced)
         return advanced.ensemble.outcomes(query.path[-1], None if ending is None else ending.state)
 
-    def _start(self, change: Change, query: _Query) -> Ensemble:
+    def _start(self, change: InterventionRef, query: _Query) -> Ensemble:
         measure = query.measure
         if measure not in self._steps:
             self._steps[measure] = StepTable(self.scene.automaton(measure))

@@ -14,12 +14,12 @@ from monitor.exact.evaluators import Evaluators
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
-from monitor.logic.syntax import Change, Formula, Goal, Label, Probability, Reward
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
 from monitor.sampled.ensemble import LabelFunction, SampledWorld
-from monitor.sampled.particle_rows import Rows, as_rows, different_pairs
+from monitor.sampled.particle_rows import RowSource, as_rows, different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
 __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
@@ -39,7 +39,7 @@ EXACT_ONLY = "use engine: exact, or name a policy"
 class Scene(Protocol):
     """Worlds to draw from, with automata and label functions of measures."""
 
-    def world(self, change: Change) -> SampledWorld:
+    def world(self, change: InterventionRef) -> SampledWorld:
         """Return the world of a change."""
         ...
 
@@ -47,11 +47,11 @@ class Scene(Protocol):
         """Return the automaton of a measure."""
         ...
 
-    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return which atoms of a measure's automaton hold in the world of a change."""
         ...
 
-    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether an outcome may depend on which policies acted, beside what they did."""
         ...
 
@@ -69,7 +69,7 @@ class Enumerated:
             model, evaluators.policies, evaluators.models, lambda name: encode_action(model, _plain(name))
         )
 
-    def world(self, change: Change) -> SampledWorld:
+    def world(self, change: InterventionRef) -> SampledWorld:
         """Return the world of a change."""
         return self._worlds.world(change)
 
@@ -77,7 +77,7 @@ class Enumerated:
         """Return the automaton of the exact engine, so that label sets mean the same."""
         return self._evaluators.value_table(self._evaluators.nominal(None, 0), measure).automaton
 
-    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return labels, and nested quantities as the exact engine decides them."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
@@ -97,7 +97,7 @@ class Enumerated:
 
         return labels
 
-    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether an outcome depends on which policies acted, beside what they did."""
         return self._evaluators.depends_on_policies(change, measure)
 
@@ -139,7 +139,7 @@ class Simulated:
                     if isinstance(atom, Label) and atom.name not in self._worlds.main.labels:
                         raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
-    def world(self, change: Change) -> SampledWorld:
+    def world(self, change: InterventionRef) -> SampledWorld:
         """Return the world of a change."""
         return self._worlds.world(change)
 
@@ -155,7 +155,7 @@ class Simulated:
                     assert_never(measure)
         return self._automata[measure]
 
-    def labels(self, measure: Probability | Reward, change: Change, ending: Ending | None) -> LabelFunction:
+    def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return labels. Raises FormulaError for a nested quantity: its truth would need samples within each sample."""
         del change, ending
         if isinstance(measure, Probability):
@@ -163,12 +163,12 @@ class Simulated:
                 raise _refused(nested, print_formula(measure.path))
         return _Labels(self.automaton(measure), self._worlds.main)
 
-    def depends_on_policies(self, change: Change, measure: Probability | Reward) -> bool:
+    def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return True unless the path is replayed: a simulated policy may be stochastic."""
         del measure
         return change.kind != "nominal"
 
-    def _check_change(self, change: Change, text: str) -> None:
+    def _check_change(self, change: InterventionRef, text: str) -> None:
         if change.decides:
             raise error_at(f"{change.name} decides by exact values, which a simulator does not have", text, change.at)
         known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models
@@ -193,12 +193,12 @@ class _Worlds:
         models: Mapping[str, MDP | Simulator | VectorSimulator],
         action: Callable[[str], int],
     ) -> None:
-        self.main: Rows = as_rows(model)
+        self.main: RowSource = as_rows(model)
         self.policies = {name: as_decisions(policy, model.actions, name) for name, policy in policies.items()}
         self.models = {name: as_rows(other) for name, other in models.items()}
         self._action = action
 
-    def world(self, change: Change) -> SampledWorld:
+    def world(self, change: InterventionRef) -> SampledWorld:
         """Return the world of a change, as `monitor.causal.Law.under` defines it for the deployed policy."""
         nominal = self.policies["nominal"]
         match change.kind:
@@ -222,7 +222,7 @@ class _Worlds:
         return self._make(((steps, policy), (None, nominal)), steps, self.main)
 
     def _make(
-        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, rows: Rows
+        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, rows: RowSource
     ) -> SampledWorld:
         return SampledWorld(phases, nominal_from, self.policies["nominal"], self.main, rows, self.main.rewards)
 
@@ -230,7 +230,7 @@ class _Worlds:
 class _Labels:
     """Label sets of an automaton whose atoms are all labels."""
 
-    def __init__(self, automaton: Automaton, rows: Rows) -> None:
+    def __init__(self, automaton: Automaton, rows: RowSource) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
         self._rows = rows
 

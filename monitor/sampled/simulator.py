@@ -1,7 +1,7 @@
 """Models that cannot be enumerated: successors on demand, one state at a time or many at once.
 
 States are int64 numbers of any size and in any order. Noise is keyed by them, so a state must always have the same
-number. `Numbered` gives numbers to other states.
+number. `NumberedSimulator` gives numbers to other states.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError
 
-__all__ = ["HashableSimulator", "Numbered", "Simulator", "VectorSimulator", "number_of"]
+__all__ = ["HashableSimulator", "NumberedSimulator", "Simulator", "VectorSimulator", "number_of"]
 
 
 MAX_NUMBERED = 10_000_000
-"""Different states of one `Numbered`."""
+"""Different states of one `NumberedSimulator`."""
 
 
 @runtime_checkable
@@ -103,7 +103,7 @@ class HashableSimulator(Protocol[State]):
         ...
 
 
-class Numbered(Generic[State]):
+class NumberedSimulator(Generic[State]):
     """A `Simulator` over numbers, made of one whose states are hashable and have a unique, stable `repr`.
 
     The number is taken from the `repr`, not from the order of appearance, as noise must not depend on that.

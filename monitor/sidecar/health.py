@@ -11,7 +11,7 @@ from typing import Any
 from monitor._version import __version__
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.inbox import Inbox
-from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.link import BrokerLink
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.store import Store
@@ -41,7 +41,7 @@ class Health:
         evaluated: Callable[[], Instant],
         inbox: Inbox,
         outbox: Outbox,
-        link: Link,
+        link: BrokerLink,
         webhooks: Webhooks,
         view: StatusView,
         store: Store | None,

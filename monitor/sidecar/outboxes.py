@@ -8,10 +8,10 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.webhooks.webhooks import Webhooks
 
-__all__ = ["Outgoing"]
+__all__ = ["Outboxes"]
 
 
-class Outgoing:
+class Outboxes:
     """The outboxes of the broker and of all webhooks as one, for the worker; the store knows one list."""
 
     def __init__(self, broker: Outbox, webhooks: Webhooks) -> None:
@@ -40,10 +40,10 @@ class Outgoing:
         return sorted((message for outbox in self._all for message in outbox.waiting()), key=lambda each: each[0])
 
     @property
-    def unsettled(self) -> bool:
-        """True if `settled` has numbers to return."""
-        return any(outbox.unsettled for outbox in self._all)
+    def has_finished(self) -> bool:
+        """True if `finished` has numbers to return."""
+        return any(outbox.has_finished for outbox in self._all)
 
-    def settled(self) -> list[int]:
+    def finished(self) -> list[int]:
         """Return the numbers of what need not be sent any more, each once."""
-        return [number for outbox in self._all for number in outbox.settled()]
+        return [number for outbox in self._all for number in outbox.finished()]

@@ -14,7 +14,7 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
 from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, About, bucket_name
 from monitor.sidecar.recording import Header, Recorder
-from monitor.sidecar.recording_table import Rows, import_arrow
+from monitor.sidecar.recording_table import EventRows, import_arrow
 
 __all__ = ["BUCKETS", "ParquetRecorder"]
 
@@ -48,7 +48,7 @@ class ParquetRecorder:
         import_arrow(folder)
         self._folder, self._header, self._live = folder, header, live
         self._block = LIVE_BLOCK if live else BLOCK
-        self._rows = Rows(pattern, buckets)
+        self._rows = EventRows(pattern, buckets)
         self._number = self._first = 0
         self._day: float | None = None
         self._writers: dict[int, tuple[Path, Any]] = {}

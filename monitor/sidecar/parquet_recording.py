@@ -39,7 +39,7 @@ __all__ = [
     "VERSION",
     "About",
     "ParquetRecording",
-    "Part",
+    "RecordingFile",
     "bucket_name",
     "is_parquet_recording",
     "read_part",
@@ -70,7 +70,7 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordingFile:
     """One file: a bucket (`ALL`: what concerns all agents) on a date, from event number `first` on."""
 
     date: str
@@ -182,7 +182,7 @@ class ParquetRecording:
                 table = table.sort_by("number")
             yield table
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[RecordingFile]:
         found = []
         for path in self.path.glob("date=*/bucket=*/part-*.parquet"):
             match = _PART.fullmatch(path.relative_to(self.path).as_posix())
@@ -190,7 +190,7 @@ class ParquetRecording:
                 continue
             bucket = ALL if match[2] == "all" else int(match[2])
             if self._journal is None or int(match[3]) < self._journal[0]:
-                found.append(Part(match[1], bucket, int(match[3]), path))
+                found.append(RecordingFile(match[1], bucket, int(match[3]), path))
         return sorted(found, key=lambda part: (part.first, part.bucket))
 
 

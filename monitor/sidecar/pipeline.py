@@ -27,7 +27,6 @@ from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Judged,
 
 __all__ = [
     "OFFLINE",
-    "AgentState",
     "CommonState",
     "Effects",
     "EvidenceFile",
@@ -35,6 +34,7 @@ __all__ = [
     "Publication",
     "Snapshot",
     "StatusMessage",
+    "StoredAgent",
     "Topics",
     "topics_of",
 ]
@@ -119,7 +119,7 @@ def topics_of(common: bytes) -> Topics:
     return unseal(common, CommonState).topics
 
 
-class AgentState(msgspec.Struct, frozen=True, array_like=True):
+class StoredAgent(msgspec.Struct, frozen=True, array_like=True):
     """State of one agent."""
 
     watch: AgentMonitorState
@@ -206,7 +206,7 @@ class Pipeline:
         return Snapshot(
             seal(CommonState(saved.common, self._topics, self.status_topic, self._sent)),
             {
-                agent: None if watch is None else seal(AgentState(watch, self._publisher.dump(agent)))
+                agent: None if watch is None else seal(StoredAgent(watch, self._publisher.dump(agent)))
                 for agent, watch in saved.agents.items()
             },
             {f"{agent}/{number}": page for agent, pages in saved.pages.items() for number, page in pages.items()},
@@ -238,7 +238,7 @@ class Pipeline:
             InputError: `bad_snapshot`; then nothing has changed here.
         """
         before = unseal(common, CommonState)
-        found = {agent: unseal(data, AgentState) for agent, data in agents.items() if data is not None}
+        found = {agent: unseal(data, StoredAgent) for agent, data in agents.items() if data is not None}
         if any(agent != state.watch.session.agent for agent, state in found.items()):
             raise InputError("bad_snapshot", "an agent's state is that of another; start anew without it")
         if missing:

@@ -22,7 +22,7 @@ from monitor.types import Episode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ALL", "COLUMNS", "Row", "Rows", "events_of", "import_arrow"]
+__all__ = ["ALL", "COLUMNS", "EventRow", "EventRows", "events_of", "import_arrow"]
 
 ALL: Final = -1
 """Bucket of what concerns all agents, and of messages that name no valid one."""
@@ -35,7 +35,7 @@ COLUMNS: Final = ("number", "kind", "wall", "ticks", "topic", "payload", "flag",
 """Those that the events are made of."""
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """One event. `flag`: `latest_only` or `up`. `number_of`: steps of an evaluation, or messages that were lost.
 
     `live_since`: of an evaluation, None if it is minus infinity.
@@ -65,7 +65,7 @@ def import_arrow(why: object) -> Any:  # noqa: ANN401 - pyarrow is optional
     return pa
 
 
-class Rows:
+class EventRows:
     """Events on their way to a table, by bucket.
 
     Args:
@@ -74,7 +74,7 @@ class Rows:
     """
 
     def __init__(self, pattern: str, buckets: int) -> None:
-        self._buckets: dict[int, list[Row]] = {}
+        self._buckets: dict[int, list[EventRow]] = {}
         self._agent_of = lru_cache(TOPICS)(lambda topic: _agent_of(topic, pattern, buckets))
 
     def add(self, number: int, event: Event) -> None:
@@ -87,25 +87,25 @@ class Rows:
         taken, self._buckets = self._buckets, {}
         return [(bucket, _table(rows)) for bucket, rows in sorted(taken.items())]
 
-    def _row(self, number: int, event: Event) -> tuple[int, Row]:
+    def _row(self, number: int, event: Event) -> tuple[int, EventRow]:
         at = (event.now.wall, event.now.ticks)
         match event:
             case Message():
                 agent, bucket = self._agent_of(event.topic)
                 key = (None, None) if agent is None else _key(agent, event.payload)
-                return bucket, Row(number, "message", *at, event.topic, agent, *key, event.payload)
+                return bucket, EventRow(number, "message", *at, event.topic, agent, *key, event.payload)
             case Evaluate():
                 since = event.live_since if math.isfinite(event.live_since) else None
-                return ALL, Row(
+                return ALL, EventRow(
                     number, "evaluate", *at, flag=event.latest_only, number_of=event.steps, live_since=since
                 )
             case Heartbeat():
-                return ALL, Row(number, "heartbeat", *at)
+                return ALL, EventRow(number, "heartbeat", *at)
             case Connected():
-                return ALL, Row(number, "connected", *at, flag=event.up)
+                return ALL, EventRow(number, "connected", *at, flag=event.up)
             case Lost():
                 agent, bucket = self._agent_of(event.topic)
-                return bucket, Row(number, "lost", *at, event.topic, agent, number_of=event.count, why=event.why)
+                return bucket, EventRow(number, "lost", *at, event.topic, agent, number_of=event.count, why=event.why)
             case _:
                 assert_never(event)
 
@@ -152,7 +152,7 @@ def _as_json(episode: Episode) -> str:
     return json.dumps(episode, ensure_ascii=False)
 
 
-def _table(rows: Iterable[Row]) -> pa.Table:
+def _table(rows: Iterable[EventRow]) -> pa.Table:
     arrow = import_arrow("a recording")
     types = {
         "number": arrow.int64(),
@@ -170,7 +170,9 @@ def _table(rows: Iterable[Row]) -> pa.Table:
         "live_since": arrow.float64(),
     }
     try:
-        columns = [arrow.array(c, types[name]) for name, c in zip(Row._fields, zip(*rows, strict=True), strict=True)]
+        columns = [
+            arrow.array(c, types[name]) for name, c in zip(EventRow._fields, zip(*rows, strict=True), strict=True)
+        ]
     except (arrow.ArrowException, OverflowError) as error:
         raise RecordingError(f"an event cannot be written as Parquet: {error}; use a recording in one file") from error
     return arrow.Table.from_arrays(columns, schema=arrow.schema(types))

@@ -15,7 +15,7 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.events import Evaluate, Event
 from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
-from monitor.sidecar.store.journal import Kept, Setting
+from monitor.sidecar.store.journal import SnapshotSetting, StoreContent
 
 __all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
 
@@ -35,12 +35,12 @@ class Recovered(msgspec.Struct, frozen=True):
     ticks: float
 
 
-def setting_of(loaded: Loaded, client_id: str, ticks: float) -> Setting:
+def setting_of(loaded: Loaded, client_id: str, ticks: float) -> SnapshotSetting:
     """Return what a snapshot taken now depends on."""
-    return Setting(client_id, loaded.world, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or "")
+    return SnapshotSetting(client_id, loaded.world, loaded.formulas, ticks, shard=loaded.config.mqtt.shard or "")
 
 
-def steps_left(setting: Setting | None, steps: str) -> str | None:
+def steps_left(setting: SnapshotSetting | None, steps: str) -> str | None:
     """Return the topic of steps under the former configuration, if it is not `steps`."""
     if setting is None or setting.common is None:
         return None
@@ -52,8 +52,8 @@ def steps_left(setting: Setting | None, steps: str) -> str | None:
 
 
 async def take_up(
-    kept: Kept,
-    setting: Setting,
+    kept: StoreContent,
+    setting: SnapshotSetting,
     loaded: Loaded,
     client_id: str,
     progress: Callable[[int], None],
@@ -104,13 +104,13 @@ async def take_up(
     return Recovered(pipeline, (*doubtful, *publications, *moved), ticks)
 
 
-def _same(setting: Setting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
+def _same(setting: SnapshotSetting, topics: Topics, loaded: Loaded, client_id: str) -> bool:
     """Return whether the former configuration was this one, as far as the effects of events depend on it."""
     before = (setting.world, set(setting.formulas), topics, setting.client_id)
     return before == (loaded.world, set(loaded.formulas), loaded.topics, client_id)
 
 
-def _former(setting: Setting, loaded: Loaded) -> Loaded:
+def _former(setting: SnapshotSetting, loaded: Loaded) -> Loaded:
     """Return the former configuration as far as it still fits, with a monitor of its own."""
     if setting.world != loaded.world:
         return loaded.with_formulas(())
@@ -130,6 +130,6 @@ def _cleared(earlier: Pipeline, topics: Topics, formulas: Sequence[str]) -> list
     ]
 
 
-def _events(kept: Kept) -> Iterator[Event]:
+def _events(kept: StoreContent) -> Iterator[Event]:
     for packed in kept.events:
         yield from unpack_events(packed)

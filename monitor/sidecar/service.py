@@ -30,9 +30,9 @@ from monitor.sidecar.health import Health, tick_of
 from monitor.sidecar.log import set_up_logging
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
-from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.link import BrokerLink
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outboxes import Outgoing
+from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.recording import Header
 from monitor.sidecar.recordings import new_recorder
 from monitor.sidecar.recovery import Recovered, setting_of, steps_left, take_up
@@ -41,7 +41,7 @@ from monitor.sidecar.shard_filter import check_store
 from monitor.sidecar.signals import when_ended
 from monitor.sidecar.sinks.logbook import log_banner, log_watched
 from monitor.sidecar.sinks.sinks import Sinks
-from monitor.sidecar.store.journal import Setting
+from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
@@ -110,7 +110,7 @@ class Service:
         numbers = Numbers()
         self.outbox = Outbox(numbers=numbers)
         self.webhooks = self._make_webhooks(numbers)
-        self._outgoing = Outgoing(self.outbox, self.webhooks)
+        self._outgoing = Outboxes(self.outbox, self.webhooks)
         if self.store is not None:
             self.sinks.view.history.load(self.store.kept.alarms)
         self.worker = Worker(
@@ -328,10 +328,10 @@ class Service:
             return make_client_id(self._loaded)
         return setting.client_id
 
-    def _setting(self, ticks: float) -> Setting:
+    def _setting(self, ticks: float) -> SnapshotSetting:
         return setting_of(self._loaded, self.client_id, ticks)
 
-    def _make_link(self) -> Link:
+    def _make_link(self) -> BrokerLink:
         mqtt = self.config.mqtt
         session = SessionConfig(
             broker=mqtt.broker,
@@ -342,7 +342,7 @@ class Service:
             left=None if self.store is None else steps_left(self.store.kept.setting, mqtt.steps),
             version=mqtt.version,
         )
-        return Link(session, self.inbox, self.outbox, self.worker.connected, self.clock)
+        return BrokerLink(session, self.inbox, self.outbox, self.worker.connected, self.clock)
 
     def _make_webhooks(self, numbers: Numbers) -> Webhooks:
         metrics = self.sinks.metrics

@@ -7,7 +7,7 @@ from typing import Final
 
 from monitor.errors import ConfigError, InputError
 from monitor.sidecar.config.settings import MqttConfig
-from monitor.sidecar.store.journal import Kept
+from monitor.sidecar.store.journal import StoreContent
 from monitor.stream import agent_of
 from monitor.stream.shard import Shard
 
@@ -41,7 +41,7 @@ def _has(pattern: str, shard: Shard | None, topic: str) -> bool:
     return shard.has(agent)
 
 
-def check_store(kept: Kept, mqtt: MqttConfig) -> None:
+def check_store(kept: StoreContent, mqtt: MqttConfig) -> None:
     """Raise ConfigError if the store is that of other agents: some would be monitored by two shards, others by none."""
     found = "" if kept.setting is None else kept.setting.shard
     configured = mqtt.shard or ""

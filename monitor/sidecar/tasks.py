@@ -47,7 +47,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(outcome: Callable[[], None]) -> None:
+    def hand_over(outcome: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed, so nothing waits for it
             loop.call_soon_threadsafe(lambda: None if done.done() else outcome())
 
@@ -57,9 +57,9 @@ async def in_thread(work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - re-raised in the waiting task, which would wait forever
             strange = isinstance(error, StopIteration) or not isinstance(error, Exception)  # unfit for a future
             failure = RuntimeError(f"ended by {error!r}") if strange else error
-            settle(lambda: done.set_exception(failure))
+            hand_over(lambda: done.set_exception(failure))
         else:
-            settle(lambda: done.set_result(result))
+            hand_over(lambda: done.set_result(result))
 
     try:
         threading.Thread(target=run, daemon=True).start()

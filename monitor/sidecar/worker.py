@@ -21,15 +21,15 @@ from monitor.sidecar.config.settings import Config
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Inbox, Receipt
-from monitor.sidecar.outboxes import Outgoing
+from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.overload import OverloadDetector
 from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.recording import Recorder
 from monitor.sidecar.shard_filter import ShardFilter
 from monitor.sidecar.sinks.sinks import Sinks
-from monitor.sidecar.store.alarm_history import Changes
-from monitor.sidecar.store.journal import Setting
+from monitor.sidecar.store.alarm_history import HistoryChanges
+from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.types import Alert, Instant, Received
 
@@ -86,10 +86,10 @@ class Worker:
         config: Config,
         clock: Clock,
         inbox: Inbox,
-        outbox: Outgoing,
+        outbox: Outboxes,
         sinks: Sinks,
         store: Store | None,
-        setting: Callable[[float], Setting],
+        setting: Callable[[float], SnapshotSetting],
     ) -> None:
         self.pipeline = pipeline
         self.acknowledge: Callable[[Sequence[Receipt]], None] = lambda _receipts: None
@@ -230,7 +230,7 @@ class Worker:
         """Write the whole state, replacing everything in the store."""
         if self._store is not None:
             snapshot = self.pipeline.snapshot(everything=True)
-            self._outbox.settled()
+            self._outbox.finished()
             setting, alarms = self._setting(self._clock().ticks), self._sinks.view.history.rows()
             self._store.replace(setting, snapshot, self._outbox.waiting(), alarms)
             self._report_store()
@@ -238,8 +238,8 @@ class Worker:
     def keep_changes(self) -> None:
         """Write the state of the agents that changed, replacing the events since the last snapshot."""
         if self._store is not None:
-            setting, settled = self._setting(self._clock().ticks), self._outbox.settled()
-            self._store.checkpoint(setting, self.pipeline.snapshot(), settled)
+            setting, finished = self._setting(self._clock().ticks), self._outbox.finished()
+            self._store.checkpoint(setting, self.pipeline.snapshot(), finished)
             self._report_store()
 
     async def end(self) -> None:
@@ -371,17 +371,17 @@ class Worker:
         outcomes: Sequence[tuple[Event, Effects]],
         numbered: Sequence[tuple[int, Publication]],
         evidence: Sequence[EvidenceFile],
-        alarms: Changes,
+        alarms: HistoryChanges,
     ) -> None:
         """An evaluation without effect is written with whatever comes next."""
         if self._store is None:
-            self._outbox.settled()  # nobody needs them, and they would accumulate
+            self._outbox.finished()  # nobody needs them, and they would accumulate
             return
         relevant = any(effects.notices or not isinstance(event, Evaluate) for event, effects in outcomes)
-        if not (numbered or relevant or self._outbox.unsettled):
+        if not (numbered or relevant or self._outbox.has_finished):
             return
         lasting = [(number, message) for number, message in numbered if not message.repeats]
-        self._store.commit(lasting, evidence, self._outbox.settled(), alarms)
+        self._store.commit(lasting, evidence, self._outbox.finished(), alarms)
         if self._store.snapshot_due:
             self.keep_changes()
         self._report_store()

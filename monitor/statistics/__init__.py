@@ -14,7 +14,7 @@ strength holds for normal samples only.
 
 from monitor.statistics.alpha_spending import StreamRule, fraction
 from monitor.statistics.anytime import ConfidenceSequence, ConfidenceState
-from monitor.statistics.combine import And, Leaf, Not, Or, Tree, evaluate, iff, implies, strengths
+from monitor.statistics.combine import Conjunction, Disjunction, Leaf, Negation, Tree, evaluate, iff, implies, strengths
 from monitor.statistics.equal import EqualOutcome
 from monitor.statistics.intervals import clopper_pearson, normal, normal_applies, student
 from monitor.statistics.region import RegionBets, RegionBetsState
@@ -26,13 +26,13 @@ from monitor.statistics.tsprt import TSprt, TSprtState
 from monitor.statistics.wald import acceptance, expected_samples
 
 __all__ = [
-    "And",
     "ConfidenceSequence",
     "ConfidenceState",
+    "Conjunction",
+    "Disjunction",
     "EqualOutcome",
     "Leaf",
-    "Not",
-    "Or",
+    "Negation",
     "RegionBets",
     "RegionBetsState",
     "Sprt",

@@ -4,7 +4,7 @@ from libc cimport math
 
 
 @cython.final
-cdef class Transition:
+cdef class TransitionOdds:
     cdef readonly long long row, index
     cdef readonly double odds, flatter, sharper
     cdef readonly bint given
@@ -14,20 +14,20 @@ cdef class Odds:
     cdef readonly const long long[::1] starts, successors
     cdef readonly const double[::1] probabilities
     cdef readonly bint dense
-    cdef long long _last
+    cdef long long _mask
     cdef list _kept
 
-    cpdef Learner learner(self, long long most, memory=*)
-    @cython.locals(found=Transition)
-    cdef Transition at(self, long long row, long long index)
+    cpdef AdaptiveBet learner(self, long long most, memory=*)
+    @cython.locals(found=TransitionOdds)
+    cdef TransitionOdds at(self, long long row, long long index)
     cpdef long long row_of(self, long long index) noexcept
     cdef long long index_of(self, long long row, long long successor) noexcept
     @cython.locals(roots=double, squares=double)
-    cdef Transition transition(self, long long row, long long index)
+    cdef TransitionOdds transition(self, long long row, long long index)
 
 
 @cython.final
-cdef class Counts:
+cdef class PlaceCounts:
     cdef readonly long long size
     cdef long long[::1] _all
     cdef dict _put
@@ -38,15 +38,15 @@ cdef class Counts:
     cdef dict by_place(self)
 
 
-cdef class Learner:
+cdef class AdaptiveBet:
     cdef readonly double prior
     cdef readonly long long memory
     cdef Odds _odds
     cdef long long _most
-    cdef Counts _seen, _steps
+    cdef PlaceCounts _seen, _steps
 
-    cpdef double ratio(self, Transition found) except? -1
-    cdef double settle(self, Transition found) except? -1
+    cpdef double ratio(self, TransitionOdds found) except? -1
+    cdef double settle(self, TransitionOdds found) except? -1
     cpdef dict seen(self, long long row)
     cpdef dict by_row(self)
     cpdef load(self, counts)

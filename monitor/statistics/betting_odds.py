@@ -13,7 +13,17 @@ from typing import Final
 import msgspec
 import numpy as np
 
-__all__ = ["DENSE", "MAX_TRANSITIONS", "MEMORY", "PRIOR", "Counts", "Departure", "Learner", "Odds", "Transition"]
+__all__ = [
+    "DENSE",
+    "MAX_TRANSITIONS",
+    "MEMORY",
+    "PRIOR",
+    "AdaptiveBet",
+    "Departure",
+    "Odds",
+    "PlaceCounts",
+    "TransitionOdds",
+]
 
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
@@ -38,7 +48,7 @@ class Departure(msgspec.Struct, frozen=True):
     expected: float
 
 
-class Transition:
+class TransitionOdds:
     """A transition of the model: its row and index there, 1/p, and q/p of the two bets without counts.
 
     `given`: the row is known exactly.
@@ -67,23 +77,23 @@ class Odds:
         size = 1
         while size < min(len(probabilities), MAX_TRANSITIONS):
             size *= 2
-        self._last = size - 1
-        self._kept: list[Transition | None] = [None] * size
+        self._mask = size - 1
+        self._kept: list[TransitionOdds | None] = [None] * size
 
-    def learner(self, most: int, memory: int | None = None) -> Learner:
-        """Return a learner that bets at these odds; `most`, `memory`: of `Learner`."""
-        return Learner(self, most, memory)
+    def learner(self, most: int, memory: int | None = None) -> AdaptiveBet:
+        """Return a learner that bets at these odds; `most`, `memory`: of `AdaptiveBet`."""
+        return AdaptiveBet(self, most, memory)
 
-    def find(self, row: int, successor: int) -> Transition | None:
+    def find(self, row: int, successor: int) -> TransitionOdds | None:
         """Return the transition, None if the model lacks it."""
         index = self.index_of(row, successor)
         return None if index < 0 else self.at(row, index)
 
-    def at(self, row: int, index: int) -> Transition:
+    def at(self, row: int, index: int) -> TransitionOdds:
         """Return the transition of a row at this index."""
-        found = self._kept[index & self._last]
+        found = self._kept[index & self._mask]
         if found is None or found.index != index:
-            found = self._kept[index & self._last] = self.transition(row, index)
+            found = self._kept[index & self._mask] = self.transition(row, index)
         return found
 
     def row_of(self, index: int) -> int:
@@ -96,7 +106,7 @@ class Odds:
         index = _newest(self.successors, successor, start, self.starts[row + 1])
         return index if index >= start and self.successors[index] == successor else -1
 
-    def transition(self, row: int, index: int) -> Transition:
+    def transition(self, row: int, index: int) -> TransitionOdds:
         """Return the transition at this index, computed anew."""
         roots = squares = 0.0
         for each in range(self.starts[row], self.starts[row + 1]):
@@ -104,7 +114,7 @@ class Odds:
             squares += self.probabilities[each] * self.probabilities[each]
         p = self.probabilities[index]
         odds = min(1.0 / p, 1e300)  # never infinite, however small p is
-        return Transition(row, index, odds, 1.0 / (math.sqrt(p) * roots), p / squares, given=True)
+        return TransitionOdds(row, index, odds, 1.0 / (math.sqrt(p) * roots), p / squares, given=True)
 
 
 def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
@@ -118,7 +128,7 @@ def _newest(ascending: Sequence[int], number: int, low: int, high: int) -> int:
     return low - 1
 
 
-class Counts:
+class PlaceCounts:
     """Counts by place: an array if `dense`, else a dict of those above 0. `size`: number of places with one above 0."""
 
     def __init__(self, places: int, *, dense: bool) -> None:
@@ -157,7 +167,7 @@ class Counts:
         return {place: self._all[place] for place in range(len(self._all)) if self._all[place] != 0}
 
 
-class Learner:
+class AdaptiveBet:
     """Recent counts and the bet on them: q(s') / p(s') = (c + n(s, a, s') / p(s')) / (c + n(s, a)).
 
     At most `most` transitions are counted. `prior`: c. `memory`: steps of a row after which its counts are halved;
@@ -169,19 +179,19 @@ class Learner:
         self.memory = MEMORY if memory is None else memory
         self._odds = odds
         self._most = most
-        self._seen = Counts(len(odds.probabilities), dense=odds.dense)  # n(s, a, s') by index of the transition
-        self._steps = Counts(len(odds.starts) - 1, dense=odds.dense)  # n(s, a) by row
+        self._seen = PlaceCounts(len(odds.probabilities), dense=odds.dense)  # n(s, a, s') by index of the transition
+        self._steps = PlaceCounts(len(odds.starts) - 1, dense=odds.dense)  # n(s, a) by row
 
     @property
     def counts(self) -> dict[int, int]:
         """Index of a transition -> n(s, a, s')."""
         return self._seen.by_place()
 
-    def ratio(self, found: Transition) -> float:
+    def ratio(self, found: TransitionOdds) -> float:
         """Return q / p of a transition."""
         return (self.prior + self._seen.get(found.index) * found.odds) / (self.prior + self._steps.get(found.row))
 
-    def settle(self, found: Transition) -> float:
+    def settle(self, found: TransitionOdds) -> float:
         """Return q / p of a transition and count it, in that order: q must not depend on the outcome."""
         ratio = self.ratio(found)
         steps = self._steps.get(found.row)

@@ -15,7 +15,7 @@ from typing import assert_never
 from monitor.errors import ConfigError
 from monitor.statistics.strength import Strength
 
-__all__ = ["And", "Leaf", "Not", "Or", "Tree", "evaluate", "iff", "implies", "strengths"]
+__all__ = ["Conjunction", "Disjunction", "Leaf", "Negation", "Tree", "evaluate", "iff", "implies", "strengths"]
 
 
 @dataclass(frozen=True)
@@ -26,37 +26,37 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Not:
+class Negation:
     """Negation."""
 
     part: Tree
 
 
 @dataclass(frozen=True)
-class And:
+class Conjunction:
     """Conjunction; one among the parts counts as its own parts. Without parts: true."""
 
     parts: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
-class Or:
+class Disjunction:
     """Disjunction; one among the parts counts as its own parts. Without parts: false."""
 
     parts: tuple[Tree, ...]
 
 
-Tree = Leaf | Not | And | Or
+Tree = Leaf | Negation | Conjunction | Disjunction
 
 
 def implies(first: Tree, second: Tree) -> Tree:
     """Return `first => second`, as a disjunction."""
-    return Or((Not(first), second))
+    return Disjunction((Negation(first), second))
 
 
 def iff(first: Tree, second: Tree) -> Tree:
     """Return `first <=> second`, as two implications: each side occurs twice, with both its rates divided."""
-    return And((implies(first, second), implies(second, first)))
+    return Conjunction((implies(first, second), implies(second, first)))
 
 
 def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
@@ -78,14 +78,14 @@ def _distribute(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]
         case Leaf(key):
             old = needed.get(key, strength)
             needed[key] = Strength(min(old.alpha, strength.alpha), min(old.beta, strength.beta))
-        case Not(part):
+        case Negation(part):
             _distribute(part, strength.negated, needed)
-        case And() | Or():
+        case Conjunction() | Disjunction():
             parts = _flat(tree)
             count = max(len(parts), 1)
             each = (
                 Strength(strength.alpha / count, strength.beta)
-                if isinstance(tree, And)
+                if isinstance(tree, Conjunction)
                 else Strength(strength.alpha, strength.beta / count)
             )
             for part in parts:
@@ -94,7 +94,7 @@ def _distribute(tree: Tree, strength: Strength, needed: dict[Hashable, Strength]
             assert_never(tree)
 
 
-def _flat(tree: And | Or) -> list[Tree]:
+def _flat(tree: Conjunction | Disjunction) -> list[Tree]:
     """Return the parts, with parts of the same kind replaced by their own: N counts what is really combined."""
     return [inner for part in tree.parts for inner in (_flat(part) if isinstance(part, type(tree)) else [part])]
 
@@ -112,12 +112,12 @@ def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None
             if key not in answers:
                 raise ConfigError(f"no answer for {key!r}; there are answers for {sorted(map(repr, answers))}")
             return answers[key]
-        case Not(part):
+        case Negation(part):
             inner = evaluate(part, answers)
             return None if inner is None else not inner
-        case And(parts):
+        case Conjunction(parts):
             return _decisive([evaluate(part, answers) for part in parts], decisive=False)
-        case Or(parts):
+        case Disjunction(parts):
             return _decisive([evaluate(part, answers) for part in parts], decisive=True)
         case _:
             assert_never(tree)

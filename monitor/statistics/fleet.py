@@ -31,19 +31,19 @@ from monitor.statistics.interval_betting import IntervalModelTest
 from monitor.statistics.interval_odds import NO_DATA, Bounds, IntervalOdds
 from monitor.statistics.late_bets import part_of
 from monitor.statistics.model_betting import OWN_TRANSITIONS, ModelTest, check_levels
-from monitor.statistics.row_tests import RowState, RowTests, WrongRow, joined_rows
-from monitor.statistics.shared_tests import Shared
+from monitor.statistics.row_tests import RejectedRow, RowState, RowTests, joined_rows
+from monitor.statistics.shared_tests import SharedTests
 
-__all__ = ["FRACTIONS", "Fleet", "FleetState", "joined_fleets", "joined_number", "wrong_agents"]
+__all__ = ["FRACTIONS", "FleetState", "FleetTest", "joined_fleets", "joined_number", "wrong_agents"]
 
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
 
 
 class FleetState(msgspec.Struct, frozen=True, array_like=True):
-    """A `Fleet` as plain data. `lost`: log of the losses of forgotten agents, for each fraction.
+    """A `FleetTest` as plain data. `lost`: log of the losses of forgotten agents, for each fraction.
 
-    `entered`, `observed`: as in `Shared`. `rows`: row -> state of its test.
+    `entered`, `observed`: as in `SharedTests`. `rows`: row -> state of its test.
     """
 
     counts: dict[int, int]
@@ -56,7 +56,7 @@ class FleetState(msgspec.Struct, frozen=True, array_like=True):
     rows: dict[int, RowState] = {}
 
 
-class Fleet:
+class FleetTest:
     """Test of the model itself, from the tests of several agents together.
 
     Args, Raises: as for `ModelTest`. `bounds`: of a model whose rows are not all known exactly; the probabilities of
@@ -92,9 +92,9 @@ class Fleet:
         rows = starts, successors, probabilities
         odds = Odds(*rows) if bounds is None else IntervalOdds(*rows, bounds)
         tested = len(starts) - 1 - (0 if bounds is None else list(bounds.unrecorded).count(NO_DATA))
-        self._start(Shared(odds, rows=RowTests(odds, tested, impossible)))
+        self._start(SharedTests(odds, rows=RowTests(odds, tested, impossible)))
 
-    def _start(self, shared: Shared) -> None:
+    def _start(self, shared: SharedTests) -> None:
         """Begin without agents; `shared` has counted nothing."""
         self.cap = self._alpha ** (-2.0 / 3.0)
         self.doubted = False
@@ -103,14 +103,14 @@ class Fleet:
         self._shared = shared
         self._lost = [0.0] * len(FRACTIONS)  # log of the losses of forgotten agents, for each fraction
 
-    def alone(self) -> Fleet:
+    def alone(self) -> FleetTest:
         """Return the fleet of one agent, in which nothing was tested: it counts what its agent's own test counts.
 
         Single rows are not tested, which keeps its state small.
         """
-        other = Fleet.__new__(Fleet)
+        other = FleetTest.__new__(FleetTest)
         other._alpha, other._impossible = self._alpha, self._impossible  # noqa: SLF001 - of this class
-        other._start(Shared(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - likewise
+        other._start(SharedTests(self._shared.odds, OWN_TRANSITIONS))  # noqa: SLF001 - likewise
         return other
 
     def join(self) -> ModelTest:
@@ -139,7 +139,7 @@ class Fleet:
         """Return the rows that are rejected now, those with the strongest evidence first."""
         return [] if self._shared.rows is None else [row for row, _ in self._shared.rows.rejected()]
 
-    def wrong_rows(self, most: int | None = None) -> list[WrongRow]:
+    def wrong_rows(self, most: int | None = None) -> list[RejectedRow]:
         """Return the first so many of these rows, and how far off each is."""
         return [] if self._shared.rows is None else self._shared.rows.wrong(most)
 

@@ -26,10 +26,10 @@ import math
 
 import msgspec
 
-from monitor.statistics.betting_odds import Transition
+from monitor.statistics.betting_odds import TransitionOdds
 from monitor.statistics.interval_odds import NO_DATA, IntervalOdds
 from monitor.statistics.model_betting import ModelTest, ModelTestState
-from monitor.statistics.shared_tests import Shared
+from monitor.statistics.shared_tests import SharedTests
 
 __all__ = ["IntervalModelTest"]
 
@@ -45,7 +45,7 @@ class IntervalModelTest(ModelTest):
     def __init__(
         self,
         odds: IntervalOdds,
-        shared: Shared,
+        shared: SharedTests,
         *,
         alpha: float = 0.001,
         impossible: float = 0.0001,
@@ -54,7 +54,7 @@ class IntervalModelTest(ModelTest):
         rows = odds.starts, odds.successors, odds.probabilities
         super().__init__(*rows, alpha=alpha, impossible=impossible, shared=shared, cap=cap)
         self._intervals = odds
-        self._given_rare, self._given_often = self._calm_rare, self._calm_often
+        self._given_rare_factor, self._given_often_factor = self._rare_factor, self._often_factor
         self._steps = self._unrecorded = 0
 
     def covers(self, row: int) -> bool:
@@ -78,15 +78,15 @@ class IntervalModelTest(ModelTest):
         super().load(state)
         self._steps, self._unrecorded = state.unrecorded
 
-    def settle(self, found: Transition) -> None:
+    def settle(self, found: TransitionOdds) -> None:
         """Settle the bets by a transition."""
         if found.given:
-            self._calm_rare, self._calm_often = self._given_rare, self._given_often
+            self._rare_factor, self._often_factor = self._given_rare_factor, self._given_often_factor
         elif not self._ended:
-            self._calm_rare = self._calm_often = self._bet_on_unrecorded(found)
+            self._rare_factor = self._often_factor = self._bet_on_unrecorded(found)
         ModelTest.settle(self, found)
 
-    def _bet_on_unrecorded(self, found: Transition) -> float:
+    def _bet_on_unrecorded(self, found: TransitionOdds) -> float:
         """Return what both bets on unrecorded successors pay, and count the step."""
         entry, most, prior = self._intervals.unrecorded[found.row], self._intervals.most(found.row), self.own.prior
         rate = (prior * self._odds.probabilities[entry] + self._unrecorded) / (prior + self._steps)

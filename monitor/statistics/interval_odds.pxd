@@ -1,7 +1,7 @@
 # The C types of `interval_odds.py`.
 cimport cython
 from libc cimport math
-from monitor.statistics.betting_odds cimport Learner, Odds, Transition
+from monitor.statistics.betting_odds cimport AdaptiveBet, Odds, TransitionOdds
 
 
 cdef class IntervalOdds(Odds):
@@ -10,18 +10,18 @@ cdef class IntervalOdds(Odds):
     cdef const double[::1] _lower, _upper
     cdef double[:, ::1] _turns
 
-    cpdef Learner learner(self, long long most, memory=*)
+    cpdef AdaptiveBet learner(self, long long most, memory=*)
     @cython.locals(known=double)
     cpdef double most(self, long long row) noexcept
     cdef double pays(self, long long row, long long index) noexcept
     cdef long long index_of(self, long long row, long long successor) noexcept
-    cdef Transition transition(self, long long row, long long index)
+    cdef TransitionOdds transition(self, long long row, long long index)
 
 
-cdef class IntervalLearner(Learner):
+cdef class IntervalLearner(AdaptiveBet):
     cdef IntervalOdds _intervals
 
-    cpdef double ratio(self, Transition found) except? -1
+    cpdef double ratio(self, TransitionOdds found) except? -1
 
 
 @cython.locals(total=double, within=bint)

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.statistics.betting_odds import Learner, Odds, Transition
+from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 
 __all__ = ["GIVEN", "NO_DATA", "UNRECORDED", "Bounds", "IntervalLearner", "IntervalOdds", "against"]
 
@@ -72,7 +72,7 @@ class IntervalOdds(Odds):
         self.bet = np.zeros(widest)
         self._turns = np.zeros((2, 2 * widest))
 
-    def learner(self, most: int, memory: int | None = None) -> Learner:
+    def learner(self, most: int, memory: int | None = None) -> AdaptiveBet:
         """Return a learner that bets at these odds."""
         return IntervalLearner(self, most, memory)
 
@@ -94,7 +94,7 @@ class IntervalOdds(Odds):
         index = Odds.index_of(self, row, successor)
         return self.unrecorded[row] if index < 0 <= self.unrecorded[row] else index
 
-    def transition(self, row: int, index: int) -> Transition:
+    def transition(self, row: int, index: int) -> TransitionOdds:
         """Return the transition at this index, computed anew."""
         found = Odds.transition(self, row, index)
         if self.unrecorded[row] < 0:
@@ -105,20 +105,20 @@ class IntervalOdds(Odds):
         flatter = self.pays(row, index)
         for n in range(start, end):
             self.bet[n - start] = self.probabilities[n] * self.probabilities[n]
-        return Transition(row, index, found.odds, flatter, self.pays(row, index), given=False)
+        return TransitionOdds(row, index, found.odds, flatter, self.pays(row, index), given=False)
 
 
-class IntervalLearner(Learner):
+class IntervalLearner(AdaptiveBet):
     """Recent counts, and the bet on them at the odds of `IntervalOdds`."""
 
     def __init__(self, odds: IntervalOdds, most: int, memory: int | None = None) -> None:
         super().__init__(odds, most, memory)
         self._intervals = odds
 
-    def ratio(self, found: Transition) -> float:
+    def ratio(self, found: TransitionOdds) -> float:
         """Return q / p*, where q is proportional to `PRIOR` times what the data predict, plus the counts."""
         if found.given:
-            return Learner.ratio(self, found)
+            return AdaptiveBet.ratio(self, found)
         odds, start, end = self._intervals, self._odds.starts[found.row], self._odds.starts[found.row + 1]
         for index in range(start, end):
             odds.bet[index - start] = self.prior * odds.probabilities[index] + self._seen.get(index)

@@ -51,9 +51,9 @@ import msgspec
 
 from monitor.errors import ConfigError
 from monitor.statistics import betting_odds
-from monitor.statistics.betting_odds import Departure, Odds, Transition
+from monitor.statistics.betting_odds import Departure, Odds, TransitionOdds
 from monitor.statistics.late_bets import idle_after, part_of
-from monitor.statistics.shared_tests import Shared
+from monitor.statistics.shared_tests import SharedTests
 
 __all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
 
@@ -72,14 +72,14 @@ MOST_HIGHEST: Final = 1e12
 class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     """State of a test as plain data.
 
-    `stakes`: wealth of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
+    `wealths`: of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
     True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
     led to a successor that was never recorded. `number`, `highest`: of the test. `rejected`: the wealth
     at the rejection, 0 before.
     """
 
     transitions: int
-    stakes: list[float]
+    wealths: list[float]
     counts: dict[int, int]
     capped: bool = False
     unrecorded: tuple[int, int] = (0, 0)
@@ -124,7 +124,7 @@ class ModelTest:
         *,
         alpha: float = 0.001,
         impossible: float = 0.0001,
-        shared: Shared | None = None,
+        shared: SharedTests | None = None,
         cap: float = math.inf,
     ) -> None:
         check_levels(alpha, impossible)
@@ -140,8 +140,8 @@ class ModelTest:
         self._part = 0.0  # what each of these bets begins with at the next step
         self._highest = 0.0  # sum of the wealths of the agent's own bets at its highest
         self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # sum from which on something is decided
-        self._calm_rare = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
-        self._calm_often = (1.0 - OFTEN * impossible) / (1.0 - impossible)
+        self._rare_factor = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
+        self._often_factor = (1.0 - OFTEN * impossible) / (1.0 - impossible)
         self._rejected = 0.0
         self._capped = self._ended = False
 
@@ -203,14 +203,14 @@ class ModelTest:
         self._sharper += part
         self._rare = (self._rare + part) * RARE
         self._often = (self._often + part) * OFTEN
-        self._highest = max(self._highest, self._staked() - self._together)
+        self._highest = max(self._highest, self._wealth_of_bets() - self._together)
         self._look()
 
     def dump(self) -> ModelTestState:
         """Return the state as plain data."""
         return ModelTestState(
             transitions=self.transitions,
-            stakes=[self._learned, self._together, self._flatter, self._sharper, self._rare, self._often],
+            wealths=[self._learned, self._together, self._flatter, self._sharper, self._rare, self._often],
             counts=self.own.counts,
             capped=self._capped,
             number=self.number,
@@ -220,7 +220,7 @@ class ModelTest:
 
     def load(self, state: ModelTestState) -> None:
         """Restore the state of a test of the same model with the same settings."""
-        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.stakes
+        self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.wealths
         self.transitions, self._part = state.transitions, part_of(max(state.transitions, 1))
         self.own.load(state.counts)
         self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
@@ -229,7 +229,7 @@ class ModelTest:
             self.number = self._shared.enter()  # the state is of a version that did not number agents
         self._look()
 
-    def settle(self, found: Transition) -> None:
+    def settle(self, found: TransitionOdds) -> None:
         """Settle the bets by a transition."""
         shared = self._shared
         if shared is not None:
@@ -245,8 +245,8 @@ class ModelTest:
             self._together = (self._together + part) * shared.learner.settle(found)
         self._flatter = (self._flatter + part) * found.flatter
         self._sharper = (self._sharper + part) * found.sharper
-        self._rare = (self._rare + part) * self._calm_rare
-        self._often = (self._often + part) * self._calm_often
+        self._rare = (self._rare + part) * self._rare_factor
+        self._often = (self._often + part) * self._often_factor
         alone = self._learned + self._flatter + self._sharper + self._rare + self._often
         self._highest = max(self._highest, alone)
         if alone + self._together >= self._near:
@@ -263,11 +263,11 @@ class ModelTest:
                 self.number = self._shared.enter()
         return self._part
 
-    def _staked(self) -> float:
+    def _wealth_of_bets(self) -> float:
         return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
 
     def _wealth(self) -> float:
-        return self._rejected or idle_after(self.transitions) + self._staked() / self._bets
+        return self._rejected or idle_after(self.transitions) + self._wealth_of_bets() / self._bets
 
     def _look(self) -> None:
         """Decide what can be decided."""

@@ -1,6 +1,6 @@
 # The C types of `row_tests.py`.
 cimport cython
-from monitor.statistics.betting_odds cimport Learner, Odds, Transition
+from monitor.statistics.betting_odds cimport AdaptiveBet, Odds, TransitionOdds
 from monitor.statistics.late_bets cimport idle_after, part_of
 
 cdef double MISSING, MOST_WEALTH
@@ -18,13 +18,13 @@ cdef class RowTest:
 cdef class RowTests:
     cdef readonly long long tested
     cdef Odds _odds
-    cdef Learner _learner
+    cdef AdaptiveBet _learner
     cdef double _calm, _near
     cdef long long _most
     cdef dict _tests
     cdef set _suspects
 
-    cpdef step(self, Transition found)
+    cpdef step(self, TransitionOdds found)
     cpdef contradict(self, long long row)
     @cython.locals(test=RowTest)
     cdef RowTest _test(self, long long row)

@@ -24,11 +24,11 @@ from typing import Final
 
 import msgspec
 
-from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds, Transition
+from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds, TransitionOdds
 from monitor.statistics.e_bh import LEVEL, discoveries
 from monitor.statistics.late_bets import idle_after, part_of
 
-__all__ = ["ROW_MEMORY", "RowState", "RowTests", "WrongRow", "joined_rows"]
+__all__ = ["ROW_MEMORY", "RejectedRow", "RowState", "RowTests", "joined_rows"]
 
 ROW_MEMORY: Final = 1024
 """Visits of a row after which its counts are halved."""
@@ -39,7 +39,7 @@ MISSING: Final = 100.0
 MOST_WEALTH: Final = 1e12
 
 
-class WrongRow(msgspec.Struct, frozen=True):
+class RejectedRow(msgspec.Struct, frozen=True):
     """A row that is rejected, with the entry whose observed fraction differs most from the model's probability.
 
     `evidence`: the e-value of the row. `seen`: steps to `successor` among the newest `visits` counted. `probability`:
@@ -119,7 +119,7 @@ class RowTests:
         self._tests: dict[int, RowTest] = {}
         self._suspects: set[int] = set()  # no other row can be rejected
 
-    def step(self, found: Transition) -> None:
+    def step(self, found: TransitionOdds) -> None:
         """Bet on a transition, and settle the bet by it."""
         test = self._test(found.row)
         if test is None:
@@ -161,7 +161,7 @@ class RowTests:
         self._suspects = {row for row, each in zip(suspects, evidence, strict=True) if each * LEVEL >= 1.0}
         return [(suspects[place], evidence[place]) for place in found]
 
-    def wrong(self, most: int | None = None) -> list[WrongRow]:
+    def wrong(self, most: int | None = None) -> list[RejectedRow]:
         """Return the rows that e-BH rejects now, at most so many, and how far off each is."""
         return [self._described(row, evidence) for row, evidence in self.rejected()[:most]]
 
@@ -188,7 +188,7 @@ class RowTests:
         test = self._tests.get(row)
         return 1.0 if test is None else idle_after(test.visits) + (test.learned + test.missing) / 2.0
 
-    def _described(self, row: int, evidence: float) -> WrongRow:
+    def _described(self, row: int, evidence: float) -> RejectedRow:
         odds, counts = self._odds, self._learner.seen(row)
         impossible = self._tests[row].impossible
         visits = sum(counts.values()) + impossible
@@ -198,7 +198,7 @@ class RowTests:
 
         index = max(range(odds.starts[row], odds.starts[row + 1]), key=deviation)
         seen, p = counts.get(index, 0), odds.probabilities[index]
-        return WrongRow(row, evidence, odds.successors[index], seen, visits, p, impossible)
+        return RejectedRow(row, evidence, odds.successors[index], seen, visits, p, impossible)
 
 
 def joined_rows(states: Sequence[Mapping[int, RowState]]) -> dict[int, RowState]:

@@ -10,7 +10,7 @@ from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
 from monitor.stream.deduplication import digest
-from monitor.stream.reorder_buffer import Entry
+from monitor.stream.reorder_buffer import BufferedMessage
 from monitor.types import Break, Instant, Observation, StreamSettings
 
 __all__ = ["ModelAdapter"]
@@ -53,7 +53,7 @@ class ModelAdapter:
             self._repeats = nominal.repeats.reshape(-1).data
         self._ended = None if model.ended_as is None else model.ended_as.data
 
-    def entry(self, observation: Observation, now: Instant) -> tuple[Entry, InputError | None]:
+    def entry(self, observation: Observation, now: Instant) -> tuple[BufferedMessage, InputError | None]:
         """Return the entry of a valid observation, and the error if its state or action is rejected.
 
         A rejected message has an entry too: its seq is not awaited, and the path breaks there.
@@ -194,9 +194,9 @@ class ModelAdapter:
 
     def _entry(
         self, observation: Observation, now: Instant, pair: tuple[int | None, int | None], problem: Break | None
-    ) -> Entry:
+    ) -> BufferedMessage:
         named, time = observation.policy, observation.time
-        return Entry(
+        return BufferedMessage(
             episode=observation.episode,
             seq=observation.seq,
             digest=digest(observation),

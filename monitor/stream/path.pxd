@@ -5,7 +5,7 @@ cdef object NOMINAL
 cdef class SlidingPath:
     cdef public long long window, begun, pushed
     cdef public object last, broken, detail
-    cdef public bint start_dropped, ended, terminated
+    cdef public bint oldest_dropped, ended, terminated
     cdef public list held, acted
 
     cpdef push(self, step)

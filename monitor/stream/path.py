@@ -23,7 +23,7 @@ class PathState(msgspec.Struct, frozen=True, array_like=True):
 
     held: list[tuple[int, int | None]]
     last: Step | None
-    start_dropped: bool
+    oldest_dropped: bool
     ended: bool
     terminated: bool
     broken: BlindReason | None
@@ -40,7 +40,7 @@ class SlidingPath:
         acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
             did at all of them.
         last: the newest step, None if the path is empty.
-        start_dropped: True if older pairs of the path have left the window.
+        oldest_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
         terminated: True if it ended by termination: the last state is absorbing for the rest of every horizon.
         broken: reason why the path does not begin with the observed start of the episode, None if it does.
@@ -52,14 +52,14 @@ class SlidingPath:
     >>> path = SlidingPath(2)
     >>> for seq, state in enumerate([4, 5, 6]):
     ...     path.push(Step(episode="e", seq=seq, state=state, action=1, time=0.0))
-    >>> path.pairs, path.first_seq, path.start_observed, path.start_dropped
+    >>> path.pairs, path.first_seq, path.start_observed, path.oldest_dropped
     (((5, 1), (6, 1)), 1, False, True)
     """
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.last: Step | None = None
-        self.start_dropped = False
+        self.oldest_dropped = False
         self.ended = False
         self.terminated = False
         self.broken: BlindReason | None = "warming_up"
@@ -90,7 +90,7 @@ class SlidingPath:
     @property
     def start_observed(self) -> bool:
         """True if the oldest pair held is seq 0 of its episode (and nothing contradicts it)."""
-        return self.last is not None and self.broken is None and not self.start_dropped
+        return self.last is not None and self.broken is None and not self.oldest_dropped
 
     def blind(self, offset: int) -> BlindReason | None:
         """Return why a formula with largest |offset| `offset` cannot be evaluated now; None if it can.
@@ -123,7 +123,7 @@ class SlidingPath:
         self.held.append((step.state, step.action))
         if len(self.held) > self.window:
             del self.held[0]
-            self.start_dropped = True
+            self.oldest_dropped = True
         self.pushed += 1
         self.last = step
 
@@ -146,7 +146,7 @@ class SlidingPath:
         return PathState(
             self.held,
             self.last,
-            self.start_dropped,
+            self.oldest_dropped,
             self.ended,
             self.terminated,
             self.broken,
@@ -160,7 +160,7 @@ class SlidingPath:
         path = cls(window)
         path.held, path.acted = state.held[-window:], state.acted[-window:]
         path.last = state.last
-        path.start_dropped = state.start_dropped or len(state.held) > window
+        path.oldest_dropped = state.oldest_dropped or len(state.held) > window
         path.ended, path.terminated = state.ended, state.terminated
         path.broken, path.detail = state.broken, state.detail
         return path
@@ -196,5 +196,5 @@ class SlidingPath:
         self.begun += 1
         self.pushed = 0
         self.last = None
-        self.start_dropped = self.ended = self.terminated = False
+        self.oldest_dropped = self.ended = self.terminated = False
         self.broken, self.detail = broken, detail

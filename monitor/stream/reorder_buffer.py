@@ -28,9 +28,9 @@ from monitor.types import Break, Episode, Wait
 
 __all__ = [
     "ENDED_REMEMBERED",
+    "BufferedMessage",
     "Closed",
     "Discarded",
-    "Entry",
     "Missing",
     "Released",
     "ReorderBuffer",
@@ -43,7 +43,7 @@ ENDED_BYTES = 4096
 """Bytes of digests kept for them: 512 steps in all."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BufferedMessage(msgspec.Struct, frozen=True):
     """A message in the reorder buffer, in the model's indices.
 
     `arrived`: ticks. `problem`: the break before it, if any. `state`: None if the message is not a step. `ends`: True
@@ -89,10 +89,10 @@ class Closed(msgspec.Struct, frozen=True):
 class Discarded(msgspec.Struct, frozen=True):
     """A held message whose seq is after the end of its episode."""
 
-    entry: Entry
+    entry: BufferedMessage
 
 
-Released = Entry | Missing | Closed | Discarded
+Released = BufferedMessage | Missing | Closed | Discarded
 
 
 class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
@@ -100,7 +100,7 @@ class ReorderBufferState(msgspec.Struct, frozen=True, array_like=True):
 
     episode: Episode | None
     next_seq: int
-    held: list[Entry]
+    held: list[BufferedMessage]
     ended: list[tuple[Episode, DigestsState | None]]
     digests: DigestsState
     heard: bool
@@ -132,7 +132,7 @@ class ReorderBuffer:
         self.wait = wait
         self.episode: Episode | None = None
         self.next_seq = 0
-        self.held: dict[tuple[Episode, int], Entry] = {}
+        self.held: dict[tuple[Episode, int], BufferedMessage] = {}
         self.ended: dict[Episode, Deduplicator | None] = {}
         self.past = PastEpisodes()
         self.newest = -math.inf
@@ -140,7 +140,7 @@ class ReorderBuffer:
         self.heard = False
         self.progress = -math.inf
         self.again = 0
-        self.restart: Entry | None = None
+        self.restart: BufferedMessage | None = None
 
     def follow(self, seq: int, digest: bytes, arrived: float) -> None:
         """Accept the next step of the open episode, which does not end it, while nothing is held.
@@ -151,7 +151,7 @@ class ReorderBuffer:
         self.next_seq = seq + 1
         self.progress = max(self.progress, arrived)
 
-    def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
+    def sort(self, entry: BufferedMessage) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """Classify a message; hold it if it is accepted. Call `release` afterwards."""
         if entry.episode in self.ended:
             digests = self.ended[entry.episode]
@@ -178,7 +178,7 @@ class ReorderBuffer:
             self.restart = entry
         return "conflict"
 
-    def possibly_seen(self, entry: Entry) -> bool:
+    def possibly_seen(self, entry: BufferedMessage) -> bool:
         """Return whether the step is as old as the forgotten episodes, so that it may be a redelivered step of one."""
         return entry.time <= self.past.horizon
 
@@ -247,7 +247,7 @@ class ReorderBuffer:
         deadline = self.deadline
         return deadline is not None and ticks >= deadline
 
-    def _oldest(self) -> tuple[Entry | None, Entry | None]:
+    def _oldest(self) -> tuple[BufferedMessage | None, BufferedMessage | None]:
         """Return the entry held longest of the open episode, and that of all other episodes."""
         entries = self.held.values()
         if self.episode is None:
@@ -255,13 +255,13 @@ class ReorderBuffer:
         own = next((entry for entry in entries if entry.episode == self.episode), None)
         return own, next((entry for entry in entries if entry.episode != self.episode), None)
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> BufferedMessage | None:
         """Return the held entry that is next in order; between episodes the first one received with seq 0."""
         if self.episode is not None:
             return self.held.get((self.episode, self.next_seq))
         return next((entry for entry in self.held.values() if entry.seq == 0), None)
 
-    def _take(self, entry: Entry) -> Iterator[Released]:
+    def _take(self, entry: BufferedMessage) -> Iterator[Released]:
         if self.episode is None:
             self._open(entry.episode, entry.seq)
         del self.held[entry.episode, entry.seq]
@@ -294,7 +294,7 @@ class ReorderBuffer:
         if known < self.next_seq:
             yield Missing(episode, known, self.next_seq - 1, "gap")
 
-    def _begin_again(self, entry: Entry) -> Iterator[Released]:
+    def _begin_again(self, entry: BufferedMessage) -> Iterator[Released]:
         """Restart the open episode at a seq that was released with other content.
 
         Held entries were received before it, so they are released first; otherwise they would count as steps after the
@@ -350,13 +350,13 @@ class ReorderBuffer:
         return min(seq for held, seq in self.held if held == episode)
 
 
-def _old(digests: Deduplicator, entry: Entry) -> Literal["duplicate", "stale"]:
+def _old(digests: Deduplicator, entry: BufferedMessage) -> Literal["duplicate", "stale"]:
     """Classify an old step: `duplicate` if accepted with this content, or if that is no longer known; else `stale`."""
     known = digests.get(entry.seq)
     return "duplicate" if known == entry.digest or (known is None and digests.forgot(entry.seq)) else "stale"
 
 
-def _either(held: Entry, other: Entry) -> Entry:
+def _either(held: BufferedMessage, other: BufferedMessage) -> BufferedMessage:
     """Return an entry for a seq received with two contents: not a step but a break; fields that differ are unset."""
     return replace(
         held,
@@ -370,5 +370,5 @@ def _either(held: Entry, other: Entry) -> Entry:
     )
 
 
-def _conflict(entry: Entry) -> Break:
+def _conflict(entry: BufferedMessage) -> Break:
     return Break("conflict", f"seq {entry.seq} of episode {entry.episode!r} arrived twice with different content")

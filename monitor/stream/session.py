@@ -23,9 +23,9 @@ from monitor.stream.deduplication import digest
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.path import PathState, SlidingPath
 from monitor.stream.reorder_buffer import (
+    BufferedMessage,
     Closed,
     Discarded,
-    Entry,
     Missing,
     ReorderBuffer,
     ReorderBufferState,
@@ -157,12 +157,12 @@ class Session:
             self.last_message = now.ticks
             if entry.episode != self.order.episode:
                 self.old = (now.ticks if self.old is None else self.old[0], now.ticks)
-        return [received, *self._settle(now.ticks)]
+        return [received, *self._release(now.ticks)]
 
     def tick(self, now: Instant) -> list[Notice]:
         """Give up messages awaited for too long. Call it at `deadline`, or regularly."""
         self._ticks = now.ticks
-        return self._settle(now.ticks)
+        return self._release(now.ticks)
 
     def lost(self, now: Instant, why: str = "") -> list[Notice]:
         """Break the path because the transport dropped messages of this agent; which ones is unknown.
@@ -172,7 +172,7 @@ class Session:
         self._ticks = now.ticks
         self._break(Break("dropped", why or "messages of this agent were dropped before they were read"))
         self.dropped = True
-        return self._settle(now.ticks)
+        return self._release(now.ticks)
 
     def advance(self) -> Step | Break | End | None:
         """Move the oldest pending event to the path and return it; None if there is none."""
@@ -306,7 +306,7 @@ class Session:
     def _received(
         self,
         result: Literal["accepted", "duplicate", "stale", "conflict"],
-        entry: Entry,
+        entry: BufferedMessage,
         refused: InputError | None,
         lag: float | None,
     ) -> Received:
@@ -319,7 +319,7 @@ class Session:
             detail = f"seq {entry.seq} of episode {entry.episode!r} {problem}"
         return Received(self.agent, result, "", detail, lag)
 
-    def _too_late(self, entry: Entry) -> str:
+    def _too_late(self, entry: BufferedMessage) -> str:
         if entry.episode in self.order.ended:
             return "arrived after its end" + NEW_NAMES
         if entry.episode == self.order.episode:
@@ -328,14 +328,14 @@ class Session:
 
     # ---- entries to events ----
 
-    def _settle(self, ticks: float) -> list[Notice]:
+    def _release(self, ticks: float) -> list[Notice]:
         if not self.holds():
             return []
         return [notice for released in self.order.release(ticks) for notice in self._emit_released(released)]
 
-    def _emit_released(self, released: Entry | Missing | Closed | Discarded) -> Iterable[Notice]:
+    def _emit_released(self, released: BufferedMessage | Missing | Closed | Discarded) -> Iterable[Notice]:
         match released:
-            case Entry():
+            case BufferedMessage():
                 return self._step(released)
             case Missing():
                 return self._missing(released)
@@ -351,7 +351,7 @@ class Session:
             case _:
                 assert_never(released)
 
-    def _step(self, entry: Entry) -> Iterable[Notice]:
+    def _step(self, entry: BufferedMessage) -> Iterable[Notice]:
         if entry.seq == 0:
             self.dropped = False
         if entry.policy is not None:

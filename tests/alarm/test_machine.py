@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from monitor.alarm.machine import (
     TABLE,
     Alarm,
-    Change,
+    AlarmChange,
     Event,
     Judgement,
     Place,
-    advance,
     close,
     judge,
+    next_alarm,
     renew,
     set_blind,
 )
@@ -60,7 +60,7 @@ def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, kee
             return
         for judgement in JUDGEMENTS:
             longer = [*history, judgement]
-            after, change = advance(alarm, judgement, spec, seq=100 + len(history), time=0.5 * len(history))
+            after, change = next_alarm(alarm, judgement, spec, seq=100 + len(history), time=0.5 * len(history))
             state, alert, began = transcription(longer, for_, keep)[-1]
             assert after.state == state, longer
             told = change if change is not None and change.is_alert else None
@@ -68,7 +68,9 @@ def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, kee
                 assert told is None, longer
             else:
                 assert began is not None
-                expected = Change("firing" if alert == "firing" else "resolved", 100 + began, 0.5 * began, alerts + 1)
+                expected = AlarmChange(
+                    "firing" if alert == "firing" else "resolved", 100 + began, 0.5 * began, alerts + 1
+                )
                 assert told == expected, longer
             assert (change is not None) == (after.state != alarm.state), longer
             assert (after.first_seq is None) == (after.since is None) == (after.state == "clear"), longer
@@ -84,12 +86,12 @@ def test_a_closed_alarm_starts_again_from_nothing(for_: int, keep: int, how: Lit
     for history in product(JUDGEMENTS, repeat=4):
         alarm = Alarm()
         for seq, judgement in enumerate(history):
-            alarm, _ = advance(alarm, judgement, spec, seq=seq, time=float(seq))
+            alarm, _ = next_alarm(alarm, judgement, spec, seq=seq, time=float(seq))
         after, change = close(alarm, how)
         assert after == Alarm()
         match alarm.state:
             case "firing":
-                assert change == Change(how, alarm.first_seq or 0, alarm.since or 0.0, alarm.revision + 1)
+                assert change == AlarmChange(how, alarm.first_seq or 0, alarm.since or 0.0, alarm.revision + 1)
             case "pending":
                 assert change is not None
                 assert (change.state, change.is_alert) == ("clear", False)
@@ -110,26 +112,26 @@ def test_the_table_is_complete_and_no_row_is_out_of_reach() -> None:
 
 def test_blindness_keeps_the_state_and_is_reported_for_a_firing_alarm_only() -> None:
     spec = AlarmSpec(for_=2, keep=2)
-    pending, _ = advance(Alarm(), "bad", spec, seq=3, time=1.0)
+    pending, _ = next_alarm(Alarm(), "bad", spec, seq=3, time=1.0)
     blind, change = set_blind(pending, "gap")
     assert (blind, change) == (replace(pending, blind="gap"), None)
-    firing, fired = advance(blind, "bad", spec, seq=4, time=2.0)
-    assert fired == Change("firing", 3, 1.0, 1)
+    firing, fired = next_alarm(blind, "bad", spec, seq=4, time=2.0)
+    assert fired == AlarmChange("firing", 3, 1.0, 1)
     assert set_blind(firing, "gap") == (firing, None)
     seeing, change = set_blind(firing, None)
-    assert change == Change("firing", 3, 1.0, 2)
+    assert change == AlarmChange("firing", 3, 1.0, 2)
     assert seeing == replace(firing, blind=None, revision=2)
     again, change = set_blind(seeing, "stale")
-    assert change == Change("firing", 3, 1.0, 3)
+    assert change == AlarmChange("firing", 3, 1.0, 3)
     ended, change = close(again, "ended")
-    assert change == Change("ended", 3, 1.0, 4)
+    assert change == AlarmChange("ended", 3, 1.0, 4)
     assert ended == Alarm(blind="stale")
 
 
 def test_a_firing_alarm_takes_a_new_revision_for_news_and_stays() -> None:
-    firing, _ = advance(Alarm(), "bad", AlarmSpec(), seq=3, time=1.0)
+    firing, _ = next_alarm(Alarm(), "bad", AlarmSpec(), seq=3, time=1.0)
     after, change = renew(firing)
-    assert change == Change("firing", 3, 1.0, 2)
+    assert change == AlarmChange("firing", 3, 1.0, 2)
     assert after == replace(firing, revision=2)
 
 
@@ -137,7 +139,7 @@ def test_a_second_alarm_of_the_episode_never_repeats_an_id_and_revision() -> Non
     spec, seen = AlarmSpec(), set()
     alarm = Alarm()
     for judgement, seq in (("bad", 0), ("good", 1), ("bad", 0), ("good", 1)):  # the agent started over
-        alarm, change = advance(alarm, "bad" if judgement == "bad" else "good", spec, seq=seq, time=0.0)
+        alarm, change = next_alarm(alarm, "bad" if judgement == "bad" else "good", spec, seq=seq, time=0.0)
         assert change is not None
         seen.add((change.first_seq, change.revision))
     assert len(seen) == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from monitor.alarm.verdict_cache import ENTRIES, OFFSETS, Kept
+from monitor.alarm.verdict_cache import ENTRIES, OFFSETS, VerdictCache
 from monitor.types import Quantity, Recourse, Verdict
 
 
@@ -14,19 +14,19 @@ def verdict(value: float = 0.5, offsets: int = 1) -> Verdict:
     return Verdict("f", "exact", "gumbel", (quantity,), outcome="regret", profile=profile)
 
 
-def made(kept: Kept[object], about: Verdict, owner: object, *context: object) -> object:
+def made(kept: VerdictCache[object], about: Verdict, owner: object, *context: object) -> object:
     return kept.get(object, about, owner, *context)
 
 
 def test_copies_of_a_verdict_share_what_is_made() -> None:
-    kept, shared, owner = Kept[object](), verdict(), object()
+    kept, shared, owner = VerdictCache[object](), verdict(), object()
     recourse = Recourse(avoidable="no")
     first = made(kept, replace(shared, recourse=recourse), owner, "firing")
     assert made(kept, replace(shared, recourse=recourse), owner, "firing") is first
 
 
 def test_whatever_differs_is_made_anew() -> None:
-    kept, shared, owner = Kept[object](), verdict(), object()
+    kept, shared, owner = VerdictCache[object](), verdict(), object()
     first = made(kept, shared, owner, "firing")
     others = [
         made(kept, verdict(), owner, "firing"),
@@ -40,7 +40,7 @@ def test_whatever_differs_is_made_anew() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    kept, owner = Kept[object](), object()
+    kept, owner = VerdictCache[object](), object()
     oldest = verdict()
     first = made(kept, oldest, owner)
     for _ in range(ENTRIES - 1):

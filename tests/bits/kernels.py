@@ -147,9 +147,9 @@ def clocks(number: int) -> str:
     for drawn in _drawn(6_000 + number):
         count, size = drawn.p.shape
         states, p, outcome = drawn.states[0], drawn.p[0], int(drawn.outcomes[0])
-        evidence = noise.Evidence(states, p, outcome, float(p[states == outcome][0]))
+        evidence = noise.ObservedRow(states, p, outcome, float(p[states == outcome][0]))
         begins, particles = np.arange(0, count * size, size), np.arange(count, dtype=np.int64)
-        entries = noise.Entries(begins, begins + size, drawn.others.ravel(), drawn.q.ravel())
+        entries = noise.ParticleRows(begins, begins + size, drawn.others.ravel(), drawn.q.ravel())
         seed, step = chance.getrandbits(64), chance.randrange(1000)
         for kind in (noise.STATE, noise.ACTION):
             bits.numbers(noise.race(seed, kind, step, particles, entries))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.audit.audit_page import page
-from monitor.audit.results import Change, Findings, Raised, changes, raised_before
+from monitor.audit.results import AlarmDifferences, Findings, Raised, changes, raised_before
 from monitor.errors import RecordingError
 from tests.sidecar.audited import FORMULAS, events, recorded, replayed, world
 from tests.tiers import slow
@@ -111,7 +111,7 @@ def test_alarms_are_compared_by_agent_formula_and_episode() -> None:
     before = [alarm(1), alarm(2, "bob", seq=4), alarm(3, "eve"), alarm(3, "eve", seq=9)]
     now = [alarm(1), alarm(2, "bob", seq=7), alarm(3, "eve", seq=9), alarm(4, formula="safe")]
     found = changes(before, now)
-    assert found == Change(
+    assert found == AlarmDifferences(
         same=[alarm(1), alarm(3, "eve", seq=9)],
         moved=[(alarm(2, "bob", seq=4), alarm(2, "bob", seq=7))],
         only_before=[alarm(3, "eve")],
@@ -124,7 +124,7 @@ def test_the_page_shows_takeovers_differences_and_at_most_so_many_agents() -> No
     found = Findings(raised=[alarm(n % 28 + 1, names[n % 70], seq=n) for n in range(400)])
     found.takeovers["watch", "careful", "needed"] = 7
     found.takeovers["watch", "careful", "needless"] = 1234
-    change = Change([], [], found.raised[:250], [])
+    change = AlarmDifferences([], [], found.raised[:250], [])
     text = page(
         "Audit", days=["2026-11-01"], found=found, notes=["3 < 4"], inputs=[("a", "b&c")], before=("then", change)
     )

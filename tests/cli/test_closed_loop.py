@@ -16,9 +16,9 @@ import pytest
 from cfmon_client.steps import Steps
 
 from monitor.demo import guarded_agents
-from monitor.demo.closed_loop import OUTCOMES, ClosedLoop, Result, summarise
-from monitor.demo.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, Tally, Ward
-from monitor.demo.model_environment import Simulator
+from monitor.demo.closed_loop import OUTCOMES, ClosedLoop, LoopResult, summarise
+from monitor.demo.guarded_agents import ALONE, GUARDED, MAX_EPISODE_STEPS, Agent, EpisodeTally, Ward
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.demo.stage import load
 from monitor.errors import ConfigError
 from monitor.model import MDP
@@ -80,7 +80,7 @@ class Guard:
 
 def agent(model: MDP, guard: Guard | None, episodes: int) -> tuple[Agent, Published]:
     published = Published()
-    simulator = Simulator(model, np.random.default_rng(0))
+    simulator = ModelEnvironment(model, np.random.default_rng(0))
     return Agent(simulator, cast("Steps", published), cast("Any", guard), episodes), published
 
 
@@ -97,7 +97,7 @@ def test_a_guard_saves_its_agent_and_both_are_counted(capsys: pytest.CaptureFixt
     (saved, of_saved), (lost, of_lost) = agent(DEADLY, guard, 3), agent(DEADLY, None, 2)
     both = ward(DEADLY, saved, lost)
     both.run(0.0)
-    assert both.tallies == {GUARDED: Tally(3, 3, 3), ALONE: Tally(2, 0, 0)}
+    assert both.tallies == {GUARDED: EpisodeTally(3, 3, 3), ALONE: EpisodeTally(2, 0, 0)}
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == {
         "guarded": {"episodes": 3, "survived": 3, "takeovers": 3},
         "alone": {"episodes": 2, "survived": 0, "takeovers": 0},
@@ -111,7 +111,7 @@ def test_a_guard_that_hears_no_alarm_changes_nothing() -> None:
     calm, published = agent(DEADLY, Guard(None), 1)
     alone = ward(DEADLY, calm)
     alone.run(0.0)
-    assert alone.tallies[GUARDED] == Tally(1, 0, 0)
+    assert alone.tallies[GUARDED] == EpisodeTally(1, 0, 0)
     assert published.said[1] == (0, 0, "a" * 64)
 
 
@@ -123,7 +123,7 @@ def test_an_episode_without_end_is_cut_off() -> None:
 
 
 def test_rates_have_binomial_errors_and_the_gain_adds_them() -> None:
-    result = Result()
+    result = LoopResult()
     assert math.isnan(result.rate("guarded", "survived")[0])
     assert result.lines()[1] == ("survived", "-", "-")
     result.tallies = {
@@ -140,7 +140,7 @@ def test_rates_have_binomial_errors_and_the_gain_adds_them() -> None:
 
 
 def test_outcomes_are_fractions_of_what_is_judged() -> None:
-    result = Result(outcomes={"needed": 30, "needless": 50, "futile": 20})
+    result = LoopResult(outcomes={"needed": 30, "needless": 50, "futile": 20})
     shown = result.lines()[3:]
     assert [(row[0].strip(), row[1]) for row in shown] == [
         ("needed", "30.0 % of 100"),
@@ -156,7 +156,7 @@ def test_outcomes_are_fractions_of_what_is_judged() -> None:
 def test_a_gain_within_two_errors_is_no_success(
     survived: int, capsys: pytest.CaptureFixture[str], *, fine: bool
 ) -> None:
-    result = Result()
+    result = LoopResult()
     result.tallies = {
         "guarded": {"episodes": 1000, "survived": survived, "takeovers": 1},
         "alone": {"episodes": 1000, "survived": 500, "takeovers": 0},

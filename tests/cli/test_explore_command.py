@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("gymnasium")
 
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.model import load_model, model_sha256
 from tests.authoring.exploration import worlds
 
@@ -43,7 +43,9 @@ def test_the_same_as_one_document(cfmon: Run, tmp_path: Path) -> None:
     assert facts["sha256"] == model_sha256(model)
     assert facts["variables"] == ["cell", "hot"]
     assert facts["identified by"] == f"{FILE}:key"
-    expected = explore(f"{FILE}:hot_corridor", Settings(key=f"{FILE}:key", slip=0.1, slip_to="neighbours")).model
+    expected = explore(
+        f"{FILE}:hot_corridor", ExplorationSettings(key=f"{FILE}:key", slip=0.1, slip_to="neighbours")
+    ).model
     assert model_sha256(expected) == model_sha256(model)
     assert (facts["states"], facts["transitions"]) == (model.states, len(model.successors))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from monitor.cli.fleet_table import Fleet
+from monitor.cli.fleet_table import FleetTable
 
 NOW = 1_800_000_000.0
 OTHER = {"name": "fallback", "value": 0.9, "bounds": None}
@@ -48,7 +48,7 @@ def told(agents: list[dict[str, Any]], **more: object) -> dict[str, Any]:
 def drawn(document: dict[str, Any], *, ended: bool = False, width: int = 110, height: int = 30) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, height=height, force_terminal=True, color_system=None, highlight=False)
-    console.print(Fleet(document, "cfmon run c.yaml", "http://127.0.0.1:9108", ended=ended))
+    console.print(FleetTable(document, "cfmon run c.yaml", "http://127.0.0.1:9108", ended=ended))
     return out.getvalue()
 
 

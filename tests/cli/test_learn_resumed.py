@@ -16,7 +16,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from monitor.authoring.learning import row_files as reading
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.companion import companion_of, part_of
 from monitor.authoring.learning.learner import Learner
 from monitor.cli import recorded_inputs
@@ -74,7 +74,7 @@ def cut_after(batches: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read = Learner.read
     at: list[int] = []
 
-    def dying(learner: Learner, batch: Batch) -> object:
+    def dying(learner: Learner, batch: RowBatch) -> object:
         if len(at) == batches:
             raise SystemExit(CUT)
         at.append(batch.first)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.candidates import Field
 from monitor.authoring.learning.companion import companion_of
 from monitor.model import encode_state, load_model
@@ -159,7 +159,7 @@ def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypa
     counted: dict[str, int] = {}
     read = Field.read
 
-    def counting(field: Field, batch: Batch) -> None:
+    def counting(field: Field, batch: RowBatch) -> None:
         counted[batch.source] = counted.get(batch.source, 0) + len(batch)
         read(field, batch)
 

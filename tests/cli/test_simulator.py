@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.errors import ModelError
 from monitor.model import MDP
 
@@ -14,7 +14,7 @@ MODEL = MDP.from_transitions(states=2, actions=2, transitions=TRANSITIONS, initi
 
 
 def walk(seed: int, episodes: int) -> list[int]:
-    simulator = Simulator(MODEL, np.random.default_rng(seed))
+    simulator = ModelEnvironment(MODEL, np.random.default_rng(seed))
     lengths = []
     for _ in range(episodes):
         simulator.reset()
@@ -39,7 +39,7 @@ def test_the_walk_follows_the_rows() -> None:
 
 
 def test_an_unavailable_action_is_refused() -> None:
-    simulator = Simulator(MODEL, np.random.default_rng(0))
+    simulator = ModelEnvironment(MODEL, np.random.default_rng(0))
     simulator.reset()
     with pytest.raises(ModelError, match="action 1 is not available in state 0"):
         simulator.step(1)
@@ -48,4 +48,4 @@ def test_an_unavailable_action_is_refused() -> None:
 def test_a_world_without_a_beginning_is_refused() -> None:
     model = MDP.from_transitions(states=2, actions=2, transitions=TRANSITIONS)
     with pytest.raises(ModelError, match="no initial distribution"):
-        Simulator(model, np.random.default_rng(0))
+        ModelEnvironment(model, np.random.default_rng(0))

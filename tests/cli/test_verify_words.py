@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.cli.verified import show
-from monitor.sidecar.evidence.verification import Expected, Report
+from monitor.sidecar.evidence.verification import Expected, VerificationReport
 from tests.picture.test_explanation import FORMULAS, GRID, evidence_of
 
 
 def test_no_name_in_the_evidence_can_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     forged = replace(evidence_of(FORMULAS[0], model=GRID), episode="1\x1b[2J\rverified: all agree\n", model="\x9b2J")
     problems = ("value\x1b[8m: 0.5, derived again 0.4",)
-    show(Path("alarm\x07.evidence"), Report(forged, problems, "unchecked", derived_by="engine"), Expected())
+    show(Path("alarm\x07.evidence"), VerificationReport(forged, problems, "unchecked", derived_by="engine"), Expected())
     told = capsys.readouterr().out
     assert all(line.isprintable() for line in told.splitlines())
     assert not any(line.startswith("verified") for line in told.splitlines())

@@ -25,7 +25,7 @@ import pytest
 from monitor.runtime.admission import ESTABLISHED
 from monitor.sidecar.clock import read_clock
 from monitor.sidecar.sinks.metrics import Metrics
-from monitor.sidecar.sinks.sink import Part
+from monitor.sidecar.sinks.sink import FleetShard
 from monitor.stream.shard import Shard
 from monitor.types import (
     Blind,
@@ -127,7 +127,7 @@ class Watcher:
 def show_shard(metrics: Metrics, *, of: int) -> None:
     """Let these be the metrics of the first of so many shards."""
     metrics._on.shards.clear()  # noqa: SLF001 - a running monitor's part does not change
-    metrics._on.show_part(Part("fleet", Shard(0, of)))  # noqa: SLF001 - likewise
+    metrics._on.show_part(FleetShard("fleet", Shard(0, of)))  # noqa: SLF001 - likewise
 
 
 def wait_for(happened: Callable[[], bool], what: Callable[[], str]) -> None:

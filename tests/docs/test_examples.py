@@ -16,7 +16,7 @@ from typer.main import get_command
 from monitor.cli.app import app
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import Simulator
+from monitor.demo.model_environment import ModelEnvironment
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config
@@ -48,7 +48,7 @@ def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     loaded = assemble(CONFIG)
     world, own = np.random.default_rng(0).spawn(2)
     actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    steps = list(SimulatedAgent(Simulator(loaded.model, world), actor, own, "seed0").messages(20))
+    steps = list(SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, "seed0").messages(20))
     pipeline = loaded.pipeline("sidecar-1")
     effects = [pipeline.step(Connected(Instant(0.0, 0.0), up=True))]
     for tick, step in enumerate(steps, start=1):

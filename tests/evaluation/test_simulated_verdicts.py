@@ -13,7 +13,7 @@ import pytest
 import monitor
 from monitor.errors import ConfigError, FormulaError, ModelError, PathError, PolicyError
 from monitor.model import MDP
-from monitor.sampled import Numbered
+from monitor.sampled import NumberedSimulator
 from monitor.types import Drawn, Sampling, Verdict
 
 Ints = npt.NDArray[np.int64]
@@ -207,7 +207,7 @@ class Words:
 
 
 def test_a_number_that_no_state_has_is_named() -> None:
-    words, policies = Numbered(Words()), {"nominal": left}
+    words, policies = NumberedSimulator(Words()), {"nominal": left}
     monitor.check('P>=0.1 [ F<=4 "long" ]', model=words, path=[(words.number("a"), 0)], policies=policies)
     with pytest.raises(ModelError, match="no state met so far has the number 3"):
         monitor.check('P>=0.1 [ F<=4 "long" ]', model=words, path=[(3, 0)], policies=policies)

@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from monitor.evaluation import check
 from monitor.logic import parse
-from monitor.logic.syntax import Change, Goal
+from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
 from monitor.types import Verdict
 from tests.exact.small import LAW, Small, chances, path_formula, question, small_world
@@ -32,7 +32,7 @@ def bounded(small: Small, text: str, causal_model: str) -> tuple[float, float]:
 class OtherMechanism(World):
     """A world of a causal model that is not Gumbel-Max: at each step the rows are coupled at random."""
 
-    def __init__(self, small: Small, change: Change, offset: int, *, stable: bool, chance: Random) -> None:
+    def __init__(self, small: Small, change: InterventionRef, offset: int, *, stable: bool, chance: Random) -> None:
         setting = small.setting
         _, position = resolve(offset, len(setting.path))
         super().__init__(setting, setting.path, setting.regime(), change, position)
@@ -128,7 +128,7 @@ def best_reachability(small: Small, offset: int, horizon: int, causal_model: str
     """The largest (sign 1) or smallest chance of `!b U<=horizon a` under alt, over all mechanisms of the class."""
     setting = small.setting
     _, position = resolve(offset, len(setting.path))
-    world = World(setting, setting.path, setting.regime(), Change("policy", "alt"), position)
+    world = World(setting, setting.path, setting.regime(), InterventionRef("policy", "alt"), position)
     ahead = [0.0] * setting.states
     for k in range(horizon, -1, -1):
         values = []

@@ -12,7 +12,7 @@ from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.history import HistoryChain
 from monitor.logic import parse
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.model import MDP
 from tests.exact.test_world_value import MODEL, POLICIES
 
@@ -36,8 +36,10 @@ def measure(text: str) -> Probability | Reward:
 
 @pytest.mark.parametrize("text", ['P=? [ F[1,3] "bad" ]', "R=? [ C[1,4] ]"])
 @pytest.mark.parametrize("until", [0, 1, 2, 3, 5])
-@pytest.mark.parametrize("change", [Change("nominal"), Change("policy", "alt"), Change("model", "drained")])
-def test_an_end_is_where_it_is_said_to_be(change: Change, until: int, text: str) -> None:
+@pytest.mark.parametrize(
+    "change", [InterventionRef("nominal"), InterventionRef("policy", "alt"), InterventionRef("model", "drained")]
+)
+def test_an_end_is_where_it_is_said_to_be(change: InterventionRef, until: int, text: str) -> None:
     """By the loops where they can, else by whole histories, which know nothing of a last pair."""
     worlds = Evaluators(MODEL, tables(POLICIES, MODEL), {"drained": DRAINED})
     if text.startswith("P"):  # nothing is earned: then no copy of the other dynamics is made

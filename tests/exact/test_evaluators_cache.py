@@ -13,9 +13,9 @@ from monitor.exact import evaluators as worlds_module
 from monitor.exact import tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward.buffers import ForwardBuffers
-from monitor.exact.forward.row_table import Budget
+from monitor.exact.forward.row_table import RowBudget
 from monitor.logic import parse
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.model import MDP
 
 STATES = 4
@@ -27,7 +27,7 @@ STAYING = MDP.from_transitions(
 POLICIES = {"nominal": [0] * STATES, "alt": [1] * STATES}
 
 
-def made(budget: Budget | None = None) -> Evaluators:
+def made(budget: RowBudget | None = None) -> Evaluators:
     return Evaluators(MODEL, tables(POLICIES, MODEL), budget=budget)
 
 
@@ -72,7 +72,7 @@ def test_recently_used_evaluators_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_rows_of_evicted_evaluators_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_VALUE_TABLES", 2)
-    budget, allocated = Budget(), []
+    budget, allocated = RowBudget(), []
     worlds = made(budget)
     nominal = worlds.nominal(None, 0)
     for steps in (1, 2, 3, 4):
@@ -121,7 +121,7 @@ def test_evaluators_for_an_end_in_a_state_are_evicted_together(monkeypatch: pyte
 
 def test_evaluators_and_rows_of_ended_episodes_are_evicted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds_module, "MAX_ENDED", 1)
-    budget = Budget()
+    budget = RowBudget()
     worlds = made(budget)
     plain = worlds.nominal(None, 0)
     first = worlds.evaluator(plain, plain, ONE)
@@ -154,12 +154,12 @@ def test_an_end_changes_nothing_where_every_model_stays() -> None:
     law = moving.nominal(3, 1)
     assert (law.end, law.until) == (3, 1)
     assert law.future is halting  # whose rows say so already
-    assert moving.intervention(Change("model", "moving"), 3).future is not MODEL
+    assert moving.intervention(InterventionRef("model", "moving"), 3).future is not MODEL
 
 
 def test_a_held_action_is_a_policy_made_once() -> None:
     worlds = made()
-    one, two = (worlds.intervention(Change("action", "1", steps), None) for steps in (2, 3))
+    one, two = (worlds.intervention(InterventionRef("action", "1", steps), None) for steps in (2, 3))
     assert one.table is two.table
     assert one.table is not None
     assert one.table.actions is not None

@@ -18,7 +18,7 @@ import pytest
 from scipy.stats import binomtest
 
 from monitor.logic import parse
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from tests.exact.small import Small, question, small_world
 from tests.old_oracle import Dist, Trail, World, reach, resolve
 from tests.tiers import examples, first, scaled
@@ -45,7 +45,7 @@ class Sampler:
     """Plays the causal model forward, `SAMPLES` worlds at once."""
 
     small: Small
-    change: Change
+    change: InterventionRef
     offset: int
     rng: np.random.Generator
 

@@ -11,7 +11,7 @@ from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.history import HistoryChain
 from monitor.logic import parse
-from monitor.logic.syntax import Change, Goal, Probability, Reward
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.model import MDP
 from tests.mutation.test_questions import call_every_model_large
 
@@ -33,12 +33,12 @@ POLICIES = {"nominal": [0] * 4, "alt": [1] * 4, "mix": [[0.5, 0.5]] * 4}
 PATH = ((0, 0), (1, 0), (1, 1), (3, 0), (3, 0), (0, 1))
 TEXTS = ('P=? [ "mid" R<=3 !"bad" ]', 'P=? [ F[1,4] "bad" ]', "R=? [ C[1,5] ]")
 CHANGES = {
-    "nominal": Change("nominal"),
-    "alt": Change("policy", "alt"),
-    "alt[2]": Change("policy", "alt", 2),
-    "alt[1]": Change("policy", "alt", 1),
-    "mix[3]": Change("policy", "mix", 3),
-    "model:slippery": Change("model", "slippery"),
+    "nominal": InterventionRef("nominal"),
+    "alt": InterventionRef("policy", "alt"),
+    "alt[2]": InterventionRef("policy", "alt", 2),
+    "alt[1]": InterventionRef("policy", "alt", 1),
+    "mix[3]": InterventionRef("policy", "mix", 3),
+    "model:slippery": InterventionRef("model", "slippery"),
 }
 
 

@@ -35,7 +35,7 @@ from monitor.sidecar.mqtt.inbox import (
     Receipt,
 )
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outboxes import Outgoing
+from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.recovery import setting_of
 from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.store import Store
@@ -185,7 +185,7 @@ class Soak:
             config=config,
             clock=self.clock,
             inbox=self.inbox,
-            outbox=Outgoing(self.outbox, Webhooks({}, "soak", Numbers())),
+            outbox=Outboxes(self.outbox, Webhooks({}, "soak", Numbers())),
             sinks=self.sinks,
             store=self.store,
             setting=lambda ticks: setting_of(self.loaded, "soak", ticks),

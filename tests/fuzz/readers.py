@@ -53,7 +53,7 @@ from monitor.sidecar.evidence.verification import examine
 from monitor.sidecar.mqtt.codec import CONNACK, MAX_ID, Codec, Version
 from monitor.sidecar.mqtt.properties import MalformedPacketError
 from monitor.sidecar.parquet_recording import ParquetRecording
-from monitor.sidecar.pipeline import AgentState, CommonState
+from monitor.sidecar.pipeline import CommonState, StoredAgent
 from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
@@ -309,7 +309,7 @@ def _watching() -> _Watching:
 
 def snapshot(data: bytes) -> None:
     """A sealed state, common or of an agent: `InputError` "bad_snapshot", or one that is sealed to the same state."""
-    for kind in (CommonState, AgentState):
+    for kind in (CommonState, StoredAgent):
         try:
             state = unseal(data, kind)
         except InputError as error:

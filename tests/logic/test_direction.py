@@ -11,14 +11,14 @@ import pytest
 
 from monitor.errors import FormulaError
 from monitor.logic import Formula, parse
-from monitor.logic.direction import Watched, reversed_goals
+from monitor.logic.direction import FormulaUse, reversed_goals
 
 ROOT = Path(__file__).parents[2]
 Fires = Literal["fails", "holds"]
 
 
 def noted(*formulas: tuple[str, Fires | None]) -> list[str]:
-    watched = [Watched(str(n), parse(text), fires) for n, (text, fires) in enumerate(formulas)]
+    watched = [FormulaUse(str(n), parse(text), fires) for n, (text, fires) in enumerate(formulas)]
     return [f"{name}: {note}" for name, note in reversed_goals(watched)]
 
 
@@ -108,5 +108,5 @@ def test_no_documented_formula_looks_turned_around() -> None:
     assert len(known) > 100
     for page, formula in known:
         for fires in ("fails", None):
-            found = reversed_goals([Watched("it", formula, fires)])
+            found = reversed_goals([FormulaUse("it", formula, fires)])
             assert (found == []) != (formula == ON_PURPOSE), page

@@ -12,10 +12,10 @@ from monitor.logic.grammar import grammar
 from monitor.logic.syntax import (
     NOMINAL,
     And,
-    Change,
     Const,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -92,8 +92,8 @@ def test_short_forms(path: str, formula: Formula) -> None:
     assert inside(path) == formula
 
 
-def fallback(steps: int | None = None) -> Change:
-    return Change("policy", "fallback", steps)
+def fallback(steps: int | None = None) -> InterventionRef:
+    return InterventionRef("policy", "fallback", steps)
 
 
 WORLDS = [
@@ -106,11 +106,11 @@ WORLDS = [
     ("fallback@-1.P", WorldRef(fallback(), None, -1)),
     ("fallback[3]@5.P", WorldRef(fallback(3), None, 5)),
     ("fallback[0].P", WorldRef(fallback(0))),
-    ("do(brake)@2.P", WorldRef(Change("action", "brake"), None, 2)),
-    ("do(1)[4].P", WorldRef(Change("action", "1", 4))),
-    ("model:icy@5.P", WorldRef(Change("model", "icy"), None, 5)),
+    ("do(brake)@2.P", WorldRef(InterventionRef("action", "brake"), None, 2)),
+    ("do(1)[4].P", WorldRef(InterventionRef("action", "1", 4))),
+    ("model:icy@5.P", WorldRef(InterventionRef("model", "icy"), None, 5)),
     ("delta(fallback,nominal)@5.P", WorldRef(fallback(), NOMINAL, 5)),
-    ("delta(do(1), model:icy).P", WorldRef(Change("action", "1"), Change("model", "icy"))),
+    ("delta(do(1), model:icy).P", WorldRef(InterventionRef("action", "1"), InterventionRef("model", "icy"))),
 ]
 
 
@@ -135,7 +135,7 @@ def test_names_are_the_longest_match(name: str) -> None:
     assert parse(f"{name}@1.P>0.5 [ true ]") == parse("fallback@1.P>0.5 [ true ]".replace("fallback", name))
     goal = parse(f"{name}@1.P>0.5 [ true ]")
     assert isinstance(goal, Goal)
-    assert goal.world.change == Change("policy", name)
+    assert goal.world.change == InterventionRef("policy", name)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,9 @@ def test_regret() -> None:
     goal = Goal(WorldRef(), Probability(eventually(0, 2, A)), Test(">=", 0.9))
     assert parse('regret(fallback@5, P>=0.9 [ F<=2 "a" ])') == Regret(WorldRef(fallback(), None, 5), goal)
     reward = Goal(WorldRef(), Reward(0, 2), Test("<", -1.5))
-    assert parse("regret(do(1)[2]@-1, R<-1.5 [ C<=2 ])") == Regret(WorldRef(Change("action", "1", 2), None, -1), reward)
+    assert parse("regret(do(1)[2]@-1, R<-1.5 [ C<=2 ])") == Regret(
+        WorldRef(InterventionRef("action", "1", 2), None, -1), reward
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,9 +228,9 @@ SPANS = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda span: (min(sp
 STEPS = st.none() | st.integers(0, 12)
 CHANGES = st.one_of(
     st.just(NOMINAL),
-    st.builds(Change, st.just("policy"), NAMES, STEPS),
-    st.builds(Change, st.just("action"), st.sampled_from(["brake", "0", "17"]), STEPS),
-    st.builds(Change, st.just("model"), NAMES),
+    st.builds(InterventionRef, st.just("policy"), NAMES, STEPS),
+    st.builds(InterventionRef, st.just("action"), st.sampled_from(["brake", "0", "17"]), STEPS),
+    st.builds(InterventionRef, st.just("model"), NAMES),
 )
 OFFSETS = st.integers(-20, 20)
 PLAIN_WORLDS = st.builds(WorldRef, CHANGES, st.none(), OFFSETS)

@@ -8,9 +8,9 @@ from monitor.errors import FormulaError, LimitError
 from monitor.logic import FALSE, TRUE, PathAutomaton, RewardAutomaton, parse, print_formula, timing
 from monitor.logic import automaton as automaton_module
 from monitor.logic.syntax import (
-    Change,
     Formula,
     Goal,
+    InterventionRef,
     Label,
     Not,
     Or,
@@ -67,14 +67,14 @@ def test_operators_know_their_places(text: str) -> None:
 
 
 def test_what_is_built_by_hand_stands_at_the_beginning() -> None:
-    assert [Label("a").at, Change("nominal").at, Test("<", 0.5).at, Until(0, 1, A, B).at] == [0] * 4
+    assert [Label("a").at, InterventionRef("nominal").at, Test("<", 0.5).at, Until(0, 1, A, B).at] == [0] * 4
     made = (eventually(0, 1, A), always(0, 1, A), weak_until(0, 1, A, B), release(0, 1, A, B))
     assert [until_in(formula).at for formula in made] == [0] * 4
 
 
 def test_the_same_elsewhere_is_the_same() -> None:
     def nodes(at: int) -> list[object]:
-        return [Label("a", at), eventually(0, 1, A, at), Change("policy", "p", None, at), Test("<", 0.5, at)]
+        return [Label("a", at), eventually(0, 1, A, at), InterventionRef("policy", "p", None, at), Test("<", 0.5, at)]
 
     assert nodes(1) == nodes(2)
     assert list(map(hash, nodes(1))) == list(map(hash, nodes(2)))

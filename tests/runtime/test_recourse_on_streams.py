@@ -87,13 +87,13 @@ def test_what_is_no_missed_goal_costs_nothing(monkeypatch: pytest.MonkeyPatch) -
     text = 'regret(careful@1, P>=0.05 [ F<=3 "home" ])'
     home, lost = (Stream(road(), [spec(text, recourse="always")]) for _ in range(2))
     calls = []
-    outlook = BestValues.outlook
+    plan_values = BestValues.plan_values
 
     def counted(self: BestValues, *given: Any) -> Any:  # noqa: ANN401 - as it is
         calls.append(given)
-        return outlook(self, *given)
+        return plan_values(self, *given)
 
-    monkeypatch.setattr(BestValues, "outlook", counted)
+    monkeypatch.setattr(BestValues, "plan_values", counted)
     home.send("careful", HOME, HOME, HOME)
     assert ([verdict.outcome for verdict in verdicts(home)], calls) == (["safe"] * 3, [])
     lost.send("nominal", DITCH)

@@ -72,7 +72,7 @@ class Fleet:
         assert state_now is not None
         path = state_now.session.path
         about = {"path": tuple(path.held), "terminated": ends, "acted": tuple(path.acted)}
-        about["start_observed"] = path.broken is None and not path.start_dropped
+        about["start_observed"] = path.broken is None and not path.oldest_dropped
         self.judged += [(each, about) for each in notices if isinstance(each, Judged)]
         if ends:
             self.where[agent] = (episode + 1, 0, 0)

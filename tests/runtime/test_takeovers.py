@@ -15,7 +15,7 @@ from monitor.errors import LimitError
 from monitor.exact import Checker
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import automaton, parse
-from monitor.logic.syntax import Change, Goal, Regret
+from monitor.logic.syntax import Goal, InterventionRef, Regret
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable, as_table
 from monitor.runtime import takeovers
@@ -576,7 +576,7 @@ def test_a_goal_whose_table_is_too_large_judges_nothing_and_is_watched_all_the_s
 ) -> None:
     prepare = Evaluators.prepare
 
-    def refuse(self: Evaluators, goal: Goal, change: Change) -> None:
+    def refuse(self: Evaluators, goal: Goal, change: InterventionRef) -> None:
         if change.name == self.deployed:
             raise LimitError("too many states")
         prepare(self, goal, change)

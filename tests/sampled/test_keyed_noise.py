@@ -13,8 +13,8 @@ from monitor.sampled.noise import (
     ACTION,
     NOTHING,
     STATE,
-    Entries,
-    Evidence,
+    ObservedRow,
+    ParticleRows,
     gumbels,
     philox,
     posterior_gumbels,
@@ -69,14 +69,14 @@ def rows(draw: st.DrawFn) -> Rows:
     return np.array(keys), weights / weights.sum()
 
 
-def everywhere(row: Rows, count: int) -> Entries:
+def everywhere(row: Rows, count: int) -> ParticleRows:
     """The same row for each of `count` particles."""
-    return Entries(np.zeros(count, dtype=np.int64), np.full(count, len(row[0])), *row)
+    return ParticleRows(np.zeros(count, dtype=np.int64), np.full(count, len(row[0])), *row)
 
 
-def evidence(row: Rows, place: int) -> Evidence:
+def evidence(row: Rows, place: int) -> ObservedRow:
     at = place % len(row[0])
-    return Evidence(*row, int(row[0][at]), float(row[1][at]))
+    return ObservedRow(*row, int(row[0][at]), float(row[1][at]))
 
 
 @LAW
@@ -129,7 +129,7 @@ def test_the_race_has_the_distribution_of_the_closed_form() -> None:
 
 def test_rows_may_come_in_any_order_with_padding() -> None:
     keys, chances, particles = np.array([3, 5, 8]), np.array([0.5, 0.2, 0.3]), np.arange(500)
-    known = Evidence(np.array([3, 8]), np.array([0.4, 0.6]), 8, 0.6)
+    known = ObservedRow(np.array([3, 8]), np.array([0.4, 0.6]), 8, 0.6)
     mixed = np.array([8, 4, 3, 4, 5]), np.array([0.3, 0.0, 0.5, 0.0, 0.2])
     straight = race(1, STATE, 0, particles, everywhere((keys, chances), 500), known)
     assert np.array_equal(straight, race(1, STATE, 0, particles, everywhere(mixed, 500), known))

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from monitor.errors import LimitError, PathError
 from monitor.evaluation import check
-from monitor.logic.syntax import Change
+from monitor.logic.syntax import InterventionRef
 from monitor.model import MDP
 from monitor.sampled import EnsembleCache, Sampler
 from monitor.sampled.ensemble import Ensemble, StepTable
@@ -27,7 +27,7 @@ COLLECT = "R=? [ C<=30 ]"
 """A question that follows every particle to the end."""
 
 
-def ensemble(drawn: Sampler, change: Change, count: int, state: int, first: int = 0) -> Ensemble:
+def ensemble(drawn: Sampler, change: InterventionRef, count: int, state: int, first: int = 0) -> Ensemble:
     measure = goal(f"nominal@0.{COLLECT}").measure
     scene = drawn.scene
     labels = scene.labels(measure, change, None)
@@ -54,7 +54,7 @@ def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
         )
         drawn = sampler_of(model, small.policies, n)
         expected: dict[tuple[int, ...], float] = {}
-        change = Change("nominal")
+        change = InterventionRef("nominal")
         for weight, trail in World(small.setting, small.setting.path, small.setting.regime(), change, 0).paths(length):
             states = tuple(state for state, _ in trail)
             expected[states] = expected.get(states, 0.0) + float(weight)
@@ -96,7 +96,7 @@ def test_the_very_actions_taken_replay_what_happened(chance: Random, stochastic:
     if not stochastic and any(small.policies["nominal"][s] != a for s, a in path):
         return
     drawn = sampler_of(small.model, {**small.policies, "same": small.policies["nominal"]}, seed)
-    for change in (Change("policy", "same"), Change("policy", "same", 2), Change("nominal")):
+    for change in (InterventionRef("policy", "same"), InterventionRef("policy", "same", 2), InterventionRef("nominal")):
         particles = ensemble(drawn, change, 200, path[0][0])
         for pair, (reached, _) in pairwise(path):
             particles.observe(pair, reached)

@@ -10,7 +10,7 @@ import pytest
 
 from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, PolicyError
 from monitor.logic import parse
-from monitor.sampled import EnsembleCache, Numbered, Sampler, Simulated, number_of
+from monitor.sampled import EnsembleCache, NumberedSimulator, Sampler, Simulated, number_of
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal
 
 SIZE = 10**12
@@ -125,12 +125,12 @@ def test_one_state_at_a_time_many_at_once_and_names_are_the_same_world() -> None
             outcomes = one.outcomes(goal(text), PATH, range(3_000), first_seq=seq)
             assert np.array_equal(many.outcomes(goal(text), PATH, range(3_000), first_seq=seq), outcomes)
             assert outcomes.std() > 0 or text.startswith("do")
-    words = Numbered(Words())
+    words = NumberedSimulator(Words())
     named = Sampler(Simulated(words, policies()), 4)
     path = [(words.number(("at", state)), action) for state, action in PATH]
     found = named.outcomes(goal(TEXTS[0]), path, range(COUNT))
     assert abs(found.mean() - (1.0 - ONE**2)) <= error_bound(found, 1.0, FALSE_ALARM)
-    again = Numbered(Words())
+    again = NumberedSimulator(Words())
     for state, _ in reversed(PATH):
         again.number(("at", state))  # met in another order: the same numbers, hence the same noise
     assert np.array_equal(Sampler(Simulated(again, policies()), 4).outcomes(goal(TEXTS[0]), path, range(COUNT)), found)
@@ -222,7 +222,7 @@ def test_a_row_that_is_none_is_refused_by_name(states: list[int], chances: list[
 
 def test_too_many_named_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.sampled.simulator.MAX_NUMBERED", 2)
-    numbered = Numbered(Words())
+    numbered = NumberedSimulator(Words())
     state = numbered.number(("at", 0))
     assert numbered.reward(state, GO) == -START
     assert numbered.holds("even", state)
@@ -235,7 +235,7 @@ def test_states_that_cannot_be_told_apart_are_refused() -> None:
         def __repr__(self) -> str:
             return "same"
 
-    numbered = Numbered(Words())
+    numbered = NumberedSimulator(Words())
     assert numbered.number(("at", 3)) == number_of(("at", 3)) >= 0
     numbered.number(Same())  # type: ignore[arg-type] # as a user might
     with pytest.raises(ModelError, match="have the same number"):

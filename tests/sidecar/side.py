@@ -13,7 +13,7 @@ from monitor.sidecar.mqtt.codec import Version
 from monitor.sidecar.mqtt.connection import Connection
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Arrived, Inbox
-from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.link import BrokerLink
 from monitor.sidecar.mqtt.outbox import Outbox
 from tests.leaks import alone
 from tests.servers import PATIENCE
@@ -54,7 +54,7 @@ class Side:
         self.changes: list[bool] = []
         broker = parse_broker(broker) if isinstance(broker, str) else broker
         session = SessionConfig(broker, "test", "agents/+/steps", STATUS, keepalive, version=version or self.version)
-        self.link = Link(session, self.door, self.outbox, self.changes.append)
+        self.link = BrokerLink(session, self.door, self.outbox, self.changes.append)
         self.stopping = asyncio.Event()
         self.task = asyncio.create_task(self.link.run(self.stopping))
 

@@ -13,7 +13,7 @@ from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.events import Message
 from monitor.sidecar.pipeline import Snapshot
-from monitor.sidecar.store.journal import Setting
+from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.types import Instant
 
@@ -51,13 +51,13 @@ def write(path: Path, said: Connection) -> None:
     """Write to a new store for ever; say how many pieces of evidence are kept by now."""
     store, n = Store(path), 0
     assert store.damages == 0, store.damage
-    store.replace(Setting("me"), Snapshot(b"common", {"ada": b"state"}), [])
+    store.replace(SnapshotSetting("me"), Snapshot(b"common", {"ada": b"state"}), [])
     while True:
         n += 1
         store.note(Message(Instant(float(n), float(n)), "agents/ada/steps", b"%d" % n + bytes(n % 5000)))
         store.commit(evidence=[EvidenceFile(f"{n:032x}", bytes(100))])
         if n % 50 == 0:
             store.check_files()
-            store.checkpoint(Setting("me"), Snapshot(b"later", {"ada": b"%d" % n}))
+            store.checkpoint(SnapshotSetting("me"), Snapshot(b"later", {"ada": b"%d" % n}))
         assert store.ok, store.problem
         said.send(n)

@@ -17,23 +17,23 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer, read_signer, read_verifier
-from monitor.sidecar.store.evidence_folder import Archive
+from monitor.sidecar.store.evidence_folder import EvidenceFolder
 from monitor.sidecar.store.store import Store
 from tests.sidecar.keys import make_keys
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "var")
+def archive(tmp_path: Path) -> EvidenceFolder:
+    return EvidenceFolder(tmp_path / "var")
 
 
-def test_evidence_is_kept_and_found_by_its_id(archive: Archive, tmp_path: Path) -> None:
+def test_evidence_is_kept_and_found_by_its_id(archive: EvidenceFolder, tmp_path: Path) -> None:
     archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
     assert archive.read_evidence("a" * 32) == b"proof"
     assert [path.name for path in (tmp_path / "var" / "evidence").iterdir()] == ["a" * 32]
 
 
-def test_objects_are_written_once(archive: Archive) -> None:
+def test_objects_are_written_once(archive: EvidenceFolder) -> None:
     archive.keep_objects({"b" * 64: b"model"})
     before = (archive.objects / ("b" * 64)).stat().st_mtime_ns
     archive.keep_objects({"b" * 64: b"model"})
@@ -42,7 +42,7 @@ def test_objects_are_written_once(archive: Archive) -> None:
 
 
 def test_objects_may_be_written_while_it_is_asked_if_they_have_changed(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reload writes those of the new configuration in another thread."""
     archive.keep_objects({"b" * 64: b"model"})
@@ -59,11 +59,11 @@ def test_objects_may_be_written_while_it_is_asked_if_they_have_changed(
 
 
 @pytest.mark.parametrize("name", ["..", "../objects", "/etc/passwd", "", "A" * 32, "c" * 65, "c" * 32, "a\0b"])
-def test_a_name_that_is_none_gives_nothing(archive: Archive, name: str) -> None:
+def test_a_name_that_is_none_gives_nothing(archive: EvidenceFolder, name: str) -> None:
     assert archive.read_evidence(name) is None
 
 
-def test_a_write_that_fails_leaves_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_nothing(archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -75,7 +75,7 @@ def test_a_write_that_fails_leaves_nothing(archive: Archive, monkeypatch: pytest
         archive.keep_objects({"b" * 64: b"model"})
 
 
-def test_evidence_written_together_is_all_there_and_readable(archive: Archive) -> None:
+def test_evidence_written_together_is_all_there_and_readable(archive: EvidenceFolder) -> None:
     files = [EvidenceFile(letter * 32, letter.encode()) for letter in "cab"]
     archive.keep_evidence(*files)
     for file in files:
@@ -85,7 +85,7 @@ def test_evidence_written_together_is_all_there_and_readable(archive: Archive) -
 
 
 def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_end(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All are written before the first is flushed, so that they share the transactions of the file system."""
     done: list[str] = []
@@ -109,7 +109,7 @@ def test_the_disk_has_all_contents_before_the_first_name_and_the_names_at_the_en
 
 @pytest.mark.parametrize("good", range(5))
 def test_when_writing_together_fails_whole_files_are_left_and_nothing_else(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, good: int
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch, good: int
 ) -> None:
     """Whatever call fails: the writes of three contents, or the first two of their names."""
     steps = iter(range(good))
@@ -137,12 +137,12 @@ def test_when_writing_together_fails_whole_files_are_left_and_nothing_else(
 def test_a_folder_that_cannot_be_is_an_error_at_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"store\.path: .* cannot be written to"):
-        Archive(tmp_path / "file")
+        EvidenceFolder(tmp_path / "file")
 
 
 @pytest.mark.parametrize(("number", "told"), [(28, None), (30, "Read-only file system")])
 def test_a_full_disk_is_no_error_at_start(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, number: int, told: str | None
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch, number: int, told: str | None
 ) -> None:
     archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
 
@@ -151,14 +151,14 @@ def test_a_full_disk_is_no_error_at_start(
 
     monkeypatch.setattr(tempfile, "TemporaryFile", failing)
     with contextlib.nullcontext() if told is None else pytest.raises(ConfigError, match=told):
-        assert Archive(archive.evidence.parent).read_evidence("a" * 32) == b"proof"
+        assert EvidenceFolder(archive.evidence.parent).read_evidence("a" * 32) == b"proof"
 
 
-def kept(archive: Archive) -> list[str]:
+def kept(archive: EvidenceFolder) -> list[str]:
     return sorted(path.name[0] for path in archive.evidence.iterdir())
 
 
-def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive) -> None:
+def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: EvidenceFolder) -> None:
     archive.keep_objects({"f" * 64: b"model"})
     for age, letter in ((400, "a"), (300, "b"), (200, "c"), (100, "d")):
         archive.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
@@ -176,7 +176,7 @@ def test_old_evidence_goes_and_the_oldest_where_it_is_too_much(archive: Archive)
 MONTH = 30 * 86400.0
 
 
-def aged(archive: Archive, days: int) -> None:
+def aged(archive: EvidenceFolder, days: int) -> None:
     """Evidence of today and of each day before, as a monitor leaves it that looked at it today."""
     for age in range(days):
         name = f"{age:032x}"
@@ -201,14 +201,14 @@ class Clocks:
 
 @pytest.mark.parametrize("marked", [True, False], ids=["looked at before", "from an earlier version"])
 def test_a_clock_that_jumps_ahead_removes_nothing(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, *, marked: bool
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch, *, marked: bool
 ) -> None:
     aged(archive, 27)
     if not marked:
         (archive.evidence.parent / "evidence.time").unlink()
     clocks = Clocks(monkeypatch)
     clocks.wall += 400 * 86400.0
-    started = Archive(archive.evidence.parent)
+    started = EvidenceFolder(archive.evidence.parent)
     assert started.prune(keep=MONTH, size=1000) == 0
     clocks.wall += 400 * 86400.0
     assert started.prune(keep=MONTH, size=1000) == 0
@@ -216,22 +216,24 @@ def test_a_clock_that_jumps_ahead_removes_nothing(
     assert started.prune(keep=MONTH, size=100) == 7, "the bound on size holds, whatever the clock says"
 
 
-def test_time_that_is_seen_to_pass_removes_what_is_old(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_seen_to_pass_removes_what_is_old(
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     aged(archive, 27)
     clocks = Clocks(monkeypatch)
     clocks.passes(1.0)
-    started = Archive(archive.evidence.parent)
+    started = EvidenceFolder(archive.evidence.parent)
     assert started.prune(keep=MONTH, size=1000) == 0
     clocks.passes(9.5)
     assert started.prune(keep=MONTH, size=1000) == 7
     clocks.wall -= 300 * 86400.0
     assert started.prune(keep=MONTH, size=1000) == 0, "nor does a clock that goes back make anything older"
-    again = Archive(archive.evidence.parent)
+    again = EvidenceFolder(archive.evidence.parent)
     clocks.wall += 301 * 86400.0
     assert again.prune(keep=MONTH, size=1000) == 1, "a day at most for the time before a start"
 
 
-def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archive: Archive) -> None:
+def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archive: EvidenceFolder) -> None:
     (archive.evidence / "lost+found").mkdir()
     os.utime(archive.evidence / "lost+found", (1, 1))
     archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
@@ -240,7 +242,7 @@ def test_what_lies_there_and_is_not_ours_keeps_nothing_from_being_removed(archiv
 
 
 def test_a_file_that_gets_its_name_meanwhile_keeps_nothing_from_being_removed(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    archive: EvidenceFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.keep_evidence(EvidenceFile("a" * 32, b"proof"))
     (archive.evidence / ".new-1").write_bytes(b"pro")
@@ -259,7 +261,7 @@ def test_a_file_that_gets_its_name_meanwhile_keeps_nothing_from_being_removed(
     assert kept(archive) == ["b"]
 
 
-def test_the_evidence_of_what_fires_stays_however_old_and_much(archive: Archive) -> None:
+def test_the_evidence_of_what_fires_stays_however_old_and_much(archive: EvidenceFolder) -> None:
     for letter in "abc":
         archive.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
         os.utime(archive.evidence / (letter * 32), (ord(letter), ord(letter)))
@@ -275,9 +277,9 @@ def signer(tmp_path: Path) -> Signer:
     return read_signer(make_keys(tmp_path)[0])
 
 
-def test_evidence_is_signed_where_there_is_a_key(tmp_path: Path, archive: Archive, signer: Signer) -> None:
+def test_evidence_is_signed_where_there_is_a_key(tmp_path: Path, archive: EvidenceFolder, signer: Signer) -> None:
     archive.keep_evidence(EvidenceFile("a" * 32, b"before there was a key"))
-    signing = Archive(tmp_path / "var", signer)
+    signing = EvidenceFolder(tmp_path / "var", signer)
     signing.keep_evidence(EvidenceFile("b" * 32, b"proof"))
     verifier = read_verifier(tmp_path / "evidence.pub.pem")
     signature = signing.read_signature("b" * 32)
@@ -293,7 +295,7 @@ def test_evidence_never_lies_there_without_its_signature(
     tmp_path: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever write fails, or whenever it is killed."""
-    signing = Archive(tmp_path / "var", signer)
+    signing = EvidenceFolder(tmp_path / "var", signer)
     replace, seen = Path.replace, []
 
     def watched(path: Path, target: Path) -> Path:
@@ -312,7 +314,7 @@ def test_evidence_never_lies_there_without_its_signature(
 
 
 def test_a_signature_goes_with_its_evidence(tmp_path: Path, signer: Signer) -> None:
-    signing = Archive(tmp_path / "var", signer)
+    signing = EvidenceFolder(tmp_path / "var", signer)
     for age, letter in ((300, "a"), (200, "b"), (100, "c")):
         signing.keep_evidence(EvidenceFile(letter * 32, bytes(1000)))
         for path in signing.evidence.glob(f"{letter}*"):
@@ -327,7 +329,7 @@ def test_a_signature_goes_with_its_evidence(tmp_path: Path, signer: Signer) -> N
 
 
 def test_a_signature_without_evidence_goes_when_it_is_old(tmp_path: Path, signer: Signer) -> None:
-    signing = Archive(tmp_path / "var", signer)
+    signing = EvidenceFolder(tmp_path / "var", signer)
     signing.keep_evidence(EvidenceFile("a" * 32, b"proof"))
     (signing.evidence / ("a" * 32)).unlink()
     os.utime(signing.evidence / f"{'a' * 32}.sig", (1, 1))

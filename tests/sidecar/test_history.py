@@ -19,7 +19,7 @@ from monitor.sidecar.events import Evaluate
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.curve import Curve
 from monitor.sidecar.sinks.status_view import StatusView
-from monitor.sidecar.store.alarm_history import Alarm, AlarmFilter, AlarmHistory
+from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, AlarmRecord
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
@@ -100,8 +100,9 @@ def test_what_is_shown_leaves_the_list_as_it_was_stored(board: StatusView) -> No
 def test_what_was_kept_is_restored_and_goes_on() -> None:
     before, after = AlarmHistory("cfmon/alerts"), AlarmHistory("cfmon/alerts")
     before.note([alert("a"), alert("a", "resolved", 2), alert("b")])
-    kept = {number: Alarm(**{name: getattr(alarm, name) for name in Alarm.__struct_fields__}) for number, alarm in
-            zip((1, 2), reversed(before.find(AlarmFilter())), strict=True)}  # fmt: skip
+    found = zip((1, 2), reversed(before.find(AlarmFilter())), strict=True)
+    names = AlarmRecord.__struct_fields__
+    kept = {number: AlarmRecord(**{name: getattr(alarm, name) for name in names}) for number, alarm in found}
     after.load(kept.items())
     assert after.rows() == before.rows()
     assert sorted(after.note([alert("b", "resolved", 2), alert("c")]).rows) == [2, 3]

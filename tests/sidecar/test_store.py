@@ -20,12 +20,12 @@ from monitor.sidecar.events import Evaluate, Message
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store import store as rooms
-from monitor.sidecar.store.journal import Batch, Journal, Setting
+from monitor.sidecar.store.journal import Batch, Journal, SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.types import FormulaSpec, Instant
 from tests.sidecar.store_writer import open_store, process
 
-SETTING = Setting("me", "world", (FormulaSpec("watch", "true"),), 7.0)
+SETTING = SnapshotSetting("me", "world", (FormulaSpec("watch", "true"),), 7.0)
 ALERT = Publication("cfmon/alerts/ada/watch", b"{}")
 PROOF = EvidenceFile("a" * 32, b"proof")
 
@@ -62,7 +62,7 @@ def test_what_is_committed_is_there_again_and_what_is_not_never_was(store: Store
     store.commit([(4, ALERT)], [PROOF], sent=[3])
     store.note(step(2))
     kept = reopened(store, path).kept
-    assert kept.setting == Setting("me", "world", (FormulaSpec("watch", "true"),), 7.0, b"common")
+    assert kept.setting == SnapshotSetting("me", "world", (FormulaSpec("watch", "true"),), 7.0, b"common")
     assert kept.agents == {"ada": b"state", "bob": b"state"}
     assert kept.events == [pack_event(step(1)) + pack_event(Evaluate(Instant(1.5, 1.5)))]
     assert kept.publications == [(4, ALERT)]

@@ -17,7 +17,7 @@ from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.events import Message
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
-from monitor.sidecar.store.alarm_history import Alarm, Changes
+from monitor.sidecar.store.alarm_history import AlarmRecord, HistoryChanges
 from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import (
     APPLICATION,
@@ -25,8 +25,8 @@ from monitor.sidecar.store.journal import (
     Batch,
     DamagedError,
     Journal,
-    Kept,
-    Setting,
+    SnapshotSetting,
+    StoreContent,
 )
 from monitor.sidecar.store.store import Store
 from monitor.types import Instant
@@ -40,7 +40,7 @@ WHOSE = {*range(60, 64), *range(68, 72)}
 """Where the head says of which program and which version: a database of another is left alone."""
 
 SNAPSHOT = Snapshot(b"common", {"ada": b"state", "bob": b"another"})
-ALARM = Alarm("c" * 32, "ada", "watch", "critical", "resolved", 2, 10.0, 12.0, b"packed")
+ALARM = AlarmRecord("c" * 32, "ada", "watch", "critical", "resolved", 2, 10.0, 12.0, b"packed")
 
 
 def step(n: int) -> Message:
@@ -52,14 +52,14 @@ def path(tmp_path: Path) -> Path:
     """A store of everything there can be in one."""
     path = tmp_path / "cfmon.sqlite"
     store = Store(path)
-    store.replace(Setting("me", "world"), SNAPSHOT, [(3, Publication("cfmon/alerts/ada/watch", b"{}"))])
+    store.replace(SnapshotSetting("me", "world"), SNAPSHOT, [(3, Publication("cfmon/alerts/ada/watch", b"{}"))])
     store.note(step(1))
-    store.commit(evidence=[EvidenceFile("a" * 32, b"proof")], alarms=Changes({5: msgspec.msgpack.encode(ALARM)}))
+    store.commit(evidence=[EvidenceFile("a" * 32, b"proof")], alarms=HistoryChanges({5: msgspec.msgpack.encode(ALARM)}))
     store.close()
     return path
 
 
-def values(kept: Kept) -> list[object]:
+def values(kept: StoreContent) -> list[object]:
     """All of it that has a checksum: all but agents' names, ids and numbers."""
     return [
         kept.setting,
@@ -71,7 +71,7 @@ def values(kept: Kept) -> list[object]:
     ]
 
 
-def opened(path: Path) -> Kept | None:
+def opened(path: Path) -> StoreContent | None:
     """What the next process finds; None if it sets the store aside. Leaves nothing behind."""
     store = Store(path)
     store.close()
@@ -163,7 +163,7 @@ def test_a_table_that_is_damaged_while_running_is_found_by_the_next_try(
         store.commit()
     content = path.read_bytes()
     flip(path, content, content.index(b"CREATE TABLE journal") + 8, 0x80)
-    store.replace(Setting("me"), Snapshot(b"all", {}), [])
+    store.replace(SnapshotSetting("me"), Snapshot(b"all", {}), [])
     assert (store.ok, store.problem) == (True, "")
     assert "set aside as cfmon.sqlite.corrupt-1" in caplog.text
     store.close()
@@ -171,7 +171,7 @@ def test_a_table_that_is_damaged_while_running_is_found_by_the_next_try(
     assert kept is None  # what was set aside lies there still
     kept = opened(path)
     assert kept is not None
-    assert kept.setting == Setting("me", common=b"all")
+    assert kept.setting == SnapshotSetting("me", common=b"all")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_table_that_is_damaged_while_running_is_found_by_the_next_try(
     [
         lambda journal: journal.read(),
         lambda journal: journal.commit(Batch(b"events")),
-        lambda journal: journal.checkpoint(Setting("me"), SNAPSHOT, Batch(), everything=True),
+        lambda journal: journal.checkpoint(SnapshotSetting("me"), SNAPSHOT, Batch(), everything=True),
     ],
     ids=["read", "commit", "checkpoint"],
 )
@@ -211,11 +211,11 @@ class Found:
         )
 
 
-def killed(path: Path, count: int) -> tuple[dict[str, bytes], list[Kept]]:
+def killed(path: Path, count: int) -> tuple[dict[str, bytes], list[StoreContent]]:
     """The files that a killed process left, and what is kept after each of its last transactions, the newest last."""
     store = Store(path)
     waiting, alarms = [(3, Publication("cfmon/alerts/ada/watch", b"{}"))], {5: msgspec.msgpack.encode(ALARM)}
-    store.replace(Setting("me", "world"), SNAPSHOT, waiting, alarms)
+    store.replace(SnapshotSetting("me", "world"), SNAPSHOT, waiting, alarms)
     states = [msgspec.structs.replace(store.kept, events=[])]
     for n in range(count):
         store.note(step(n))
@@ -227,11 +227,11 @@ def killed(path: Path, count: int) -> tuple[dict[str, bytes], list[Kept]]:
 
 
 @pytest.fixture
-def left(path: Path) -> tuple[dict[str, bytes], list[Kept]]:
+def left(path: Path) -> tuple[dict[str, bytes], list[StoreContent]]:
     return killed(path, 6)
 
 
-def test_what_a_killed_process_left_is_whole(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_what_a_killed_process_left_is_whole(path: Path, left: tuple[dict[str, bytes], list[StoreContent]]) -> None:
     files, states = left
     found = Found(path, files)
     assert values(found.kept) == values(states[-1])
@@ -239,7 +239,7 @@ def test_what_a_killed_process_left_is_whole(path: Path, left: tuple[dict[str, b
 
 
 def test_a_flip_in_the_log_that_loses_anything_is_reported(
-    path: Path, left: tuple[dict[str, bytes], list[Kept]]
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]]
 ) -> None:
     files, states = left
     lost = 0
@@ -256,7 +256,9 @@ def test_a_flip_in_the_log_that_loses_anything_is_reported(
     assert lost > 20
 
 
-def test_a_log_that_was_cut_off_or_removed_is_reported(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_a_log_that_was_cut_off_or_removed_is_reported(
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]]
+) -> None:
     files, states = left
     for length in range(0, len(files["-wal"]), 1733):
         found = Found(path, {**files, "-wal": files["-wal"][:length]})
@@ -267,7 +269,7 @@ def test_a_log_that_was_cut_off_or_removed_is_reported(path: Path, left: tuple[d
     assert (gone.damages, bool(gone.incomplete)) == (1, True)
 
 
-def test_how_many_are_missing_is_reported(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_how_many_are_missing_is_reported(path: Path, left: tuple[dict[str, bytes], list[StoreContent]]) -> None:
     files, states = left
     at = files["-wal"].index(pack_event(step(4)))  # where the last but one was written first
     found = Found(path, {**files, "-wal": files["-wal"][:at]})
@@ -276,7 +278,7 @@ def test_how_many_are_missing_is_reported(path: Path, left: tuple[dict[str, byte
 
 
 def test_a_database_that_is_gone_is_not_taken_for_a_first_start(
-    path: Path, left: tuple[dict[str, bytes], list[Kept]]
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]]
 ) -> None:
     files, _ = left
     found = Found(path, {"-mark": files["-mark"]})
@@ -287,7 +289,7 @@ def test_a_database_that_is_gone_is_not_taken_for_a_first_start(
 
 @pytest.mark.parametrize("mark", [None, b"", b"cfmk", bytes(16)])
 def test_without_its_mark_nobody_knows_whether_the_end_is_there(
-    path: Path, left: tuple[dict[str, bytes], list[Kept]], mark: bytes | None
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]], mark: bytes | None
 ) -> None:
     files, states = left
     found = Found(path, {name: content for name, content in files.items() if name != "-mark"} | _mark(mark))
@@ -300,7 +302,7 @@ def _mark(content: bytes | None) -> dict[str, bytes]:
 
 
 @scaled
-def test_every_flip_in_the_mark_is_found(path: Path, left: tuple[dict[str, bytes], list[Kept]]) -> None:
+def test_every_flip_in_the_mark_is_found(path: Path, left: tuple[dict[str, bytes], list[StoreContent]]) -> None:
     files, _ = left
     for bit in range(0, 8 * len(files["-mark"]), examples(5, 1)):
         flipped = bytearray(files["-mark"])
@@ -309,7 +311,7 @@ def test_every_flip_in_the_mark_is_found(path: Path, left: tuple[dict[str, bytes
 
 
 def test_a_mark_that_a_power_failure_left_too_low_is_no_damage(
-    path: Path, left: tuple[dict[str, bytes], list[Kept]]
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]]
 ) -> None:
     earlier, _ = killed(path, 2)
     files, states = left
@@ -330,13 +332,13 @@ def mark_of(path: Path, number: int) -> bytes:
 
 
 def test_it_is_reported_once_and_what_is_written_next_is_whole(
-    path: Path, left: tuple[dict[str, bytes], list[Kept]]
+    path: Path, left: tuple[dict[str, bytes], list[StoreContent]]
 ) -> None:
     files, _ = left
     assert Found(path, {**files, "-wal": b""}).damages == 1
     store = Store(path)
     assert store.damages == 1  # nothing was written since
-    store.replace(Setting("me"), Snapshot(b"all", {}), [])
+    store.replace(SnapshotSetting("me"), Snapshot(b"all", {}), [])
     store.note(step(9))
     store.commit()
     store.close()
@@ -352,7 +354,7 @@ def test_what_was_not_kept_while_the_disk_failed_is_missed_after_a_kill(
         raise OSError(5, "Input/output error")
 
     store = Store(path)
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "commit", failing)
         for n in range(3):
@@ -361,7 +363,7 @@ def test_what_was_not_kept_while_the_disk_failed_is_missed_after_a_kill(
     again = Store(path)
     again.close()
     assert again.incomplete.startswith("1 of ")
-    store.replace(Setting("me"), SNAPSHOT, [])  # had it been made good, nothing would be missing
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])  # had it been made good, nothing would be missing
     store.close()
     again = Store(path)
     again.close()
@@ -412,16 +414,16 @@ def test_a_store_of_the_version_without_numbers_is_restored_and_becomes_one_with
     with sqlite3.connect(path) as database:
         for statement in (*TABLES, f"PRAGMA application_id={APPLICATION}", "PRAGMA user_version=1"):
             database.execute(statement)
-        setting = sealed(msgspec.msgpack.encode(Setting("me", "world", common=b"common")))
+        setting = sealed(msgspec.msgpack.encode(SnapshotSetting("me", "world", common=b"common")))
         database.execute("INSERT INTO setting VALUES (1, ?)", (setting,))
         database.execute("INSERT INTO snapshot VALUES ('ada', ?)", (sealed(b"state"),))
         database.execute("INSERT INTO journal VALUES (7, ?)", (sealed(pack_event(step(7))),))
     database.close()
     store = Store(path)
     assert (store.damages, store.incomplete) == (0, "")
-    assert store.kept.setting == Setting("me", "world", common=b"common")
+    assert store.kept.setting == SnapshotSetting("me", "world", common=b"common")
     assert (dict(store.kept.agents), store.kept.events) == ({"ada": b"state"}, [pack_event(step(7))])
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     store.note(step(8))
     store.commit()
     store.close()
@@ -432,7 +434,7 @@ def test_a_store_of_the_version_without_numbers_is_restored_and_becomes_one_with
 
 def test_a_store_without_a_list_of_alarms_is_restored_and_becomes_one_with_it(path: Path) -> None:
     store = Store(path)
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     store.note(step(7))
     store.commit()
     store.close()
@@ -443,9 +445,9 @@ def test_a_store_without_a_list_of_alarms_is_restored_and_becomes_one_with_it(pa
     store = Store(path)
     assert (store.damages, store.incomplete, store.kept.alarms) == (0, "", [])
     assert store.kept.events == [pack_event(step(7))]
-    store.replace(Setting("me"), SNAPSHOT, [], {1: msgspec.msgpack.encode(ALARM)})
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [], {1: msgspec.msgpack.encode(ALARM)})
     store.note(step(8))
-    store.commit(alarms=Changes({2: msgspec.msgpack.encode(ALARM)}, gone=[1]))
+    store.commit(alarms=HistoryChanges({2: msgspec.msgpack.encode(ALARM)}, gone=[1]))
     store.close()
     again = Store(path)
     again.close()
@@ -484,7 +486,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
     path: Path, caplog: pytest.LogCaptureFixture, suffix: str, harm: Callable[[Path], None]
 ) -> None:
     store = Store(path)
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     store.note(step(2))
     store.commit()
     store.check_files()
@@ -493,7 +495,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
     store.check_files()
     assert (store.ok, store.failures, store.damages) == (False, 1, 1)
     assert "while it was in use" in caplog.text
-    store.replace(Setting("me"), Snapshot(b"all", {"eve": b"state"}), [])
+    store.replace(SnapshotSetting("me"), Snapshot(b"all", {"eve": b"state"}), [])
     store.note(step(3))
     store.commit()
     store.check_files()
@@ -510,7 +512,7 @@ def test_files_that_are_harmed_while_in_use_are_noticed_and_made_good(
 def test_nothing_is_written_into_harmed_files(path: Path, suffix: str, harm: Callable[[Path], None]) -> None:
     """A log that was cut off has its old length again once something is written behind the hole."""
     store = Store(path)
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     harm(path.with_name(path.name + suffix))
     store.note(step(2))
     store.commit()
@@ -520,7 +522,7 @@ def test_nothing_is_written_into_harmed_files(path: Path, suffix: str, harm: Cal
 
 def test_a_killed_process_whose_database_was_removed_before_anybody_looked_is_missed(path: Path) -> None:
     store = Store(path)
-    store.replace(Setting("me"), SNAPSHOT, [])
+    store.replace(SnapshotSetting("me"), SNAPSHOT, [])
     path.unlink()
     files = {suffix: path.with_name(path.name + suffix).read_bytes() for suffix in ("-wal", "-mark")}
     store.close()

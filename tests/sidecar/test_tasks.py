@@ -13,7 +13,7 @@ from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.mqtt.dial import SessionConfig
 from monitor.sidecar.mqtt.inbox import Inbox
-from monitor.sidecar.mqtt.link import Link
+from monitor.sidecar.mqtt.link import BrokerLink
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.tasks import in_thread
@@ -53,7 +53,7 @@ def test_the_link_tries_again_until_there_is_one(
 
         monkeypatch.setattr(threading.Thread, "start", scarce)
         session = SessionConfig(parse_broker("mqtt://127.0.0.1:1"), "me", "agents/+/steps", "status/me", 5.0)
-        link = Link(session, Inbox(10), Outbox(), lambda _up: None)
+        link = BrokerLink(session, Inbox(10), Outbox(), lambda _up: None)
         await asyncio.wait_for(link.run(stop), PATIENCE)
 
     asyncio.run(scenario())

@@ -132,7 +132,7 @@ def test_posts_arrive_in_order_signed_and_in_full(tmp_path: Path) -> None:
         deliver(rig)
     assert revisions(there.posts) == [1, 2, 3]
     assert rig.results == {"delivered": 3}
-    assert rig.outbox.settled() == [0, 1, 2]
+    assert rig.outbox.finished() == [0, 1, 2]
     for post, alert in zip(there.posts, alerts, strict=True):
         assert post.path == "/alerts/secret-path?key=1"
         assert post.headers["content-type"] == "application/cloudevents+json"
@@ -441,7 +441,7 @@ def test_a_bug_in_an_attempt_is_logged_and_the_post_stays(
     broken = iter([True])
     real = post_module.post
 
-    async def fails(*arguments: Any, **more: Any) -> post_module.Answer:  # noqa: ANN401 - passed on
+    async def fails(*arguments: Any, **more: Any) -> post_module.PostResponse:  # noqa: ANN401 - passed on
         if next(broken, False):
             raise ZeroDivisionError
         return await real(*arguments, **more)
@@ -487,10 +487,10 @@ def test_a_refused_post_may_be_given_up_while_the_next_one_is_tried(monkeypatch:
         rig = Rig(config(there.url))
         attempts = iter([400, 400])
 
-        async def attempt(*_: Any, **__: Any) -> post_module.Answer:  # noqa: ANN401 - not looked at
+        async def attempt(*_: Any, **__: Any) -> post_module.PostResponse:  # noqa: ANN401 - not looked at
             if (status := next(attempts, 204)) == 204 and len(rig.outbox) == 2:
                 rig.add(published(revision=3), published(revision=4))
-            return post_module.Answer(status)
+            return post_module.PostResponse(status)
 
         monkeypatch.setattr("monitor.sidecar.webhooks.sender.post", attempt)
         rig.add(published(revision=1), published(revision=2))
@@ -543,7 +543,7 @@ def test_a_post_that_fails_each_time_keeps_back_no_other_agent_and_not_its_own_f
     assert rig.results["refused"] == 1
     assert rig.results["failed"] == (2 if how in {400, 413, 422} else 11)
     assert sum(rig.pauses) < 1200.0
-    assert sorted(rig.outbox.settled()) == list(range(len(there.accepted) + 1))  # none is tried after a restart
+    assert sorted(rig.outbox.finished()) == list(range(len(there.accepted) + 1))  # none is tried after a restart
     assert rig.sender.status()["problem"] == ""
 
 

@@ -20,7 +20,7 @@ from monitor.sidecar.config.reading import Config, check_secrets, load_config
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Numbers, Outbox
-from monitor.sidecar.outboxes import Outgoing
+from monitor.sidecar.outboxes import Outboxes
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from tests.servers import PATIENCE, Mosquitto, end, sidecar, wait_until
 from tests.sidecar.alert_documents import published
@@ -142,7 +142,7 @@ def test_broker_and_webhooks_share_the_numbers_and_each_settles_its_own() -> Non
     numbers = Numbers()
     webhooks = Webhooks({"pager": WebhookConfig(url="http://localhost/")}, "host-1", numbers)
     broker = Outbox(numbers=numbers)
-    outgoing = Outgoing(broker, webhooks)
+    outgoing = Outboxes(broker, webhooks)
     first, second = published(), published(revision=2)
     numbered = [*outgoing.number([first]), *outgoing.number([second], known={second})]
     assert sorted(number for number, _ in numbered) == [0, 1, 2]
@@ -152,9 +152,9 @@ def test_broker_and_webhooks_share_the_numbers_and_each_settles_its_own() -> Non
     assert [number for number, _ in outgoing.waiting()] == [0, 1, 2]
     webhooks.outboxes["pager"].done(0)
     broker.done(1)
-    assert outgoing.unsettled
-    assert sorted(outgoing.settled()) == [0, 1]
-    assert outgoing.settled() == []
+    assert outgoing.has_finished
+    assert sorted(outgoing.finished()) == [0, 1]
+    assert outgoing.finished() == []
 
 
 # ---- a sidecar ----

@@ -17,7 +17,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.events import Evaluate, Event
 from monitor.sidecar.pipeline import Pipeline
-from monitor.sidecar.store.alarm_history import Changes
+from monitor.sidecar.store.alarm_history import HistoryChanges
 from tests.servers import PATIENCE
 from tests.sidecar.by_hand import ByHand, Time, by_hand, stopped_time
 from tests.sidecar.project import CONFIG, write_project
@@ -204,9 +204,9 @@ def test_without_a_store_nothing_is_remembered_of_what_the_broker_has(tmp_path: 
         outbox = there.service.outbox
         outbox.put(outbox.number([Publication("cfmon/alerts/ada/watch", b"{}")]))
         outbox.done(0)
-        assert outbox.unsettled
+        assert outbox.has_finished
         there.worker.turn()
-        assert outbox.settled() == []
+        assert outbox.finished() == []
 
 
 def test_an_alarm_is_listed_only_once_its_evidence_can_be_had(there: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_an_alarm_is_listed_only_once_its_evidence_can_be_had(there: ByHand, mon
     note = history.note
     listed: list[bool] = []
 
-    def noted(publications: Sequence[Publication]) -> Changes:
+    def noted(publications: Sequence[Publication]) -> HistoryChanges:
         named = [(json.loads(each.payload).get("evidence") or {}).get("id") for each in publications if each.payload]
         listed.extend(store.read_evidence(each) is not None for each in named if each is not None)
         return note(publications)

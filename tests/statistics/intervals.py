@@ -30,7 +30,7 @@ class BoundedRow:
 
 
 def arguments(rows: Sequence[BoundedRow]) -> tuple[list[int], list[int], list[float], Bounds]:
-    """Return the rows as `Fleet` takes them."""
+    """Return the rows as `FleetTest` takes them."""
     starts = [0, *itertools.accumulate(len(row.entries) for row in rows)]
     successors = [successor for row in rows for successor in row.entries]
     expected, lower, upper = np.concatenate([row.columns for row in rows], axis=1).tolist()

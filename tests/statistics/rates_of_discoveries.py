@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from monitor.statistics.fleet import Fleet, wrong_agents
+from monitor.statistics.fleet import FleetTest, wrong_agents
 from monitor.statistics.model_betting import ModelTest
 from tests.statistics.measured import Row
 from tests.statistics.test_model_betting import Rows, grid
@@ -40,10 +40,10 @@ def outcome(ends: Ends, row: int, chance: float) -> int:
     return successors[min(sum(chance >= each for each in upto), len(successors) - 1)]
 
 
-def fleet_of(rows: Rows) -> tuple[Fleet, list[ModelTest]]:
+def fleet_of(rows: Rows) -> tuple[FleetTest, list[ModelTest]]:
     starts = [0, *accumulate(map(len, rows))]
     successors = [successor for row in rows for successor in row]
-    fleet = Fleet(starts, successors, [chance for row in rows for chance in row.values()])
+    fleet = FleetTest(starts, successors, [chance for row in rows for chance in row.values()])
     return fleet, [fleet.join() for _ in range(AGENTS)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
-from monitor.statistics.fleet import Fleet
+from monitor.statistics.fleet import FleetTest
 from monitor.statistics.model_betting import ModelTest
 from tests.exact.learned import learned_model
 from tests.statistics.measured import Row
@@ -41,10 +41,10 @@ def learned_from(steps: Sequence[tuple[int, int]], states: int, actions: int) ->
 def tester(model: MDP, *, exact: bool) -> ModelTest:
     """The test of a learned model at level ALPHA; `exact`: of its rows as they were estimated."""
     if exact:
-        return Fleet(model.indptr.data, model.successors.data, model.probabilities.data, alpha=ALPHA).join()
+        return FleetTest(model.indptr.data, model.successors.data, model.probabilities.data, alpha=ALPHA).join()
     assert model.counts is not None
     allowed = allowed_rows(model, model.counts, ALPHA / 2, 0.0001)
-    return Fleet(*allowed[:3], alpha=ALPHA / 2, bounds=allowed.bounds).join()
+    return FleetTest(*allowed[:3], alpha=ALPHA / 2, bounds=allowed.bounds).join()
 
 
 def learned_rows(

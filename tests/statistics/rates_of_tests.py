@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monitor.statistics import (
-    And,
+    Conjunction,
+    Disjunction,
     EqualOutcome,
     Leaf,
-    Not,
-    Or,
+    Negation,
     RegionBets,
     Sprt,
     Strength,
@@ -38,10 +38,10 @@ World = Mapping[Hashable, bool]
 """Leaf -> its truth."""
 A, B, C, D = (Leaf(key) for key in "abcd")
 TREES: Mapping[str, Tree] = {
-    "a & b & c": And((A, B, C)),
-    "a | b | c": Or((A, B, C)),
-    "!(a & (b | !c))": Not(And((A, Or((B, Not(C)))))),
-    "(a => b) & !(c | d)": And((implies(A, B), Not(Or((C, D))))),
+    "a & b & c": Conjunction((A, B, C)),
+    "a | b | c": Disjunction((A, B, C)),
+    "!(a & (b | !c))": Negation(Conjunction((A, Disjunction((B, Negation(C)))))),
+    "(a => b) & !(c | d)": Conjunction((implies(A, B), Negation(Disjunction((C, D))))),
     "a <=> b": iff(A, B),
 }
 

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
-from monitor.statistics import And, Leaf, Not, Or, Strength, Tree, evaluate, iff, implies, strengths
+from monitor.statistics import (
+    Conjunction,
+    Disjunction,
+    Leaf,
+    Negation,
+    Strength,
+    Tree,
+    evaluate,
+    iff,
+    implies,
+    strengths,
+)
 
 A, B, C, D = (Leaf(key) for key in "abcd")
 KEYS = "abcd"
@@ -16,9 +27,9 @@ LEAVES: st.SearchStrategy[Tree] = st.sampled_from([A, B, C, D])
 TREES: st.SearchStrategy[Tree] = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(And, st.lists(inner, max_size=3).map(tuple)),
-        st.builds(Or, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Negation, inner),
+        st.builds(Conjunction, st.lists(inner, max_size=3).map(tuple)),
+        st.builds(Disjunction, st.lists(inner, max_size=3).map(tuple)),
     ),
     max_leaves=8,
 )
@@ -28,37 +39,39 @@ def truth(tree: Tree, world: dict[str, bool]) -> bool:
     match tree:
         case Leaf(key):
             return world[str(key)]
-        case Not(part):
+        case Negation(part):
             return not truth(part, world)
-        case And(parts):
+        case Conjunction(parts):
             return all(truth(part, world) for part in parts)
-        case Or(parts):
+        case Disjunction(parts):
             return any(truth(part, world) for part in parts)
 
 
 def test_the_papers_rules() -> None:
     s = Strength(0.06, 0.03)
     assert strengths(A, s) == {"a": s}
-    assert strengths(Not(A), s) == {"a": Strength(0.03, 0.06)}
-    assert strengths(And((A, B, C)), s) == dict.fromkeys("abc", Strength(0.02, 0.03))
-    assert strengths(Or((A, B, C)), s) == dict.fromkeys("abc", Strength(0.06, 0.01))
+    assert strengths(Negation(A), s) == {"a": Strength(0.03, 0.06)}
+    assert strengths(Conjunction((A, B, C)), s) == dict.fromkeys("abc", Strength(0.02, 0.03))
+    assert strengths(Disjunction((A, B, C)), s) == dict.fromkeys("abc", Strength(0.06, 0.01))
     assert strengths(implies(A, B), s) == {"a": Strength(0.015, 0.06), "b": Strength(0.06, 0.015)}
     assert strengths(iff(A, B), s) == dict.fromkeys("ab", Strength(0.015, 0.015))
 
 
 def test_nested_conjunctions_count_as_one() -> None:
     s = Strength(0.06, 0.03)
-    assert strengths(And((A, And((B, C)))), s) == strengths(And((A, B, C)), s)
-    assert strengths(Or((A, Or((B, C)))), s) == strengths(Or((A, B, C)), s)
-    assert strengths(And(()), s) == {}
+    assert strengths(Conjunction((A, Conjunction((B, C)))), s) == strengths(Conjunction((A, B, C)), s)
+    assert strengths(Disjunction((A, Disjunction((B, C)))), s) == strengths(Disjunction((A, B, C)), s)
+    assert strengths(Conjunction(()), s) == {}
 
 
 @given(tree=TREES)
 def test_de_morgan_holds_for_strengths_and_truth(tree: Tree) -> None:
     s = Strength(0.05, 0.02)
     pair = (tree, A)
-    assert strengths(Or(pair), s) == strengths(Not(And((Not(tree), Not(A)))), s) or isinstance(tree, Or)
-    assert strengths(Not(Not(tree)), s) == strengths(tree, s)
+    assert strengths(Disjunction(pair), s) == strengths(
+        Negation(Conjunction((Negation(tree), Negation(A)))), s
+    ) or isinstance(tree, Disjunction)
+    assert strengths(Negation(Negation(tree)), s) == strengths(tree, s)
 
 
 @given(tree=TREES, values=st.lists(st.sampled_from([True, False, None]), min_size=4, max_size=4))
@@ -98,4 +111,4 @@ def test_the_combination_has_its_strength(tree: Tree, world: list[bool]) -> None
 
 def test_a_missing_answer_is_named() -> None:
     with pytest.raises(ConfigError, match="'b'"):
-        evaluate(And((A, B)), {"a": True})
+        evaluate(Conjunction((A, B)), {"a": True})

@@ -12,21 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from monitor.statistics.fleet import FRACTIONS, Fleet, joined_number, wrong_agents
+from monitor.statistics.fleet import FRACTIONS, FleetTest, joined_number, wrong_agents
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.model_betting import ModelTest
 from tests.statistics.test_model_betting import SMALL, Rows, grid, walk
 from tests.tiers import examples, scaled, slow
 
 
-def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -> Fleet:
+def the_fleet(rows: Rows, *, alpha: float = 0.001, impossible: float = 0.0001) -> FleetTest:
     starts = [0, *itertools.accumulate(map(len, rows))]
     successors = [successor for row in rows for successor in row]
     chances = [chance for row in rows for chance in row.values()]
-    return Fleet(starts, successors, chances, alpha=alpha, impossible=impossible)
+    return FleetTest(starts, successors, chances, alpha=alpha, impossible=impossible)
 
 
-def copied(make: Callable[[], Fleet], fleet: Fleet, tests: Sequence[ModelTest]) -> tuple[Fleet, list[ModelTest]]:
+def copied(
+    make: Callable[[], FleetTest], fleet: FleetTest, tests: Sequence[ModelTest]
+) -> tuple[FleetTest, list[ModelTest]]:
     """A fleet that is made anew, and its tests, which go on where these are."""
     other = make()
     other.load(fleet.dump())
@@ -36,7 +38,7 @@ def copied(make: Callable[[], Fleet], fleet: Fleet, tests: Sequence[ModelTest]) 
     return other, others
 
 
-def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
+def wealth(fleet: FleetTest, tests: Sequence[ModelTest]) -> float:
     fleet.combine(tests)
     return float(10.0**fleet.log10_e)
 
@@ -45,10 +47,10 @@ def wealth(fleet: Fleet, tests: Sequence[ModelTest]) -> float:
 def test_a_true_model_gives_no_wealth_on_average(alpha: float, *, exact: bool) -> None:
     """Whoever's turn it is, also where that depends on what was found; no more than on average where it is cut off."""
 
-    def make() -> Fleet:
+    def make() -> FleetTest:
         return the_fleet(SMALL, alpha=alpha, impossible=1e-12)  # bets on impossible steps lose next to nothing
 
-    def mean(fleet: Fleet, tests: list[ModelTest], depth: int) -> float:
+    def mean(fleet: FleetTest, tests: list[ModelTest], depth: int) -> float:
         now = wealth(*copied(make, fleet, tests))
         if depth == 0:
             return now
@@ -231,7 +233,7 @@ def test_the_own_bets_of_an_agent_give_no_wealth_on_average() -> None:
 
     def mean(test: ModelTest, depth: int) -> float:
         if depth == 0:
-            own = test.dump().stakes
+            own = test.dump().wealths
             return idle_after(test.transitions) + (sum(own) - own[1]) / 5.0
         total = 0.0
         for successor, chance in SMALL[depth % 2].items():

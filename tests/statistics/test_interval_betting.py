@@ -13,7 +13,7 @@ import pytest
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import betting_odds
-from monitor.statistics.fleet import Fleet
+from monitor.statistics.fleet import FleetTest
 from monitor.statistics.interval_betting import IntervalModelTest
 from monitor.statistics.interval_odds import GIVEN, NO_DATA, UNRECORDED
 from monitor.statistics.model_betting import ModelTest
@@ -36,10 +36,10 @@ def join(rows: list[BoundedRow], *, alpha: float = 0.001, impossible: float = 0.
     return maker(rows, alpha=alpha, impossible=impossible)().join()
 
 
-def maker(rows: list[BoundedRow], *, alpha: float, impossible: float) -> Callable[[], Fleet]:
+def maker(rows: list[BoundedRow], *, alpha: float, impossible: float) -> Callable[[], FleetTest]:
     """What makes a fleet that tests these rows as they are now."""
     starts, successors, expected, bounds = arguments(rows)
-    return lambda: Fleet(starts, successors, expected, alpha=alpha, impossible=impossible, bounds=bounds)
+    return lambda: FleetTest(starts, successors, expected, alpha=alpha, impossible=impossible, bounds=bounds)
 
 
 @cache
@@ -49,15 +49,17 @@ def model(steps: int, seed: int) -> MDP:
     return learned_model(17, 4, draws, {})[0]
 
 
-def learned(steps: int, seed: int, *, alpha: float = 0.001) -> Fleet:
+def learned(steps: int, seed: int, *, alpha: float = 0.001) -> FleetTest:
     """The test of a learned grid, as the monitor makes it."""
     grown = model(steps, seed)
     assert grown.counts is not None
     allowed = allowed_rows(grown, grown.counts, alpha / 2, 0.0001)
-    return Fleet(*allowed[:3], alpha=alpha / 2, bounds=allowed.bounds)
+    return FleetTest(*allowed[:3], alpha=alpha / 2, bounds=allowed.bounds)
 
 
-def worst(make: Callable[[], Fleet], depth: int, fleet: Fleet | None = None, test: ModelTest | None = None) -> float:
+def worst(
+    make: Callable[[], FleetTest], depth: int, fleet: FleetTest | None = None, test: ModelTest | None = None
+) -> float:
     """The greatest mean of the wealth after so many steps, over all environments within the bounds.
 
     At each step, knowing everything before, the environment chooses the row and any distribution within its bounds.
@@ -119,7 +121,7 @@ def part(step: int) -> float:
 def test_with_given_rows_only_it_is_the_test_of_a_model_that_is_not_learned() -> None:
     rows = [BoundedRow({to: (p, p, p) for to, p in row.items()}, GIVEN) for row in grid(0.1)]
     starts, successors, expected, _ = arguments(rows)
-    plain, other = Fleet(starts, successors, expected).join(), join(rows)
+    plain, other = FleetTest(starts, successors, expected).join(), join(rows)
     assert isinstance(other, IntervalModelTest)
     for n, (row, successor) in enumerate(walk(grid(0.2), np.random.default_rng(3), 200)):
         for test in (plain, other):

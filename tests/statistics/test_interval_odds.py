@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from monitor.statistics.betting_odds import Learner
+from monitor.statistics.betting_odds import AdaptiveBet
 from monitor.statistics.interval_odds import (
     GIVEN,
     NO_DATA,
@@ -114,7 +114,7 @@ def test_given_rows_have_the_odds_of_a_model_that_is_not_learned() -> None:
     found = odds.find(1, 2)
     assert found is not None
     assert (found.odds, found.flatter) == (1 / 0.75, 1 / (0.75**0.5 * (0.25**0.5 + 0.75**0.5)))
-    learner, plain = odds.learner(10), Learner(odds, 10)
+    learner, plain = odds.learner(10), AdaptiveBet(odds, 10)
     assert isinstance(learner, IntervalLearner)
     for each in (learner, plain):
         each.load({found.index: 1})

@@ -14,7 +14,7 @@ from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import row_tests
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, PRIOR, Odds
 from monitor.statistics.e_bh import LEVEL
-from monitor.statistics.fleet import Fleet
+from monitor.statistics.fleet import FleetTest
 from monitor.statistics.interval_odds import NO_DATA, Bounds
 from monitor.statistics.row_tests import RowTests, joined_rows
 from tests.statistics.rates_of_model_tests import learned_from, steps_of
@@ -226,7 +226,7 @@ def test_of_several_monitors_a_row_has_the_mean_wealth_and_the_counts_of_one() -
 
 def test_rows_without_data_are_not_tested_and_do_not_count() -> None:
     bounds = Bounds([0.0, 0.3, 0.0], [1.0, 0.7, 0.7], [NO_DATA, 1])
-    fleet = Fleet([0, 1, 3], [9, 0, 9], [1.0, 0.5, 0.5], bounds=bounds)
+    fleet = FleetTest([0, 1, 3], [9, 0, 9], [1.0, 0.5, 0.5], bounds=bounds)
     assert fleet.rows_tested == 1
     test = fleet.join()
     for _ in range(400):
@@ -249,7 +249,7 @@ def test_rows_of_a_learned_model_are_named_for_what_the_data_rule_out_alone(
         model = learned_from(steps_of(grid(0.1), 4, recorded, rng), 16, 4)
         assert model.counts is not None
         allowed = allowed_rows(model, model.counts, 0.0005, 0.0001)
-        fleet = Fleet(*allowed[:3], alpha=0.0005, bounds=allowed.bounds)
+        fleet = FleetTest(*allowed[:3], alpha=0.0005, bounds=allowed.bounds)
         test = fleet.join()
         for row, successor in steps_of(grid(slip), 4, 6_000, rng):
             test.step(row, successor)

@@ -43,7 +43,7 @@ def test_it_holds_the_newest_pairs(window: int, count: int) -> None:
     path = filled(window, range(count))
     assert path.pairs == tuple((seq % 7, seq % 3) for seq in range(max(0, count - window), count))
     assert path.start_observed == (0 < count <= window)
-    assert path.start_dropped == (count > window)
+    assert path.oldest_dropped == (count > window)
     assert path.first_seq == (max(0, count - window) if count else None)
     assert all(path.blind(reach) is None for reach in range(min(count, window)))
 
@@ -125,7 +125,7 @@ def test_dump_and_load_in_every_state() -> None:
 
 def test_a_smaller_window_keeps_the_newest() -> None:
     path = SlidingPath.load(2, filled(4, range(4)).dump())
-    assert (len(path), path.first_seq, path.start_dropped, path.start_observed) == (2, 2, True, False)
+    assert (len(path), path.first_seq, path.oldest_dropped, path.start_observed) == (2, 2, True, False)
 
 
 def test_the_next_number_continues_neither_an_ended_episode_nor_another_one() -> None:

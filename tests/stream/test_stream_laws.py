@@ -19,7 +19,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable, as_table
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.deduplication import REMEMBERED
-from monitor.stream.reorder_buffer import Entry, ReorderBuffer
+from monitor.stream.reorder_buffer import BufferedMessage, ReorderBuffer
 from monitor.stream.session import Session, SessionState
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import (
@@ -480,7 +480,7 @@ class Counting(ReorderBuffer):
 
     count = 0
 
-    def sort(self, entry: Entry) -> Literal["accepted", "duplicate", "stale", "conflict"]:
+    def sort(self, entry: BufferedMessage) -> Literal["accepted", "duplicate", "stale", "conflict"]:
         """As ever."""
         self.count += 1
         return super().sort(entry)

@@ -17,7 +17,7 @@ import numpy as np
 
 from monitor.arrays import Bools
 from monitor.authoring.exploration.explorable import Arrival, Environment, Snapshot
-from monitor.authoring.exploration.identity import Flat, Identity, flat, shown
+from monitor.authoring.exploration.identity import Flat, StateIdentity, flat, shown
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained
@@ -31,7 +31,7 @@ Labeller = Callable[[Any], Iterable[str]]
 
 
 class CopySimulator:
-    """A Gymnasium environment explored by snapshots; see `Simulator`.
+    """A Gymnasium environment explored by snapshots; see `Explorable`.
 
     Args:
         environment: with a Discrete action space; wrapped or not.
@@ -48,7 +48,7 @@ class CopySimulator:
     def __init__(
         self,
         environment: Environment,
-        identity: Identity,
+        identity: StateIdentity,
         seeds: Sequence[int],
         labeller: Labeller | None = None,
     ) -> None:

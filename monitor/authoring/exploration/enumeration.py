@@ -18,13 +18,13 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained, load_object
 
-__all__ = ["Explored", "Settings", "explore"]
+__all__ = ["ExplorationSettings", "Explored", "explore"]
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExplorationSettings:
     """Settings of an exploration.
 
     Attributes:
@@ -67,7 +67,7 @@ class Explored:
     notes: Sequence[str]
 
 
-def explore(source: str, settings: Settings, report: Progress = lambda _, __: None) -> Explored:
+def explore(source: str, settings: ExplorationSettings, report: Progress = lambda _, __: None) -> Explored:
     """Return the model of `gymnasium:ID?argument=value` or `module.py:make_env`, with every reachable state.
 
     An environment with a method `successors` is enumerated by it, another one by snapshots, if it is deterministic.
@@ -88,7 +88,7 @@ def explore(source: str, settings: Settings, report: Progress = lambda _, __: No
         close(environment)
 
 
-def _explored(environment: Environment, source: str, settings: Settings, report: Progress) -> Explored:
+def _explored(environment: Environment, source: str, settings: ExplorationSettings, report: Progress) -> Explored:
     seeds = range(settings.seed, settings.seed + settings.resets)
     labeller = None if settings.labels is None else load_object(settings.labels, ModelError)
     if hook_of(environment) is not None:
@@ -109,7 +109,7 @@ def _explored(environment: Environment, source: str, settings: Settings, report:
     return Explored(model, simulator.identified, simulator.variables, walked, notes)
 
 
-def _model(simulator: CopySimulator | HookSimulator, found: Found, settings: Settings, source: str) -> MDP:
+def _model(simulator: CopySimulator | HookSimulator, found: Found, settings: ExplorationSettings, source: str) -> MDP:
     return model_of(
         simulator,
         found,
@@ -120,7 +120,7 @@ def _model(simulator: CopySimulator | HookSimulator, found: Found, settings: Set
     )
 
 
-def _notes(simulator: CopySimulator, model: MDP, initial: dict[int, float], settings: Settings) -> list[str]:
+def _notes(simulator: CopySimulator, model: MDP, initial: dict[int, float], settings: ExplorationSettings) -> list[str]:
     notes = []
     if settings.resets == 1:
         known = {simulator.reset(settings.seed).key}

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from monitor.arrays import Floats
 from monitor.model.annotations import Valuation
 
-__all__ = ["Arrival", "Environment", "Simulator", "Snapshot"]
+__all__ = ["Arrival", "Environment", "Explorable", "Snapshot"]
 
 Environment = Any
 """An environment, or a part of one: Gymnasium is optional, so are its types."""
@@ -25,7 +25,7 @@ class Arrival:
     Attributes:
         key: identifies the state; equal keys are one state.
         observation: [D] float64, flattened; None if the observation space cannot be flattened.
-        snapshot: what `Simulator.step` continues from.
+        snapshot: what `Explorable.step` continues from.
         terminated: the episode ends here.
         rewards: smallest and largest reward of the step; (0, 0) at the start.
         probability: of this arrival.
@@ -39,7 +39,7 @@ class Arrival:
     probability: float = 1.0
 
 
-class Simulator(Protocol):
+class Explorable(Protocol):
     """An environment whose states can be kept and returned to.
 
     Attributes:

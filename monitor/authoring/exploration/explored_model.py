@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Floats
 from monitor.authoring.exploration.action_noise import SlipTo, slip_weights
-from monitor.authoring.exploration.explorable import Simulator
+from monitor.authoring.exploration.explorable import Explorable
 from monitor.authoring.exploration.identity import shown
 from monitor.authoring.exploration.search import Found
 from monitor.errors import ModelError
@@ -25,7 +25,7 @@ MOST_OBSERVED: Final = 1 << 28
 
 
 def model_of(
-    simulator: Simulator, found: Found, *, slip: float, to: SlipTo, conditions: Sequence[str], source: str
+    simulator: Explorable, found: Found, *, slip: float, to: SlipTo, conditions: Sequence[str], source: str
 ) -> MDP:
     """Return the model of what was found, in the order of discovery: state 0 is the first initial state.
 
@@ -134,7 +134,7 @@ def _valuations(found: Found, copies: set[int]) -> list[Valuation]:
     ]
 
 
-def _with_conditions(model: MDP, found: Found, simulator: Simulator, conditions: Sequence[str]) -> MDP:
+def _with_conditions(model: MDP, found: Found, simulator: Explorable, conditions: Sequence[str]) -> MDP:
     """Return the model with the labels of `--label`. Raises ModelError if one depends on which step led to a state."""
     if not conditions:
         return model
@@ -152,7 +152,7 @@ def _with_conditions(model: MDP, found: Found, simulator: Simulator, conditions:
     return first
 
 
-def _variables(found: Found, simulator: Simulator) -> dict[str, Sequence[Any]]:
+def _variables(found: Found, simulator: Explorable) -> dict[str, Sequence[Any]]:
     """Return the named entries of the keys, a value for each state."""
     return {name: [node.key[n] for node in found.nodes] for n, name in enumerate(simulator.variables)}
 

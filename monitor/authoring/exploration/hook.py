@@ -34,7 +34,7 @@ def hook_of(environment: Environment) -> Environment | None:
 
 
 class HookSimulator:
-    """An environment explored by its own method `successors`; see `Simulator`. `seeds`: of resets, where needed."""
+    """An environment explored by its own method `successors`; see `Explorable`. `seeds`: of resets, where needed."""
 
     aliasing = False
     identified = "the states of successors(state, action)"

@@ -17,7 +17,7 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object
 
-__all__ = ["Identity", "flat", "identity_of", "key_of", "observation_key", "shown"]
+__all__ = ["StateIdentity", "flat", "identity_of", "key_of", "observation_key", "shown"]
 
 LONGEST_KEY: Final = 64
 """Most entries of a key; an observation with more is replaced by a digest."""
@@ -30,7 +30,7 @@ Flat = Floats
 
 
 @dataclass(frozen=True)
-class Identity:
+class StateIdentity:
     """Rule by which situations of an environment are one state.
 
     Attributes:
@@ -47,20 +47,22 @@ class Identity:
     ages: tuple[Callable[[Environment], None], ...] = (lambda _: None,)
 
 
-def identity_of(environment: Environment, key: str | None) -> Identity:
+def identity_of(environment: Environment, key: str | None) -> StateIdentity:
     """Return the identity that `key` names: `module.py:function`, `observation`, or None for the default.
 
     The default: `MiniGridState` in a MiniGrid environment, the observation in others. Raises ModelError.
     """
     if key == "observation":
-        return Identity(_by_observation, "the observation", ages=_ages(environment))
+        return StateIdentity(_by_observation, "the observation", ages=_ages(environment))
     if key is not None:
         function = load_object(key, ModelError)
-        return Identity(lambda env, _, __: _by_function(function, env, key), key, _names(function, environment, key))
+        return StateIdentity(
+            lambda env, _, __: _by_function(function, env, key), key, _names(function, environment, key)
+        )
     if is_minigrid(environment):
         names = f"MiniGrid's own variables ({', '.join(MiniGridState._fields)})"
-        return Identity(lambda env, _, __: minigrid_state(env), names, MiniGridState._fields, _ages(environment))
-    return Identity(_by_observation, "the observation")
+        return StateIdentity(lambda env, _, __: minigrid_state(env), names, MiniGridState._fields, _ages(environment))
+    return StateIdentity(_by_observation, "the observation")
 
 
 def observation_key(observation: Flat) -> Valuation:

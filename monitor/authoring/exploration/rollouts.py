@@ -18,7 +18,7 @@ import numpy as np
 from monitor.atomic import new_path
 from monitor.authoring.exploration.copies import action_count, action_mask
 from monitor.authoring.exploration.explorable import Environment
-from monitor.authoring.exploration.identity import Flat, Identity, flat, identity_of
+from monitor.authoring.exploration.identity import Flat, StateIdentity, flat, identity_of
 from monitor.authoring.exploration.source import close, open_environment
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
@@ -89,7 +89,7 @@ class _Run:
     """An environment, what identifies its states, and the policy."""
 
     environment: Environment
-    identity: Identity
+    identity: StateIdentity
     choose: Chooser
 
     def seen(self, raw: object) -> tuple[Valuation, Flat | None]:

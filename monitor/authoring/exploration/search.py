@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from monitor.authoring.exploration.explorable import Arrival, Simulator, Snapshot
+from monitor.authoring.exploration.explorable import Arrival, Explorable, Snapshot
 from monitor.authoring.exploration.identity import Flat, shown
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
-__all__ = ["Entry", "Found", "Node", "search"]
+__all__ = ["ExploredState", "Found", "Successor", "search"]
 
 ALTERNATES: Final = 1
 """How many further situations with the key of a state are compared with the first."""
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Entry:
+class Successor:
     """One successor of a row; `low` and `high`: rewards seen."""
 
     target: int
@@ -38,7 +38,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Node:
+class ExploredState:
     """A state.
 
     Attributes:
@@ -69,8 +69,8 @@ class Node:
 class Found:
     """Result of a search: `rows[s][a]` lists the entries of a row, and is empty for a terminated state."""
 
-    nodes: list[Node] = field(default_factory=list)
-    rows: list[list[list[Entry]]] = field(default_factory=list)
+    nodes: list[ExploredState] = field(default_factory=list)
+    rows: list[list[list[Successor]]] = field(default_factory=list)
     initial: dict[int, float] = field(default_factory=dict)
     numbers: dict[tuple[Valuation, bool], int] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Found:
         return taken[::-1]
 
 
-def search(simulator: Simulator, max_states: int, report: Progress = lambda _, __: None) -> Found:
+def search(simulator: Explorable, max_states: int, report: Progress = lambda _, __: None) -> Found:
     """Return all states that can be reached, in breadth-first order.
 
     Raises ModelError: more than `max_states`, a key that several different situations share, or as the simulator.
@@ -102,11 +102,11 @@ def search(simulator: Simulator, max_states: int, report: Progress = lambda _, _
     return found
 
 
-def _expand(simulator: Simulator, found: Found, number: int, max_states: int) -> None:
+def _expand(simulator: Explorable, found: Found, number: int, max_states: int) -> None:
     node = found.nodes[number]
     for action in range(simulator.actions):
         row = [
-            Entry(
+            Successor(
                 _number(simulator, found, arrival, (number, action), max_states), arrival.probability, *arrival.rewards
             )
             for arrival in simulator.step(node.snapshot, action)
@@ -122,7 +122,7 @@ def _expand(simulator: Simulator, found: Found, number: int, max_states: int) ->
     node.alternates = []
 
 
-def _number(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
+def _number(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
     """Return the number of the state that was arrived at, a new one if its key is new."""
     number = found.numbers.get((arrival.key, arrival.terminated))
     if number is None:
@@ -143,7 +143,7 @@ def _number(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[
     return number
 
 
-def _new(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
+def _new(simulator: Explorable, found: Found, arrival: Arrival, before: tuple[int, int], max_states: int) -> int:
     number = len(found.nodes)
     if number >= max_states:
         raise ModelError(
@@ -151,7 +151,7 @@ def _new(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[int
             "states by --key module.py:function. A step counter or a continuous number in the key never repeats"
         )
     labels = frozenset(simulator.labels(arrival.snapshot))
-    node = Node(arrival.key, arrival.terminated, arrival.observation, labels, *before)
+    node = ExploredState(arrival.key, arrival.terminated, arrival.observation, labels, *before)
     if before[0] >= 0:
         node.rewards.update(arrival.rewards)
     node.snapshot = None if arrival.terminated else arrival.snapshot
@@ -160,7 +160,7 @@ def _new(simulator: Simulator, found: Found, arrival: Arrival, before: tuple[int
     return number
 
 
-def _compare(simulator: Simulator, found: Found, number: int, snapshot: Snapshot) -> None:
+def _compare(simulator: Explorable, found: Found, number: int, snapshot: Snapshot) -> None:
     """Compare a second situation with the row of the first; widen the rewards. Raises ModelError if it differs."""
     for action, row in enumerate(found.rows[number]):
         # A simulator with aliasing is deterministic: one successor, or none where the action is unavailable.

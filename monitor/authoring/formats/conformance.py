@@ -85,7 +85,7 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
         steps: number of steps, over as many episodes as needed.
         seed: of the environment and of the actions.
     """
-    table = _Table(environment)
+    table = _FrequencyTable(environment)
     departures: dict[str, int] = {}
     example = failure = ""
     count = 0
@@ -99,7 +99,7 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
     return Conformance(count, departures, example, table.test.log10_e, table.test.doubted, failure)
 
 
-class _Table:
+class _FrequencyTable:
     """The table of an environment, and the test of its frequencies: row s * A + a, entries in ascending order."""
 
     def __init__(self, environment: Any) -> None:  # noqa: ANN401 - Gymnasium is optional
@@ -148,7 +148,7 @@ def _merged(listed: Any) -> dict[Entry, float]:  # noqa: ANN401 - whatever the e
     return dict(sorted(row.items()))
 
 
-def _steps(environment: Any, table: _Table, steps: int, seed: int) -> Iterator[_Step]:  # noqa: ANN401 - optional
+def _steps(environment: Any, table: _FrequencyTable, steps: int, seed: int) -> Iterator[_Step]:  # noqa: ANN401 - optional
     rng = np.random.default_rng(seed)
     state = int(environment.reset(seed=seed)[0])
     for _ in range(steps):

@@ -26,7 +26,7 @@ _ONE_HOT_LIMIT = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _TableEntry:
     """One entry of P[s][a]."""
 
     state: int
@@ -95,7 +95,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
     try:
         count, actions = int(environment.observation_space.n), int(environment.action_space.n)
         entries = [
-            _Entry(s, a, int(t), float(p), float(r), bool(end))
+            _TableEntry(s, a, int(t), float(p), float(r), bool(end))
             for s in range(count)
             for a in range(actions)
             for p, t, r, end in inner.P[s][a]
@@ -125,7 +125,7 @@ def from_environment(environment: Any, source: str) -> MDP:  # noqa: ANN401 - Gy
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, Any]:
+def _rows(entries: list[_TableEntry], copies: dict[int, int], size: tuple[int, int]) -> dict[str, Any]:
     """Return the arrays of `MDP.from_rows`; `entries` in order of state and action, `size` [S, A] without the copies.
 
     If all entries of a row have one reward it is r(s, a), else each transition has its own.
@@ -148,7 +148,7 @@ def _rows(entries: list[_Entry], copies: dict[int, int], size: tuple[int, int]) 
     }
 
 
-def _stays(state: int, actions: int, entries: list[_Entry]) -> bool:
+def _stays(state: int, actions: int, entries: list[_TableEntry]) -> bool:
     """Return whether every action in `state` stays there with reward 0."""
     own = [e for e in entries if e.state == state and e.probability > 0]
     return {e.action for e in own} == set(range(actions)) and all(e.successor == state and e.reward == 0 for e in own)

@@ -45,7 +45,7 @@ from monitor.authoring.formats.choices import (
     merged_order,
     require_memory,
 )
-from monitor.authoring.formats.prism_parts import Part, check_headings, chosen, divided
+from monitor.authoring.formats.prism_parts import FilePart, check_headings, chosen, divided
 from monitor.authoring.formats.textfile import Line, shown
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
@@ -97,7 +97,7 @@ def read_combined(
     content = files[".pexp"]
     try:
         require_memory(2 * len(content), limit, f"{len(content):,} bytes of text")
-        return _model(divided(Part(source, content)), source, rewards, limit)
+        return _model(divided(FilePart(source, content)), source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
@@ -120,19 +120,19 @@ def read_prism(
     path = PurePath(source) if PurePath(source).name else PurePath("model")
     stem = str(path.with_suffix(""))
     try:
-        return _model({key: Part(stem + key, files[key]) for key in files}, source, rewards, limit)
+        return _model({key: FilePart(stem + key, files[key]) for key in files}, source, rewards, limit)
     except ModelError as error:
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _model(parts: Mapping[str, Part], source: str, wanted: str | None, limit: int) -> MDP:
+def _model(parts: Mapping[str, FilePart], source: str, wanted: str | None, limit: int) -> MDP:
     for key, part in parts.items():
         check_headings(part, PurePath(f"m{key}").suffix)
     if ".obs" in parts:
         raise ModelError(f"{PurePath(parts['.obs'].file).name}: models with observations are not supported")
     if ".tra" not in parts:
         raise ModelError("there are no transitions")
-    nothing = Part("", b"")
+    nothing = FilePart("", b"")
     size = len(parts[".tra"].content)
     require_memory(ENTRY_BYTES // 10 * size, limit, f"{size:,} bytes of transitions")
     structure = chosen(parts, wanted)
@@ -326,7 +326,7 @@ def _state_rewards(rows: Iterator[Line], given: _Transitions) -> Floats:
     return rewards
 
 
-def _transition_rewards(part: Part, given: _Transitions, order: Ints) -> Floats:
+def _transition_rewards(part: FilePart, given: _Transitions, order: Ints) -> Floats:
     """Return the rewards of the sorted lines of `.tra`, [N]."""
     keys = _keys(given, (_column(given.at), _column(given.taken), _column(given.after)))[order]
     found, values = array("q"), array("d")

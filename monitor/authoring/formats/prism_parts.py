@@ -15,7 +15,7 @@ from monitor.authoring.formats.textfile import Line, lines, shown
 from monitor.errors import ModelError
 from monitor.model.rewards import chosen_structure
 
-__all__ = ["Part", "Structure", "check_headings", "chosen", "divided"]
+__all__ = ["FilePart", "Structure", "check_headings", "chosen", "divided"]
 
 _TYPE: Final = re.compile(r"# Transitions \((.{1,40})\)\Z")
 _STRUCTURE: Final = re.compile(r'# Reward structure(?: "([^"]*)")?\Z')
@@ -33,7 +33,7 @@ _MOST_STRUCTURES: Final = 1000
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """A file or, in a `.pexp` file, a part of it: `first` is the number of its first line."""
 
     file: str
@@ -61,11 +61,11 @@ class Structure:
 
     name: str
     number: str
-    of_states: Part | None = None
-    of_transitions: Part | None = None
+    of_states: FilePart | None = None
+    of_transitions: FilePart | None = None
 
 
-def check_headings(part: Part, suffix: str) -> None:
+def check_headings(part: FilePart, suffix: str) -> None:
     """Raise ModelError if the comments at the beginning say that a file is another one, or of another kind of model."""
     for row in part.headings():
         if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP"):
@@ -80,9 +80,9 @@ def _suffix_of(heading: str) -> str | None:
     )
 
 
-def divided(whole: Part) -> dict[str, Part]:
+def divided(whole: FilePart) -> dict[str, FilePart]:
     """Return the parts of a `.pexp` file as if they were files."""
-    found: dict[str, Part] = {}
+    found: dict[str, FilePart] = {}
     start, number, kind, count = 0, 1, ".tra", {".srew": 0, ".trew": 0}
     at = 0
 
@@ -95,7 +95,7 @@ def divided(whole: Part) -> dict[str, Part]:
         if key in found or count[".srew"] + count[".trew"] > 2 * _MOST_STRUCTURES:
             raise Line(PurePath(whole.file).name, number, "").error(f"a second part of the kind {kind}, or too many")
         if content.strip() or kind != ".tra":
-            found[key] = Part(whole.file, content, number)
+            found[key] = FilePart(whole.file, content, number)
 
     line = 1
     while at < len(whole.content):
@@ -119,7 +119,7 @@ def _kind_of(heading: bytes, after: bytes) -> str | None:
     return _suffix_of(first)
 
 
-def chosen(parts: Mapping[str, Part], wanted: str | None) -> Structure:
+def chosen(parts: Mapping[str, FilePart], wanted: str | None) -> Structure:
     """Return the reward structure to read; one without rewards for none."""
     structures = _structures(parts)
     names = [each.name for each in structures]
@@ -131,7 +131,7 @@ def chosen(parts: Mapping[str, Part], wanted: str | None) -> Structure:
     return Structure("", "") if place is None else structures[place]
 
 
-def _structures(parts: Mapping[str, Part]) -> list[Structure]:
+def _structures(parts: Mapping[str, FilePart]) -> list[Structure]:
     found: dict[str, Structure] = {}
     for key, part in parts.items():
         number, suffix = key.removesuffix(PurePath(f"m{key}").suffix), PurePath(f"m{key}").suffix

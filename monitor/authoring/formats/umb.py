@@ -19,7 +19,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.formats.choices import ENTRY_BYTES, MAX_MODEL_BYTES, NAME_BYTES, Choices, as_mdp, require_memory
-from monitor.authoring.formats.umb_archive import Archive, unpacked_tar
+from monitor.authoring.formats.umb_archive import UmbArchive, unpacked_tar
 from monitor.authoring.formats.umb_valuations import read_valuations
 from monitor.errors import ModelError, ModelWarning
 from monitor.model.mdp import MDP
@@ -63,7 +63,7 @@ def read_umb(content: bytes, source: str, rewards: str | None = None, *, limit: 
         raise ModelError(f"model {source}: {error}") from error
 
 
-def _model(archive: Archive, index: dict[str, Any], source: str, chosen: tuple[str | None, int]) -> MDP:
+def _model(archive: UmbArchive, index: dict[str, Any], source: str, chosen: tuple[str | None, int]) -> MDP:
     system = index.get("transition-system")
     if index.get("format-version") not in (0, VERSION) or not isinstance(system, dict):
         version = str(index.get("format-version"))[:40]
@@ -103,7 +103,7 @@ def _model(archive: Archive, index: dict[str, Any], source: str, chosen: tuple[s
     return as_mdp(choices, source, limit, **_own(archive, _object(groups.get(GROUP), GROUP), sizes, limit))
 
 
-def _sizes(archive: Archive, system: dict[str, Any]) -> _Sizes:
+def _sizes(archive: UmbArchive, system: dict[str, Any]) -> _Sizes:
     """Return the sizes, once they are known to be bounded by the size of the file."""
     keys = ("#states", "#choices", "#branches", "#choice-actions", "#players")
     found = [system.get(key) for key in keys]
@@ -131,7 +131,7 @@ def _check_filled(ranges: Ints, what: str, of: str) -> None:
         raise ModelError(f"{what} {empty[0]} has no {of}: give it at least one")
 
 
-def _kinds(archive: Archive, sizes: _Sizes) -> tuple[Ints, tuple[str, ...]]:
+def _kinds(archive: UmbArchive, sizes: _Sizes) -> tuple[Ints, tuple[str, ...]]:
     """Return the number of each choice's action, and the actions' names."""
     folder = "actions/choices"
     if not sizes.actions:
@@ -144,14 +144,14 @@ def _kinds(archive: Archive, sizes: _Sizes) -> tuple[Ints, tuple[str, ...]]:
     return kind, archive.texts(f"{folder}/string-mapping.bin", f"{folder}/strings.bin", sizes.actions)
 
 
-def _probabilities(archive: Archive, system: dict[str, Any], sizes: _Sizes) -> Floats:
+def _probabilities(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes) -> Floats:
     kind = system.get("branch-probability-type")
     if kind is None:
         raise ModelError("index.json gives no branch-probability-type: models without probabilities are not supported")
     return archive.numbers("branch-to-probability.bin", kind, sizes.branches)
 
 
-def _labels(archive: Archive, group: dict[str, Any], states: int, limit: int) -> dict[str, Bools]:
+def _labels(archive: UmbArchive, group: dict[str, Any], states: int, limit: int) -> dict[str, Bools]:
     """Return the labels as [S] bool; `deadlock` only where it holds."""
     require_memory(2 * len(group) * states, limit, f"{len(group):,} labels of {states:,} states")
     labels: dict[str, Bools] = {}
@@ -166,7 +166,7 @@ def _labels(archive: Archive, group: dict[str, Any], states: int, limit: int) ->
 
 
 def _rewards(
-    archive: Archive, group: dict[str, Any], place: tuple[Ints, Ints], chosen: tuple[str | None, _Sizes]
+    archive: UmbArchive, group: dict[str, Any], place: tuple[Ints, Ints], chosen: tuple[str | None, _Sizes]
 ) -> Floats | None:
     """Return the reward of each branch: that of its state, its choice and its own."""
     identifier = _chosen(group, chosen[0])
@@ -196,7 +196,7 @@ def _chosen(group: dict[str, Any], wanted: str | None) -> str | None:
     return None if place is None else list(group)[place]
 
 
-def _own(archive: Archive, group: dict[str, Any], sizes: _Sizes, limit: int) -> dict[str, Any]:
+def _own(archive: UmbArchive, group: dict[str, Any], sizes: _Sizes, limit: int) -> dict[str, Any]:
     """Return what this package keeps in annotations of its own, as arguments of `MDP.from_rows`."""
     found: dict[str, Any] = {}
     if "state-names" in group:

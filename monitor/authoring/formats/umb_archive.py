@@ -21,7 +21,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 
-__all__ = ["Archive", "packed_tar", "unpacked_tar"]
+__all__ = ["UmbArchive", "packed_tar", "unpacked_tar"]
 
 _BLOCK: Final = 512
 MAX_INDEX_BYTES: Final = 4 << 20
@@ -30,7 +30,7 @@ _MEGABYTE: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Archive:
+class UmbArchive:
     """The members of a UMB file by name."""
 
     members: Mapping[str, memoryview]
@@ -134,13 +134,13 @@ class Archive:
             raise ModelError(f"{name} is missing from the archive") from None
 
 
-def unpacked_tar(content: bytes, limit: int) -> Archive:
+def unpacked_tar(content: bytes, limit: int) -> UmbArchive:
     """Return the members of a UMB file whose unpacked size is at most `limit` bytes.
 
     Raises:
         ModelError: it is not such an archive, is larger, or holds anything but files and folders.
     """
-    return Archive(_members(memoryview(_decompressed(content, limit))))
+    return UmbArchive(_members(memoryview(_decompressed(content, limit))))
 
 
 def packed_tar(members: Mapping[str, bytes]) -> bytes:

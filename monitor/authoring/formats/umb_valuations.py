@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Ints
 from monitor.authoring.formats.choices import CELL_BYTES, STATE_BYTES, require_memory
-from monitor.authoring.formats.umb_archive import Archive
+from monitor.authoring.formats.umb_archive import UmbArchive
 from monitor.errors import ModelError
 
 __all__ = ["packed_valuations", "read_valuations"]
@@ -25,7 +25,7 @@ _MOST_WHOLE: Final = 1 << 53
 
 
 def read_valuations(
-    archive: Archive, index: dict[str, Any], states: int, limit: int
+    archive: UmbArchive, index: dict[str, Any], states: int, limit: int
 ) -> tuple[tuple[str, ...], Valuations]:
     """Return the names of the variables and the valuation of each state; both empty without valuations of states.
 
@@ -74,7 +74,7 @@ def _part(part: Any) -> tuple[str | None, dict[str, Any], int]:  # noqa: ANN401 
     raise ModelError(f"a variable of a kind that is not supported: {json.dumps(part)[:120]}")
 
 
-def _column(archive: Archive, content: AnyArray, at: int, part: tuple[str, dict[str, Any], int]) -> Sequence[Any]:
+def _column(archive: UmbArchive, content: AnyArray, at: int, part: tuple[str, dict[str, Any], int]) -> Sequence[Any]:
     """Return the values of one variable, [S]; `at`: its first bit."""
     name, described, width = part
     raw, kind = _bits(content, at, width), described["kind"]
@@ -113,7 +113,7 @@ def _whole(raw: AnyArray, width: int, described: dict[str, Any], name: str) -> l
     return values
 
 
-def _texts(archive: Archive, raw: AnyArray, name: str) -> list[str]:
+def _texts(archive: UmbArchive, raw: AnyArray, name: str) -> list[str]:
     mapping = f"{_FOLDER}/string-mapping.bin"
     if not archive.has(mapping):
         raise ModelError(f"{mapping} is missing, and variable {name!r} is text")

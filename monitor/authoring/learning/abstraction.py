@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.authoring.learning.batch import Batch, is_missing
+from monitor.authoring.learning.batch import RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
@@ -63,7 +63,7 @@ class Numbering:
         if self.centres is not None:
             self.size = len(self.centres.points)
 
-    def encode(self, batch: Batch, names: tuple[str, ...]) -> Ints:
+    def encode(self, batch: RowBatch, names: tuple[str, ...]) -> Ints:
         """Return the number of each row, [n]; -1 where a value is missing. New values get new numbers.
 
         `names`: the columns to read, in place of `columns`. Raises RecordingError for a value that has no number.
@@ -77,7 +77,7 @@ class Numbering:
             numbers[present] = self._numbers(kept, batch, present)
         return numbers
 
-    def _numbers(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+    def _numbers(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         match self.kind:
             case "index":
                 numbers = self._indices(values[0], batch, rows)
@@ -90,7 +90,7 @@ class Numbering:
             case _:
                 return self._in_order(values, batch, rows)
 
-    def _indices(self, values: AnyArray, batch: Batch, rows: Ints) -> Ints:
+    def _indices(self, values: AnyArray, batch: RowBatch, rows: Ints) -> Ints:
         if values.dtype.kind == "U":
             self._refuse(batch, int(rows[0]), values[0], "is text; whole numbers are needed")
         if values.dtype.kind == "b":
@@ -101,7 +101,7 @@ class Numbering:
             self._refuse(batch, int(rows[bad[0]]), values[bad[0]], problem)
         return values.astype(np.int64)
 
-    def _binned(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+    def _binned(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         state = np.zeros(len(rows), np.int64)
         for each, edges in zip(values, self.edges, strict=True):
             if each.dtype.kind == "U":
@@ -110,7 +110,7 @@ class Numbering:
         self._widen(np.column_stack(values).astype(np.float64))
         return state
 
-    def _nearest(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+    def _nearest(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         assert self.centres is not None
         for each in values:
             if each.dtype.kind == "U":
@@ -128,7 +128,7 @@ class Numbering:
         every = np.concatenate([before, numbers])
         self.ranges = np.stack([every.min(axis=0), every.max(axis=0)], axis=1)
 
-    def _in_order(self, values: list[AnyArray], batch: Batch, rows: Ints) -> Ints:
+    def _in_order(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         keys = np.zeros(len(rows), np.int64)
         for each in values:
             kinds, places = np.unique(each, return_inverse=True)
@@ -139,7 +139,7 @@ class Numbering:
             numbers[kind] = self._number(values, int(first[kind]), batch, rows)
         return numbers[places]
 
-    def _number(self, values: list[AnyArray], row: int, batch: Batch, rows: Ints) -> int:
+    def _number(self, values: list[AnyArray], row: int, batch: RowBatch, rows: Ints) -> int:
         found = tuple(_plain(each[row]) for each in values)
         number = self.known.get(found)
         if number is None:
@@ -153,7 +153,7 @@ class Numbering:
             self.size += 1
         return number
 
-    def _refuse(self, batch: Batch, row: int, value: object, problem: str) -> None:
+    def _refuse(self, batch: RowBatch, row: int, value: object, problem: str) -> None:
         raise RecordingError(f"{batch.where(row)}: {', '.join(self.columns)} = {str(value)!r:.80} {problem}")
 
 
@@ -163,7 +163,7 @@ def _plain(value: object) -> float | str | bool:
     return str(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
 
 
-def chosen_kind(batch: Batch, names: tuple[str, ...], what: str, option: str) -> Kind:
+def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> Kind:
     """Return the kind of numbering that fits the columns: `index`, `name` or `values`.
 
     Raises RecordingError if a column looks continuous. `what` and `option`: for the message.

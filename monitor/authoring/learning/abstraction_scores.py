@@ -21,11 +21,11 @@ from monitor.authoring.learning.model_report import HORIZONS, Chain, reported
 from monitor.authoring.learning.separation import missed, unseparated
 from monitor.errors import ModelError
 
-__all__ = ["Candidate", "Outcomes", "Scored", "chosen", "judged", "scored"]
+__all__ = ["CandidateAbstraction", "Outcomes", "Scored", "chosen", "judged", "scored"]
 
 
 @dataclass
-class Candidate:
+class CandidateAbstraction:
     """A learner with the states of one abstraction, and what its report needs. `name`: as in the options."""
 
     name: str
@@ -111,7 +111,7 @@ def _following(marks: Bools) -> Ints:
     return following
 
 
-def scored(candidates: Sequence[Candidate], outcomes: Outcomes) -> list[Scored]:
+def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> list[Scored]:
     """Return the scores of candidates that have read the same rows, in their order.
 
     Raises ModelError: no event can be forecast, or only some that always or never happen.
@@ -135,7 +135,7 @@ def scored(candidates: Sequence[Candidate], outcomes: Outcomes) -> list[Scored]:
     return found
 
 
-def judged(candidate: Candidate, outcomes: Outcomes, label: str) -> tuple[Scored, bool]:
+def judged(candidate: CandidateAbstraction, outcomes: Outcomes, label: str) -> tuple[Scored, bool]:
     """Return the score of one model by forecasts of one label, and whether that label can be judged.
 
     It can if it sometimes happens and sometimes not on the held-out paths; else the score is 0.
@@ -171,7 +171,7 @@ def _weights(events: Mapping[int, tuple[Bools, Bools]], labels: int) -> dict[tup
 
 
 def _judged(
-    candidate: Candidate,
+    candidate: CandidateAbstraction,
     names: Sequence[str],
     events: Mapping[int, tuple[Bools, Bools]],
     weights: Mapping[tuple[int, int], float],

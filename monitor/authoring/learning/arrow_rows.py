@@ -22,10 +22,10 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 from monitor.authoring.learning import row_files
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.row_files import (
     START,
-    Place,
+    FilePosition,
     joined,
     no_column,
     plain,
@@ -93,7 +93,7 @@ class ArrowRows:
         refuse_names(found, self.path)
         return tuple(found)
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns."""
         names = self.names()
         for name in wanted:
@@ -155,7 +155,7 @@ class ArrowRows:
                 self.position = int(size * (i + 1) / file.num_record_batches)
 
     def _narrow(self, batch: pa.RecordBatch, bases: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in parts whose text is no larger than `files.TEXT` as arrays."""
+        """Yield the rows in parts whose text is no larger than `row_files.TEXT` as arrays."""
         most = rows_as_wide(self._text_width(batch.column(base)) for base in bases)
         for at in range(0, batch.num_rows, most):
             yield batch.slice(at, most)

@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats
 from monitor.errors import RecordingError
 
-__all__ = ["EXACT", "Batch", "as_flags", "as_moments", "as_numbers", "beside", "concatenated", "is_missing", "typed"]
+__all__ = ["EXACT", "RowBatch", "as_flags", "as_moments", "as_numbers", "beside", "concatenated", "is_missing", "typed"]
 
 EXACT: Final = 2**53
 """Largest whole number below which float64 has all of them."""
@@ -36,7 +36,7 @@ NEARLY_ALL: Final = 10
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Consecutive rows of one file.
 
     Attributes:
@@ -88,7 +88,7 @@ def is_missing(values: AnyArray) -> Bools:
     return np.asarray(values == "") if values.dtype.kind == "U" else np.zeros(len(values), np.bool_)
 
 
-def as_numbers(batch: Batch, name: str) -> Floats:
+def as_numbers(batch: RowBatch, name: str) -> Floats:
     """Return a column as float64; NaN where missing. RecordingError if it holds text."""
     values = batch.column(name)
     if values.dtype.kind == "U":
@@ -99,7 +99,7 @@ def as_numbers(batch: Batch, name: str) -> Floats:
     return values.astype(np.float64)
 
 
-def as_moments(batch: Batch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
+def as_moments(batch: RowBatch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
     """Return a column that orders rows: int64 as it is, numbers as float64, ISO 8601 times as seconds since 1970.
 
     A time without a zone counts as UTC. RecordingError names a value that is neither a number nor such a time, or is
@@ -117,7 +117,7 @@ def as_moments(batch: Batch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
         return _times(batch, name, values, way)
 
 
-def _times(batch: Batch, name: str, values: AnyArray, way: str) -> Floats:
+def _times(batch: RowBatch, name: str, values: AnyArray, way: str) -> Floats:
     found = np.zeros(len(values))
     zoned: bool | None = None
     for row, text in enumerate(values.tolist()):
@@ -140,7 +140,7 @@ def _times(batch: Batch, name: str, values: AnyArray, way: str) -> Floats:
     return found
 
 
-def as_flags(batch: Batch, name: str | None) -> Bools:
+def as_flags(batch: RowBatch, name: str | None) -> Bools:
     """Return an end marker as Booleans; all False without a column. Missing means False."""
     if name is None:
         return np.zeros(len(batch), np.bool_)
@@ -157,7 +157,7 @@ def as_flags(batch: Batch, name: str | None) -> Bools:
     return np.array([bool(flag) for flag in meant], np.bool_)[places]
 
 
-def _refuse(batch: Batch, name: str, bad: Bools) -> None:
+def _refuse(batch: RowBatch, name: str, bad: Bools) -> None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         value = str(batch.column(name)[row])[:80]

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
-from monitor.authoring.learning.abstraction_scores import Candidate, Outcomes
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, Outcomes
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import BinSpec, Reservoir, edges_of
 from monitor.authoring.learning.clusters import centres_of
 from monitor.authoring.learning.columns import Roles
@@ -33,7 +33,9 @@ EACH: Final = 20
 """Rows in the sample for each cluster; with fewer, so many clusters are not tried."""
 
 
-def abstractions(first: Batch, columns: tuple[str, ...], sample: Reservoir | None, seed: int) -> dict[str, Numbering]:
+def abstractions(
+    first: RowBatch, columns: tuple[str, ...], sample: Reservoir | None, seed: int
+) -> dict[str, Numbering]:
     """Return the abstractions to compare, by the option that chooses each.
 
     `first`: the first rows, with the columns of the state. `sample`: of all rows; None if a column is text.
@@ -99,13 +101,13 @@ class Field:
         if not conditions:
             raise ModelError("--abstraction auto compares forecasts of labels; give --unsafe or --label")
         self.candidates = [
-            Candidate(name, Learner.new(roles, states, conditions, prior), Holdout(seed))
+            CandidateAbstraction(name, Learner.new(roles, states, conditions, prior), Holdout(seed))
             for name, states in found.items()
         ]
         self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]))
         self.lost: dict[str, str] = {}
 
-    def read(self, batch: Batch) -> None:
+    def read(self, batch: RowBatch) -> None:
         """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
         self._count(lambda learner: learner.read(batch))
 
@@ -132,7 +134,7 @@ class Field:
                 self.outcomes.add(steps)
             taken = True
 
-    def _keep_small(self, candidate: Candidate) -> None:
+    def _keep_small(self, candidate: CandidateAbstraction) -> None:
         states = candidate.learner.states
         if states is not None and states.size > MOST:
             raise ModelError(f"{candidate.name}: more than {MOST:,} states; choose an abstraction")

@@ -25,14 +25,14 @@ from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
-from monitor.authoring.learning.row_files import Place
+from monitor.authoring.learning.row_files import FilePosition
 from monitor.authoring.learning.tally import Table, Tally
 from monitor.errors import ModelError
 from monitor.model.centres import checked_centres
 from monitor.model.npz import MAX_UNPACKED_BYTES, pack
 from monitor.model.unpack import check_archive
 
-__all__ = ["Part", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
+__all__ = ["CountedFile", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
 
 FORMAT: Final = 5
 TABLES: Final = ("transitions", "rows", "visited")
@@ -49,14 +49,14 @@ def part_of(model: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Part:
+class CountedFile:
     """A file that was counted up to a place; `digest`: its SHA-256."""
 
     digest: str
-    place: Place
+    place: FilePosition
 
 
-def save_learner(learner: Learner, path: Path, part: Part | None = None) -> None:
+def save_learner(learner: Learner, path: Path, part: CountedFile | None = None) -> None:
     """Write the companion; it is replaced as a whole, or not at all. ModelError if it cannot be written.
 
     `part`: the file that is being read, if it is not at its end.
@@ -85,7 +85,7 @@ def load_learner(path: Path) -> Learner:
     return _loaded(path)[0]
 
 
-def load_part(path: Path) -> tuple[Learner, Part] | None:
+def load_part(path: Path) -> tuple[Learner, CountedFile] | None:
     """Return the learner of a companion with a part of a file; None if there is no such companion."""
     if not path.exists():
         return None
@@ -95,7 +95,7 @@ def load_part(path: Path) -> tuple[Learner, Part] | None:
     return learner, part
 
 
-def _loaded(path: Path) -> tuple[Learner, Part | None]:
+def _loaded(path: Path) -> tuple[Learner, CountedFile | None]:
     try:
         if path.stat().st_size > MAX_UNPACKED_BYTES:
             raise ModelError(f"{path}: is larger than the limit of {MAX_UNPACKED_BYTES:,} bytes")
@@ -137,7 +137,7 @@ def _about(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyArray]]:
+def _part(learner: Learner, part: CountedFile) -> tuple[dict[str, Any], dict[str, AnyArray]]:
     """Return what describes a part of a file, and the columns of its open episodes."""
     episodes = learner.episodes
     assert episodes is not None
@@ -155,7 +155,7 @@ def _part(learner: Learner, part: Part) -> tuple[dict[str, Any], dict[str, AnyAr
     return about, open_rows | {f"held.{i}": values for i, values in enumerate(episodes.held.values())}
 
 
-def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
+def _as_part(learner: Learner, members: dict[str, AnyArray]) -> CountedFile | None:
     about = json.loads(members["about"].tobytes()).get("part")
     if about is None or learner.states is None or learner.actions is None:
         return None
@@ -170,7 +170,7 @@ def _as_part(learner: Learner, members: dict[str, AnyArray]) -> Part | None:
         open={name: members[f"open.{i}"] for i, name in enumerate(about["columns"])},
         held={name: members[f"held.{i}"] for i, name in enumerate(about["held"])},
     )
-    return Part(about["digest"], Place(about["rows"], about["kinds"]))
+    return CountedFile(about["digest"], FilePosition(about["rows"], about["kinds"]))
 
 
 def _centres_members(states: Numbering) -> dict[str, AnyArray]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.batch import EXACT, Batch, as_flags, as_moments, as_numbers, concatenated, is_missing
+from monitor.authoring.learning.batch import EXACT, RowBatch, as_flags, as_moments, as_numbers, concatenated, is_missing
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
 from monitor.errors import RecordingError
@@ -163,9 +163,9 @@ class Episodes:
     open: Mapping[str, AnyArray] = field(default_factory=dict)
     newest: float = float("nan")
     held: Mapping[str, AnyArray] = field(default_factory=dict)
-    end: Batch = field(default_factory=lambda: Batch({}, 1, "the recording"))
+    end: RowBatch = field(default_factory=lambda: RowBatch({}, 1, "the recording"))
 
-    def read(self, batch: Batch) -> Steps:
+    def read(self, batch: RowBatch) -> Steps:
         """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense.
 
         A row at the end of the batch that ends an episode waits for the next row, which may be its final state.
@@ -174,7 +174,7 @@ class Episodes:
         fresh = concatenated(self.held, dict(batch.columns) | self._encoded(batch))
         before = len(self.held.get("@row", ()))
         self.rows += len(batch)
-        self.end = Batch({}, batch.first + len(batch), batch.source)
+        self.end = RowBatch({}, batch.first + len(batch), batch.source)
         ends = fresh["@terminated"][-1] | fresh["@truncated"][-1]
         waits = self.roles.has_final_rows and bool(ends & (fresh["@action"][-1] >= 0))
         count = len(fresh["@row"]) - waits
@@ -186,13 +186,13 @@ class Episodes:
         held, self.held = self.held, {}
         return self._read(held, self.end, len(held.get("@row", ())))
 
-    def _read(self, fresh: Mapping[str, AnyArray], batch: Batch, waited: int) -> Steps:
+    def _read(self, fresh: Mapping[str, AnyArray], batch: RowBatch, waited: int) -> Steps:
         """Return the transitions and visits of rows; `waited`: how many of them are from before `batch`."""
         if not len(fresh.get("@row", ())):
             return _nothing(self.roles, self.conditions)
         carried = len(self.open.get("@row", ()))
         columns = concatenated(self.open, fresh)
-        rows = _Rows(self, columns, carried, (batch, waited))
+        rows = _LinkedRows(self, columns, carried, (batch, waited))
         self.counts_up, self.newest = rows.counts_up, rows.newest
         steps = _steps(rows, self.conditions)
         columns |= {"@segment": rows.segment, "@start": rows.start}
@@ -200,7 +200,7 @@ class Episodes:
         self.open = {name: values[keep] for name, values in columns.items()}
         return steps
 
-    def _encoded(self, batch: Batch) -> dict[str, AnyArray]:
+    def _encoded(self, batch: RowBatch) -> dict[str, AnyArray]:
         roles = self.roles
         states = self._states(batch)
         terminated, truncated = as_flags(batch, roles.terminated), as_flags(batch, roles.truncated)
@@ -221,7 +221,7 @@ class Episodes:
             "@truncated": truncated,
         }
 
-    def _states(self, batch: Batch) -> Ints:
+    def _states(self, batch: RowBatch) -> Ints:
         """Return states [n, 1], or states and next states [n, 2], numbered in the order of rows."""
         roles = self.roles
         if not roles.next_state:
@@ -230,11 +230,11 @@ class Episodes:
             name: np.ravel(np.column_stack([batch.column(name), batch.column(after)]))
             for name, after in zip(roles.state, roles.next_state, strict=True)
         }
-        pairs = Batch(both, batch.first, batch.source)
+        pairs = RowBatch(both, batch.first, batch.source)
         return self.states.encode(pairs, roles.state).reshape(-1, 2)
 
 
-def _missing(batch: Batch, roles: Roles, row: int) -> RecordingError:
+def _missing(batch: RowBatch, roles: Roles, row: int) -> RecordingError:
     names = (*roles.state, *roles.next_state)
     bad = next(n for n in names if str(batch.column(n)[row]).lower() in ("", "nan", "inf", "-inf"))
     return RecordingError(
@@ -243,7 +243,7 @@ def _missing(batch: Batch, roles: Roles, row: int) -> RecordingError:
     )
 
 
-class _Rows:
+class _LinkedRows:
     """Rows of a batch behind those carried over, and how they are linked.
 
     Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
@@ -253,7 +253,7 @@ class _Rows:
     """
 
     def __init__(
-        self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, source: tuple[Batch, int]
+        self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, source: tuple[RowBatch, int]
     ) -> None:
         self.roles, self.columns, self.carried = episodes.roles, columns, carried
         self.batch, waited = source
@@ -338,7 +338,7 @@ class _Rows:
     def _order(self) -> AnyArray:
         if self.roles.order is None:
             return np.arange(self.count, dtype=np.float64)
-        return as_moments(Batch(self.columns, self.batch.first - self.shift, self.batch.source), self.roles.order)
+        return as_moments(RowBatch(self.columns, self.batch.first - self.shift, self.batch.source), self.roles.order)
 
     def _unordered(self, place: int, order: AnyArray) -> RecordingError:
         row = int(self.sorted[place])
@@ -369,13 +369,13 @@ def _nothing(roles: Roles, conditions: Sequence[Condition]) -> Steps:
     )  # fmt: skip
 
 
-def _steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
+def _steps(rows: _LinkedRows, conditions: Sequence[Condition]) -> Steps:
     if rows.roles.timing == "state":
         return _of_arrivals(rows, conditions)
     return _of_steps(rows, conditions)
 
 
-def _of_arrivals(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
+def _of_arrivals(rows: _LinkedRows, conditions: Sequence[Condition]) -> Steps:
     """Rows whose reward and end markers belong to the arrival in their state."""
     codes = code_of(rows.state, rows.terminated)
     fresh = np.flatnonzero(rows.fresh)
@@ -388,7 +388,7 @@ def _of_arrivals(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
     return _made(rows, draws, arrived, (codes[fresh], holds, ~unknown, fresh))
 
 
-def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
+def _of_steps(rows: _LinkedRows, conditions: Sequence[Condition]) -> Steps:
     """Rows whose reward and end markers belong to the step from their state.
 
     A final row, without an action, is the end of the step before it. An end without its state is known by what was
@@ -431,7 +431,7 @@ def _of_steps(rows: _Rows, conditions: Sequence[Condition]) -> Steps:
 
 
 def _made(
-    rows: _Rows,
+    rows: _LinkedRows,
     draws: tuple[Ints, Ints, Floats, Ints],
     arrived: tuple[Bools, Bools],
     visits: tuple[Ints, Bools, Bools, Ints],
@@ -476,17 +476,17 @@ def _made(
     )
 
 
-def _earlier(rows: _Rows, taken: Ints) -> Ints:
+def _earlier(rows: _LinkedRows, taken: Ints) -> Ints:
     before = rows.before[taken]
     known = (before >= 0) & (rows.action[before] >= 0)
     return np.where(known[:, None], np.column_stack([rows.state[before], rows.action[before]]), -1)
 
 
-def _features(rows: _Rows, at: Ints) -> Floats:
+def _features(rows: _LinkedRows, at: Ints) -> Floats:
     names = rows.roles.observation
     if not names:
         return np.zeros((len(at), 0))
-    whole = Batch(rows.columns, rows.batch.first - rows.shift, rows.batch.source)
+    whole = RowBatch(rows.columns, rows.batch.first - rows.shift, rows.batch.source)
     found = np.column_stack([as_numbers(whole, name)[at] for name in names])
     bad = np.argwhere(~np.isfinite(found))
     if bad.size:
@@ -498,7 +498,7 @@ def _features(rows: _Rows, at: Ints) -> Floats:
     return found
 
 
-def _refuse_long(batch: Batch) -> None:
+def _refuse_long(batch: RowBatch) -> None:
     for name, values in batch.columns.items():
         if values.dtype.kind == "U" and values.dtype.itemsize > 4 * LONGEST_TEXT:
             row = int(np.argmax(np.strings.str_len(values)))
@@ -508,13 +508,13 @@ def _refuse_long(batch: Batch) -> None:
             )
 
 
-def _next_columns(rows: _Rows, at: Ints) -> dict[str, AnyArray]:
+def _next_columns(rows: _LinkedRows, at: Ints) -> dict[str, AnyArray]:
     pairs = zip(rows.roles.state, rows.roles.next_state, strict=True) if rows.roles.next_state else ()
     return {name: rows.columns[after][at] for name, after in pairs}
 
 
 def _holds(
-    rows: _Rows, conditions: Sequence[Condition], at: Ints, instead: Mapping[str, AnyArray] | None
+    rows: _LinkedRows, conditions: Sequence[Condition], at: Ints, instead: Mapping[str, AnyArray] | None
 ) -> tuple[Bools, Bools]:
     """Return where the labels surely hold in the rows `at`, [n, L], and where it is unknown whether they do.
 

@@ -11,7 +11,7 @@ from monitor.arrays import Bools, Ints
 from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.tally import Table, Tally, mixed
 
-__all__ = ["HELD", "HISTORIES", "Held", "Holdout"]
+__all__ = ["HELD", "HISTORIES", "HeldOut", "Holdout"]
 
 HELD: Final = 200_000
 """Held-out steps that are kept; further ones are left out."""
@@ -23,7 +23,7 @@ HISTORIES: Final = ("the previous action", "the previous state", "the previous s
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOut:
     """Held-out transitions [n], paths one after another, each in order.
 
     `earlier`: [n, 2] state and action one step earlier, -1: not known. `path`: number of the path.
@@ -37,7 +37,7 @@ class Held:
 
 
 FIELDS: Final = ("state", "action", "code", "earlier", "path")
-NOTHING: Final = Held(*(np.zeros((0, 2) if name == "earlier" else 0, np.int64) for name in FIELDS))
+NOTHING: Final = HeldOut(*(np.zeros((0, 2) if name == "earlier" else 0, np.int64) for name in FIELDS))
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Holdout:
         default_factory=lambda: tuple((Table({"n": 0}), Table({"n": 0})) for _ in HISTORIES)
     )
     full: bool = False
-    _parts: list[Held] = field(default_factory=list)
+    _parts: list[HeldOut] = field(default_factory=list)
     _kept: int = 0
 
     def add(self, steps: Steps) -> None:
@@ -70,7 +70,7 @@ class Holdout:
             self._count(rows, outcomes, context, steps.code[~out])
         if self._kept < HELD:
             kept = steps.state[out], steps.action[out], steps.code[out], steps.earlier[out], steps.segment[out]
-            self._parts.append(Held(*kept))
+            self._parts.append(HeldOut(*kept))
             self._kept += int(out.sum())
 
     def _count(self, rows: Table, outcomes: Table, context: Ints, codes: Ints) -> None:
@@ -81,11 +81,11 @@ class Holdout:
             at = table.places(different)
             table["n"][at] += counts
 
-    def held(self) -> Held:
+    def held(self) -> HeldOut:
         """Return the held-out transitions."""
         joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._parts)]) for name in FIELDS]
         order = np.argsort(joined[-1], kind="stable")
-        return Held(*(values[order] for values in joined))
+        return HeldOut(*(values[order] for values in joined))
 
 
 def held_out(paths: Ints, seed: int, fraction: float) -> Bools:

@@ -115,7 +115,7 @@ def built(
 
 
 @dataclass(frozen=True)
-class _Entries:
+class _CountedRows:
     """Sparse rows with their counts, [N] each. `given`: not estimated. `places`: of the entries in the table."""
 
     indptr: Ints
@@ -131,7 +131,7 @@ def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
     return numbers
 
 
-def _rows(tally: Tally, where: States, actions: int) -> _Entries:
+def _rows(tally: Tally, where: States, actions: int) -> _CountedRows:
     """Return the counted rows; a row without data leads to `elsewhere`, and ends stay where they are."""
     keys = tally.transitions.keys
     at = _row_numbers(keys >> CODE_BITS, where, actions)
@@ -144,7 +144,7 @@ def _rows(tally: Tally, where: States, actions: int) -> _Entries:
     row = np.concatenate([at, without])
     successors = np.concatenate([where.of(keys & ((1 << CODE_BITS) - 1)), target])
     order = np.lexsort((successors, row))
-    return _Entries(
+    return _CountedRows(
         indptr=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(every)))]).astype(np.int64),
         successors=successors[order],
         visits=np.concatenate([tally.transitions["visits"], zeros])[order],
@@ -154,7 +154,7 @@ def _rows(tally: Tally, where: States, actions: int) -> _Entries:
     )
 
 
-def _rewards(tally: Tally, rows: _Entries, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
+def _rewards(tally: Tally, rows: _CountedRows, shape: tuple[int, int]) -> tuple[Floats, Floats | None, Floats | None]:
     """Return r(s, a) where all successors pay the same, the rest of R(s, a, s'), and the spread of rewards."""
     table = tally.transitions
     zeros = np.zeros(int(rows.given.sum()))

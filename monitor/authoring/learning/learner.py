@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
 from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps
@@ -64,7 +64,7 @@ class Learner:
         tally = Tally.empty(len(labels), len(roles.observation))
         return cls(roles, states, labels, tuple(condition for condition, _ in conditions), prior, tally=tally)
 
-    def read(self, batch: Batch) -> Steps:
+    def read(self, batch: RowBatch) -> Steps:
         """Count the rows of a batch; return what was counted."""
         if self.states is None:
             self.states = Numbering(self._state_kind(batch), self.roles.state)
@@ -109,11 +109,11 @@ class Learner:
         assert self.states is not None
         return numbered(self.tally, self.states, self.kept)
 
-    def _state_kind(self, batch: Batch) -> Kind:
+    def _state_kind(self, batch: RowBatch) -> Kind:
         name = self.roles.state[0]
         return chosen_kind(batch, self.roles.state, "state", f"bin it, such as --bins '{name}:8q'")
 
-    def _action_kind(self, batch: Batch) -> Kind:
+    def _action_kind(self, batch: RowBatch) -> Kind:
         name = self.roles.action
         option = "add a column that numbers the actions, and name it with --action"
         kind = chosen_kind(batch, (name,), "action", option)

@@ -12,8 +12,8 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 from monitor.authoring.learning import row_files
-from monitor.authoring.learning.batch import Batch
-from monitor.authoring.learning.row_files import START, Place, joined, no_column, plain, refuse_rows
+from monitor.authoring.learning.batch import RowBatch
+from monitor.authoring.learning.row_files import START, FilePosition, joined, no_column, plain, refuse_rows
 from monitor.errors import RecordingError, brief, to_install
 from monitor.memory import bounded
 
@@ -61,7 +61,7 @@ class MinariRows:
                     return tuple(self._columns(episode))
         raise RecordingError(f"{self.path}: is empty")
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns of whole episodes."""
         yield from joined(self._wanted(wanted), self.path, begin, row_files.ROWS)
 

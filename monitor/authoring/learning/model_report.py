@@ -15,12 +15,22 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.holdout import HISTORIES, Held, Holdout, mixed_histories
+from monitor.authoring.learning.holdout import HISTORIES, HeldOut, Holdout, mixed_histories
 from monitor.authoring.learning.states import States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
 from monitor.model.mdp import MDP
 
-__all__ = ["HORIZONS", "Calibration", "Chain", "Coverage", "Gain", "Report", "Scarce", "problems_of", "reported"]
+__all__ = [
+    "HORIZONS",
+    "Chain",
+    "Coverage",
+    "Gain",
+    "LabelCalibration",
+    "ModelReport",
+    "Scarce",
+    "problems_of",
+    "reported",
+]
 
 CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
@@ -72,7 +82,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LabelCalibration:
     """Forecasts of a label within `horizon` steps, under the recorded behaviour, and what happened.
 
     `bins`: (number, mean forecast, frequency) of forecasts in tenths. `gap`: mean forecast minus frequency.
@@ -115,7 +125,7 @@ class Scarce:
 
 
 @dataclass(frozen=True)
-class Report:
+class ModelReport:
     """All numbers of the report.
 
     `problems`: why the abstraction is not good enough; empty if it is. `earlier`: transitions of the model that were
@@ -129,7 +139,7 @@ class Report:
     coverage: Coverage
     simpler: tuple[Gain, ...]
     histories: tuple[Gain, ...]
-    calibrations: tuple[Calibration, ...]
+    calibrations: tuple[LabelCalibration, ...]
     scarce: tuple[Scarce, ...]
     full: bool
     problems: tuple[str, ...] = ()
@@ -138,7 +148,7 @@ class Report:
     farthest: float = 0.0
 
 
-def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str], unsafe: Sequence[str]) -> Report:
+def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str], unsafe: Sequence[str]) -> ModelReport:
     """Return the report on a model.
 
     Args:
@@ -156,7 +166,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
         _calibration(chain, model.labels[label], label, horizon, held) for label in labels for horizon in HORIZONS
     )
     first = next(iter([*unsafe, *labels]), None)
-    report = Report(
+    report = ModelReport(
         transitions=train.draws,
         held=len(held.state),
         paths=len(np.unique(held.path)),
@@ -184,7 +194,7 @@ class _Likely:
         _add(self._states, by_state, train.transitions["visits"])
         _add(self._from_state, (by_state << CODE_BITS) + codes, train.transitions["visits"])
 
-    def anywhere(self, held: Held) -> Floats:
+    def anywhere(self, held: HeldOut) -> Floats:
         """Return the probability of each outcome whatever the state, [n]; one part for all that was never seen."""
         at = np.minimum(np.searchsorted(self._codes, held.code), max(len(self._codes) - 1, 0))
         known = self._codes[at] == held.code if len(self._codes) else np.zeros(len(held.code), np.bool_)
@@ -192,12 +202,12 @@ class _Likely:
         total, kinds = self._counts.sum(), len(self._codes) + 1
         return np.asarray((seen + 1 / kinds) / (total + 1))
 
-    def of_state(self, held: Held) -> Floats:
+    def of_state(self, held: HeldOut) -> Floats:
         """Return the probability of each outcome given the state alone, [n]."""
         visits = _looked_up(self._from_state, (held.state << CODE_BITS) + held.code)
         return _smoothed(visits, _looked_up(self._states, held.state), self.anywhere(held), CONCENTRATION)
 
-    def of_pair(self, held: Held) -> Floats:
+    def of_pair(self, held: HeldOut) -> Floats:
         """Return the probability of each outcome given state and action, [n]."""
         row = (held.state << ACTION_BITS) + held.action
         visits = _looked_up(self._train.transitions, (row << CODE_BITS) + held.code, "visits")
@@ -221,11 +231,11 @@ def _smoothed(visits: Floats, draws: Floats, before: Floats, concentration: floa
     return (visits + concentration * before) / (draws + concentration)
 
 
-def _simpler(likely: _Likely, held: Held) -> dict[str, Floats]:
+def _simpler(likely: _Likely, held: HeldOut) -> dict[str, Floats]:
     return {"the state, without the action": likely.of_state(held), "nothing": likely.anywhere(held)}
 
 
-def _histories(holdout: Holdout, held: Held, own: Floats) -> dict[str, Floats]:
+def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> dict[str, Floats]:
     """Return the probabilities of outcomes given a history too; without it where it is not known."""
     found = {}
     contexts = mixed_histories(held.earlier, held.state, held.action)
@@ -248,7 +258,7 @@ def _gain(name: str, values: Floats, own: Floats, paths: Ints) -> Gain:
     return Gain(name, float(np.log(values).mean()), mean, float(np.sqrt((sums**2).sum()) / len(values)))
 
 
-def _coverage(train: Tally, held: Held, pairs: int) -> Coverage:
+def _coverage(train: Tally, held: HeldOut, pairs: int) -> Coverage:
     draws = train.rows["draws"]
     row = (held.state << ACTION_BITS) + held.action
     visits = _looked_up(train.rows, row, "draws")
@@ -286,7 +296,7 @@ class Chain:
         return values
 
 
-def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held) -> Calibration:
+def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: HeldOut) -> LabelCalibration:
     """Compare forecasts with outcomes, one at a time: the next forecast begins where the one before has ended."""
     forecasts = chain.forecasts(label, horizon)
     predicted: list[float] = []
@@ -305,7 +315,7 @@ def _calibration(chain: Chain, label: Bools, name: str, horizon: int, held: Held
     return _compared(name, horizon, np.array(predicted), np.array(happened, np.bool_), cut)
 
 
-def _compared(name: str, horizon: int, predicted: Floats, happened: Bools, cut: int) -> Calibration:
+def _compared(name: str, horizon: int, predicted: Floats, happened: Bools, cut: int) -> LabelCalibration:
     count = len(predicted)
     tenth = np.minimum((predicted * 10).astype(np.int64), 9)
     bins = tuple(
@@ -315,7 +325,7 @@ def _compared(name: str, horizon: int, predicted: Floats, happened: Bools, cut: 
     )
     error = float(np.sqrt((predicted * (1 - predicted)).sum())) / max(count, 1)
     gap = float(predicted.mean() - happened.mean()) if count else 0.0
-    return Calibration(name, horizon, count, gap, error, bins, cut)
+    return LabelCalibration(name, horizon, count, gap, error, bins, cut)
 
 
 def _far(count: int, predicted: float, frequency: float) -> bool:
@@ -323,7 +333,7 @@ def _far(count: int, predicted: float, frequency: float) -> bool:
     return bool(abs(predicted - frequency) > (Z + 1) * error and abs(predicted - frequency) > 0.05)
 
 
-def _paths(held: Held, states: States) -> list[tuple[Ints, bool]]:
+def _paths(held: HeldOut, states: States) -> list[tuple[Ints, bool]]:
     """Return the states of each held-out path, and whether it ends in an end: cut where steps do not follow."""
     if not len(held.state):
         return []
@@ -363,7 +373,7 @@ def _named(names: Sequence[str], number: int) -> str:
     return names[number] if names else str(number)
 
 
-def problems_of(report: Report) -> tuple[str, ...]:
+def problems_of(report: ModelReport) -> tuple[str, ...]:
     """Return the problems that the numbers of a report show, the most important first."""
     found: list[str] = []
     cover = report.coverage
@@ -375,7 +385,7 @@ def problems_of(report: Report) -> tuple[str, ...]:
             f"the states are not Markov: {history.name} improves predictions by {history.difference:.3f} nats a step "
             f"(standard error {history.error:.3f}); add columns to the state, or use finer bins"
         )
-    wrong: Mapping[str, Calibration] = {each.label: each for each in report.calibrations if each.wrong}
+    wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}
     found += [
         f"forecasts of '{each.label}' within {each.horizon} steps are wrong: mean forecast minus frequency "
         f"{each.gap:+.3f} in {each.count:,} forecasts, and see the table"

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from monitor.authoring.learning.batch import Batch, as_flags, as_moments
+from monitor.authoring.learning.batch import RowBatch, as_flags, as_moments
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.episodes import MAX_OPEN, TIMES, counts_steps, unordered
 from monitor.authoring.learning.row_files import RowFile
@@ -33,14 +33,14 @@ AGENT: Final = "agent"
 _encode = msgspec.json.Encoder().encode
 
 
-class _Rows:
+class _PlainRows:
     """Rows of one batch as values of Python.
 
     `terminated`, `truncated`: end markers. `order`: what orders rows, or nothing. `times`: in seconds since 1970, or
     nothing.
     """
 
-    def __init__(self, batch: Batch, roles: Roles, time: str | None) -> None:
+    def __init__(self, batch: RowBatch, roles: Roles, time: str | None) -> None:
         self._batch = batch
         self._columns = {name: values.tolist() for name, values in batch.columns.items()}
         self.terminated = as_flags(batch, roles.terminated)
@@ -132,7 +132,7 @@ class TableEvents:
     def __iter__(self) -> Iterator[Event]:
         done = 0
         for batch in self._source.batches(self._wanted):
-            rows = _Rows(batch, self._roles, self._time)
+            rows = _PlainRows(batch, self._roles, self._time)
             if self._counts is None:
                 self._counts = rows.counts_steps(self._roles, [self._name(rows, row) for row in range(len(rows))])
             for row in range(len(rows)):
@@ -142,7 +142,7 @@ class TableEvents:
                 yield from self._events(rows, row)
             done += len(rows)
 
-    def _events(self, rows: _Rows, row: int) -> Iterator[Event]:
+    def _events(self, rows: _PlainRows, row: int) -> Iterator[Event]:
         """Yield the messages of a row, and an evaluation after each."""
         path = self._path(rows, row)
         for message in self._messages(rows, row, path):
@@ -150,7 +150,7 @@ class TableEvents:
             yield Message(self._now, path.topic, _encode(step))
             yield Evaluate(self._now)
 
-    def _path(self, rows: _Rows, row: int) -> _Path:
+    def _path(self, rows: _PlainRows, row: int) -> _Path:
         """Return the path of a row. Episodes may be interleaved; the oldest are taken for finished."""
         name, column = self._name(rows, row), self._roles.episode
         episode = None if column is None else rows.action(row, column)
@@ -162,7 +162,7 @@ class TableEvents:
             del self._open[next(iter(self._open))]
         return path
 
-    def _name(self, rows: _Rows, row: int) -> str:
+    def _name(self, rows: _PlainRows, row: int) -> str:
         return str(rows.at(row, AGENT) or self._agent)
 
     def _topic(self, agent: str) -> str:
@@ -173,7 +173,7 @@ class TableEvents:
             raise RecordingError(f"{self._source.path}: an agent's name does not fit a topic: {error.detail}") from None
         return topic
 
-    def _messages(self, rows: _Rows, row: int, path: _Path) -> list[dict[str, object]]:
+    def _messages(self, rows: _PlainRows, row: int, path: _Path) -> list[dict[str, object]]:
         roles, arrives = self._roles, self._roles.timing == "state"
         self._begin(rows, row, path)
         earned, action = rows.at(row, roles.reward), rows.action(row, roles.action)
@@ -192,7 +192,7 @@ class TableEvents:
         last = {"seq": path.seq + 1, "state": rows.state(row, roles.next_state), **ends}
         return [step, last if earned is None else {**last, "reward": earned}]
 
-    def _begin(self, rows: _Rows, row: int, path: _Path) -> None:
+    def _begin(self, rows: _PlainRows, row: int, path: _Path) -> None:
         """Note the seq of a row: what the learner takes for a path is one episode, and a missing step a gap."""
         named = self._roles.episode is not None
         order = rows.order[row] if rows.order else path.order + 1
@@ -210,6 +210,6 @@ class TableEvents:
             path.seq += int(rise) if self._counts else 1
         path.order = self._newest = order
 
-    def _instant(self, rows: _Rows, row: int, number: int) -> Instant:
+    def _instant(self, rows: _PlainRows, row: int, number: int) -> Instant:
         wall = rows.times[row] if rows.times else number * self._interval
         return Instant(float(wall), max(float(wall), self._now.ticks))

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.learning.batch import Batch, is_missing, typed
+from monitor.authoring.learning.batch import RowBatch, is_missing, typed
 from monitor.errors import RecordingError
 from monitor.memory import bounded
 
@@ -32,8 +32,8 @@ __all__ = [
     "START",
     "CsvRows",
     "EmptyFileError",
+    "FilePosition",
     "JsonRows",
-    "Place",
     "RecordRows",
     "RowFile",
     "digest_of",
@@ -72,7 +72,7 @@ SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePosition:
     """Place between two batches of a file.
 
     Attributes:
@@ -84,7 +84,7 @@ class Place:
     kinds: Mapping[str, str] = field(default_factory=dict)
 
 
-START: Final = Place()
+START: Final = FilePosition()
 
 
 class EmptyFileError(RecordingError):
@@ -98,7 +98,7 @@ class RowFile(Protocol):
         path: the file.
         position: bytes read so far, for progress.
         left_out: columns that cannot be read -> what they hold; complete after `names`.
-        kinds: those of `Place`, after the last batch.
+        kinds: those of `FilePosition`, after the last batch.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class RowFile(Protocol):
         """Return the names of the columns. RecordingError if the file cannot be read or is empty."""
         ...
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns from a place on. RecordingError names the row that cannot be read."""
         ...
 
@@ -192,7 +192,7 @@ def refuse_rows(path: Path, rows: int, size: int) -> None:
         )
 
 
-def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: Place, most: int) -> Iterator[Batch]:
+def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: FilePosition, most: int) -> Iterator[RowBatch]:
     """Yield batches of at least `most` rows, or of `TEXT` bytes, without the rows before a place.
 
     A batch ends where a part does.
@@ -212,7 +212,7 @@ def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: Place, most:
                     size += sum(values.nbytes for values in held[-1].values())
             if rows >= most or size >= TEXT or (part is None and rows):
                 columns = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
-                batch = Batch(columns, first, str(path))
+                batch = RowBatch(columns, first, str(path))
                 held, first, rows, size = [], first + rows, 0, 0
             else:
                 batch = None
@@ -242,9 +242,9 @@ def _batches(
     rows: Iterator[Sequence[object]],
     wanted: Sequence[str],
     source: CsvRows | RecordRows,
-    begin: Place,
+    begin: FilePosition,
     typed_as: Callable[[Sequence[object], str | None], AnyArray | int] = typed,
-) -> Iterator[Batch]:
+) -> Iterator[RowBatch]:
     """Yield the values of the wanted columns, from a place on; a column's type is inferred from its first batch."""
     source.kinds = kinds = dict(begin.kinds)
     rows, first = islice(rows, begin.rows, None), 1 + begin.rows
@@ -293,7 +293,7 @@ class CsvRows:
         with self._opened() as (names, _, _):
             return names
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
         with self._opened() as (names, rows, separator):
             for name in wanted:
@@ -412,7 +412,7 @@ class RecordRows:
         self.left_out = left_out
         return tuple(name for name in found if name.partition("[")[0] not in left_out)
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
         rows = ([record.get(name) for name in wanted] for record in self.records())
         yield from _batches(rows, wanted, self, begin)
@@ -474,7 +474,7 @@ def _batch(
     first: int,
     path: Path,
     typed_as: Callable[[Sequence[object], str | None], AnyArray | int],
-) -> Batch:
+) -> RowBatch:
     columns: dict[str, AnyArray] = {}
     for name, values in fields.items():
         found = typed_as(values, kinds.get(name))
@@ -488,7 +488,7 @@ def _batch(
         if not is_missing(found).all():  # else its kind is not known yet
             kinds[name] = found.dtype.kind
         columns[name] = found
-    return Batch(columns, first, str(path))
+    return RowBatch(columns, first, str(path))
 
 
 def plain(values: AnyArray) -> AnyArray:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from monitor.authoring.learning.batch import Batch, typed
-from monitor.authoring.learning.row_files import START, Place, RowFile
+from monitor.authoring.learning.batch import RowBatch, typed
+from monitor.authoring.learning.row_files import START, FilePosition, RowFile
 from monitor.errors import ModelError
 from monitor.user_code import explained, load_object
 
@@ -46,15 +46,15 @@ class Computed:
         """Those of the file."""
         return self._rows.kinds
 
-    def batches(self, wanted: Sequence[str], begin: Place = START) -> Iterator[Batch]:
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns, and the computed one."""
         every = self._rows.names()
         for batch in self._rows.batches(every, begin):
             self.position = self._rows.position
             columns = {name: batch.columns[name] for name in wanted if name != self._name}
-            yield Batch({self._name: self._computed(batch), **columns}, batch.first, batch.source)
+            yield RowBatch({self._name: self._computed(batch), **columns}, batch.first, batch.source)
 
-    def _computed(self, batch: Batch) -> Any:  # noqa: ANN401 - an array of any kind
+    def _computed(self, batch: RowBatch) -> Any:  # noqa: ANN401 - an array of any kind
         try:
             states = np.asarray(self._function(dict(batch.columns))).tolist()
         except Exception as error:  # it may raise anything

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats
-from monitor.authoring.policy_export.original import Anything, Original, Request, action_numbers, tabulated_inputs
+from monitor.authoring.policy_export.original import Anything, ExportRequest, Original, action_numbers, tabulated_inputs
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained
@@ -22,7 +22,7 @@ __all__ = ["SUFFIXES", "of_classifier", "read_classifier"]
 SUFFIXES = (".joblib", ".pkl", ".pickle")
 
 
-def read_classifier(model: MDP, request: Request) -> Original:
+def read_classifier(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a pickled classifier. Raises PolicyError: it cannot be opened, or as `of_classifier`."""
     file = Path(request.source)
     try:
@@ -32,7 +32,7 @@ def read_classifier(model: MDP, request: Request) -> Original:
     return of_classifier(classifier, model, request)
 
 
-def of_classifier(classifier: Anything, model: MDP, request: Request) -> Original:
+def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a classifier whose features are the model's observations and whose classes are actions.
 
     A class is the number or the name of an action (`action_numbers`). With `stochastic` its `predict_proba`, else its

@@ -8,7 +8,7 @@ from pathlib import Path
 from monitor.authoring.policy_export import classifiers, tables
 from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
 from monitor.authoring.policy_export.normalisation import AS_THEY_ARE
-from monitor.authoring.policy_export.original import Anything, Original, Request
+from monitor.authoring.policy_export.original import Anything, ExportRequest, Original
 from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.authoring.policy_export.stable_baselines import is_agent, of_agent, read_zip
 from monitor.authoring.policy_export.tables import read_table
@@ -20,7 +20,7 @@ from monitor.user_code import explained, is_reference, load_object
 __all__ = ["convert", "pickled"]
 
 
-def pickled(request: Request) -> list[str]:
+def pickled(request: ExportRequest) -> list[str]:
     """Return the files of a request that hold pickles: opening one runs the code that is in it."""
     opened = (".zip", *classifiers.SUFFIXES)
     source = [] if is_reference(request.source) or not request.source.lower().endswith(opened) else [request.source]
@@ -28,7 +28,7 @@ def pickled(request: Request) -> list[str]:
     return source if plain else [*source, str(request.normalise)]
 
 
-def convert(model: MDP, request: Request) -> Original:
+def convert(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a source as ONNX, with what the original does in every state.
 
     `module.py:name` is a function of a state; or a function without arguments that returns a torch module, a classifier
@@ -53,7 +53,7 @@ def convert(model: MDP, request: Request) -> Original:
     )
 
 
-def _of_object(value: Anything, model: MDP, request: Request) -> Original:
+def _of_object(value: Anything, model: MDP, request: ExportRequest) -> Original:
     ready = is_module(value) or (hasattr(value, "predict") and not isinstance(value, type))
     if callable(value) and not ready and _takes_nothing(value):
         try:

@@ -16,7 +16,7 @@ from monitor.model.recorded import recorded_inputs
 from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 
-__all__ = ["MEMORY", "Anything", "Original", "Request", "action_numbers", "tabulated", "tabulated_inputs"]
+__all__ = ["MEMORY", "Anything", "ExportRequest", "Original", "action_numbers", "tabulated", "tabulated_inputs"]
 
 Anything = Any
 """An object of a package that may not be installed, or of the user."""
@@ -31,7 +31,7 @@ MEMORY: Final = (
 
 
 @dataclass(frozen=True)
-class Request:
+class ExportRequest:
     """What the user said about a policy.
 
     Attributes:
@@ -78,7 +78,7 @@ class Original:
         return replace(self, assumed=[sentence, *self.assumed])
 
 
-def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[str]) -> Original:
+def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Sequence[str]) -> Original:
     """Return a policy as a table over the states: actions [S], by number or name, or scores or probabilities [S, A].
 
     A matrix whose rows are probabilities is drawn from, unless the request says otherwise; another one is greedy.
@@ -109,7 +109,9 @@ def tabulated(values: AnyArray, model: MDP, request: Request, assumed: Sequence[
     return _scored(values.astype(np.float64), request, where, assumed)
 
 
-def tabulated_inputs(values: AnyArray, of: Ints, model: MDP, request: Request, assumed: Sequence[str]) -> Original:
+def tabulated_inputs(
+    values: AnyArray, of: Ints, model: MDP, request: ExportRequest, assumed: Sequence[str]
+) -> Original:
     """Return a policy as a table over the states, from what it does on each input [M] of the states `of` [M].
 
     `values`: actions [M], or scores or probabilities [M, A]. Its choice in a state is the mean over the inputs there,
@@ -184,7 +186,7 @@ def _number(entry: object, model: MDP, where: str) -> int:
             )
 
 
-def _scored(scores: Floats, request: Request, where: str, assumed: Sequence[str]) -> Original:
+def _scored(scores: Floats, request: ExportRequest, where: str, assumed: Sequence[str]) -> Original:
     bad = np.argwhere(~np.isfinite(scores))
     if bad.size:
         raise PolicyError(f"{where}: state {bad[0][0]}, action {bad[0][1]}: {scores[tuple(bad[0])]} is not a number")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from monitor.arrays import AnyArray, Ints
-from monitor.authoring.policy_export.original import MEMORY, Anything, Original, Request, tabulated_inputs
+from monitor.authoring.policy_export.original import MEMORY, Anything, ExportRequest, Original, tabulated_inputs
 from monitor.errors import InputError, PolicyError
 from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
@@ -19,7 +19,7 @@ SEES = ("observation", "valuation", "name", "index")
 """What a function may be called with."""
 
 
-def of_function(function: Callable[[Anything], object], model: MDP, request: Request) -> Original:
+def of_function(function: Callable[[Anything], object], model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a function that returns an action (number or name), or A scores or probabilities.
 
     It is called twice in every state, with each observation that was recorded there, the second time in reverse order.
@@ -42,7 +42,7 @@ def of_function(function: Callable[[Anything], object], model: MDP, request: Req
     return tabulated_inputs(np.stack(first), of, model, request, assumed)
 
 
-def shown_states(model: MDP, request: Request, where: str) -> tuple[str, Sequence[Anything], Ints]:
+def shown_states(model: MDP, request: ExportRequest, where: str) -> tuple[str, Sequence[Anything], Ints]:
     """Return what a function sees, by name; all that it sees in the states [M], and the state of each.
 
     Raises PolicyError if the model lacks it.

@@ -19,7 +19,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Floats
 from monitor.authoring.policy_export.normalisation import AS_THEY_ARE, Normalisation
-from monitor.authoring.policy_export.original import MEMORY, Anything, Original, Request
+from monitor.authoring.policy_export.original import MEMORY, Anything, ExportRequest, Original
 from monitor.authoring.policy_export.torch_modules import network_onnx, refuse_memory, torch_or_error
 from monitor.errors import PolicyError, to_install
 from monitor.model.mdp import MDP
@@ -64,7 +64,7 @@ _ALGORITHMS: Final = {
 _EXPORTED: Final = f"{', '.join(sorted(_ALGORITHMS))} can be exported; a policy of continuous actions fits no model"
 
 
-def read_zip(model: MDP, request: Request) -> Original:
+def read_zip(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a `.zip` file of stable-baselines3, its algorithm found in the file.
 
     Raises PolicyError: not such a file, or as `of_agent`.
@@ -80,7 +80,7 @@ def is_agent(value: object) -> bool:
     return all(hasattr(value, name) for name in ("predict", "policy", "observation_space", "action_space"))
 
 
-def of_agent(agent: Anything, model: MDP, request: Request) -> Original:
+def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of an agent. The original is what its `predict` does in every state, after normalisation.
 
     Raises PolicyError: a recurrent policy, another algorithm or space, or torch cannot export it; or it was trained on
@@ -281,7 +281,7 @@ def _scores_of(torch: Anything, policy: Anything, algorithm: str, where: str) ->
     return Scores()
 
 
-def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: Request) -> list[str]:
+def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: ExportRequest) -> list[str]:
     """Return what is assumed about the normalisation of observations, a sentence, or nothing if the agent shows it.
 
     An agent keeps the last observation of its training, and another one as the environment gave it: on-policy
@@ -343,7 +343,13 @@ def _flattened(space: Anything, batch: Anything) -> Floats:
 
 
 def _evaluated(
-    torch: Anything, agent: Anything, model: MDP, normalisation: Normalisation | None, request: Request, *, mask: bool
+    torch: Anything,
+    agent: Anything,
+    model: MDP,
+    normalisation: Normalisation | None,
+    request: ExportRequest,
+    *,
+    mask: bool,
 ) -> tuple[Anything, Floats]:
     """Return the actions [S] of the agent's own `predict`, and its scores [S, A]; `mask`: it is given masks."""
     assert model.observations is not None, "it was checked"

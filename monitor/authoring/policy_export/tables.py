@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.policy_export.original import Original, Request, tabulated
+from monitor.authoring.policy_export.original import ExportRequest, Original, tabulated
 from monitor.errors import InputError, PolicyError
 from monitor.model.encode import encode_action, encode_state
 from monitor.model.mdp import MDP
@@ -26,7 +26,7 @@ LARGEST_TEXT = 64 << 20
 """Most bytes of a text file, whose numbers take many times as much memory."""
 
 
-def read_table(model: MDP, request: Request) -> Original:
+def read_table(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a table file. Raises PolicyError: unreadable, malformed, or not of the model's shape.
 
     CSV: with a header `state,action`, one line for each state in any order, by number or by name; without one, line s

@@ -12,7 +12,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.authoring.policy_export.normalisation import AS_THEY_ARE, Normalisation, read_normalisation
-from monitor.authoring.policy_export.original import MEMORY, Anything, Original, Request
+from monitor.authoring.policy_export.original import MEMORY, Anything, ExportRequest, Original
 from monitor.errors import PolicyError, to_install
 from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
@@ -48,7 +48,7 @@ def is_module(value: object) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def of_module(module: Anything, model: MDP, request: Request) -> Original:
+def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a torch module that maps observations [n, D] to scores [n, A].
 
     A module without `forward` that has an `actor`, as CleanRL's agents have, is taken for its actor, after its
@@ -102,7 +102,7 @@ def evaluated(torch: Anything, module: Anything, observations: Floats, where: st
     return scores
 
 
-def network_onnx(torch: Anything, module: Anything, model: MDP, request: Request, output: str) -> Exported:
+def network_onnx(torch: Anything, module: Anything, model: MDP, request: ExportRequest, output: str) -> Exported:
     """Return a module as ONNX, with input `observation` [batch, D] and the output [batch, A], normalisation included.
 
     Raises PolicyError: torch cannot export it.

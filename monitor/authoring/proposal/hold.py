@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from monitor.arrays import Bools, Floats
-from monitor.authoring.proposal.measure import Candidate
+from monitor.authoring.proposal.measure import CandidateFormula
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.exact.all_states import values
 from monitor.exact.inputs import tables
@@ -46,7 +46,7 @@ class Guarded:
 
 
 def guarded(
-    model: MDP, policies: Mapping[str, object], candidate: Candidate, paths: Sequence[RecordedPath]
+    model: MDP, policies: Mapping[str, object], candidate: CandidateFormula, paths: Sequence[RecordedPath]
 ) -> list[Guarded]:
     """Return what a guard would do to episodes that begin as the recorded ones and are as long: no guard, then `HOLDS`.
 

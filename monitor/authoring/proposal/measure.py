@@ -14,14 +14,14 @@ from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Judged, Notice, Observation, TrustSettings
 
-__all__ = ["Candidate", "Measured", "measured"]
+__all__ = ["CandidateFormula", "Measured", "measured"]
 
 SECOND = 0.1
 """Time of the replayed clock between two steps; the figures do not depend on it."""
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateFormula:
     """A formula: its horizon, its offset (takeover so many steps ago), its threshold, the unsafe label, its alarm."""
 
     horizon: int
@@ -52,7 +52,7 @@ class Measured:
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
     """
 
-    candidate: Candidate
+    candidate: CandidateFormula
     steps: int
     answered: int
     alarms: int
@@ -90,7 +90,7 @@ class _Trace:
 def measured(
     model: MDP,
     policies: Mapping[str, object],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CandidateFormula],
     paths: Sequence[RecordedPath],
     report: Callable[[int], None] = lambda _: None,
 ) -> list[Measured]:
@@ -143,7 +143,7 @@ def _take(notice: Notice, traces: Mapping[str, _Trace], number: int, seq: int) -
             pass
 
 
-def _summary(candidate: Candidate, trace: _Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
+def _summary(candidate: CandidateFormula, trace: _Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
     leads: list[int] = []
     events = false = 0
     warned: list[int] = []

@@ -11,7 +11,7 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.abstraction_scores import Outcomes
 from monitor.authoring.learning.episodes import Steps, is_end
-from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, Held, Holdout
+from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 
@@ -43,7 +43,7 @@ class Collected(Holdout):
     """
 
     outcomes: Outcomes | None = None
-    _every: list[Held] = field(default_factory=list)
+    _every: list[HeldOut] = field(default_factory=list)
     _size: int = 0
 
     def add(self, steps: Steps) -> None:
@@ -52,17 +52,17 @@ class Collected(Holdout):
         if self.outcomes is not None:
             self.outcomes.add(steps)
         if self._size < HELD:
-            self._every.append(Held(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
+            self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
             self._size += len(steps.state)
 
-    def every(self) -> Held:
+    def every(self) -> HeldOut:
         """Return all kept transitions, paths one after another."""
         joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
         order = np.argsort(joined[-1], kind="stable")
-        return Held(*(values[order] for values in joined))
+        return HeldOut(*(values[order] for values in joined))
 
 
-def paths_of(held: Held, where: States) -> list[RecordedPath]:
+def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
     """Return the paths of recorded transitions, in the states of the model."""
     if not len(held.state):
         return []

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools
-from monitor.authoring.proposal.measure import Candidate, Measured
+from monitor.authoring.proposal.measure import CandidateFormula, Measured
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
 from monitor.types import AlarmSpec
 
@@ -34,10 +34,10 @@ def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
     return int(np.clip(np.median(waits), SHORTEST, LONGEST)) if waits else WITHOUT_EVENTS
 
 
-def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[Candidate]:
+def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[CandidateFormula]:
     """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
     horizons = dict.fromkeys((max(SHORTEST, horizon // 4), horizon))
-    return [Candidate(each, offset, threshold, label, alarm) for each in horizons for threshold in THRESHOLDS]
+    return [CandidateFormula(each, offset, threshold, label, alarm) for each in horizons for threshold in THRESHOLDS]
 
 
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:

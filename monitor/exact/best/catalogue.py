@@ -7,14 +7,14 @@ from typing import Literal, Protocol
 
 from monitor.arrays import AnyArray, Floats
 from monitor.exact.best.lanes import Way
-from monitor.exact.best.layouts import NEVER, Stages
+from monitor.exact.best.layouts import NEVER, ObligationLayouts
 from monitor.exact.best.options import Options, options_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import NO_STATE, Prior
 from monitor.exact.best.values import BestValues, Observed
 from monitor.exact.forward.row_table import ANY, STABLE
 from monitor.logic import Automaton
-from monitor.logic.syntax import Change, Probability, Reward
+from monitor.logic.syntax import InterventionRef, Probability, Reward
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
@@ -56,18 +56,18 @@ class BestCatalogue:
         self._rows: tuple[Options, Transitions] | None = None
         self._known: OrderedDict[tuple[Measure, bool, int | None], BestValues] = OrderedDict()
 
-    def value(self, change: Change, measure: Measure, path: Observed) -> float:
+    def value(self, change: InterventionRef, measure: Measure, path: Observed) -> float:
         """Return the Gumbel-Max value of a measure from the first pair on, with the decisions of a change.
 
         Raises LimitError if tables would be too large.
         """
         return self.of(measure, path.end, largest=change.largest).value(path, _way(change))
 
-    def profile(self, change: Change, measure: Measure, path: Observed) -> Floats:
+    def profile(self, change: InterventionRef, measure: Measure, path: Observed) -> Floats:
         """Return the value [L] from each pair of a path on. Raises LimitError as `value` does."""
         return self.of(measure, path.end, largest=change.largest).profile(path, _way(change))
 
-    def products(self, change: Change, measure: Measure, pairs: int, *, each: bool) -> int:
+    def products(self, change: InterventionRef, measure: Measure, pairs: int, *, each: bool) -> int:
         """Return how many products the values of so many pairs add up: from the first one on, or from `each`.
 
         Raises LimitError as `value` does, for any path.
@@ -75,13 +75,13 @@ class BestCatalogue:
         return self.of(measure, largest=change.largest).products(pairs, _way(change), each=each)
 
     def interval(
-        self, change: Change, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
+        self, change: InterventionRef, measure: Measure, path: Observed, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models. Raises LimitError as `value` does."""
         kind = STABLE if causal_model == "stable" else ANY
         return self.of(measure, path.end, largest=change.largest).interval(path, _way(change), kind)
 
-    def everywhere(self, change: Change, measure: Measure) -> Floats:
+    def everywhere(self, change: InterventionRef, measure: Measure) -> Floats:
         """Return the value [S] in every state, without observations. Raises LimitError as `value` does."""
         return self.of(measure, largest=change.largest).everywhere(_way(change))
 
@@ -94,20 +94,20 @@ class BestCatalogue:
                 self._rows = options, Transitions(options)
             options, transitions = self._rows
             state = NO_STATE if end is None else end
-            stages = Stages(self._source.automaton(measure), self._source.label_sets(measure))
+            layouts = ObligationLayouts(self._source.automaton(measure), self._source.label_sets(measure))
 
             def nominal(obligation: int) -> Floats:
                 return self._source.nominal_values(measure, end, obligation)
 
-            prior = Prior(options, stages, nominal, state, largest=largest)
-            self._known[key] = BestValues(options, transitions, self._nominal, stages, prior, state)
+            prior = Prior(options, layouts, nominal, state, largest=largest)
+            self._known[key] = BestValues(options, transitions, self._nominal, layouts, prior, state)
             if len(self._known) > MAX_MEASURES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return self._known[key]
 
 
-def _way(change: Change) -> Way:
+def _way(change: InterventionRef) -> Way:
     """Return how the decisions of a change are made."""
     if change.kind == "optimal":
         return Way("optimal")

@@ -3,19 +3,19 @@ cimport cython
 
 from monitor.causal.row cimport choose, greedy
 from monitor.exact.best.options cimport Acting, Options
-from monitor.exact.best.scratch_row cimport Posteriors, Row, prepare
+from monitor.exact.best.scratch_row cimport Posteriors, ScratchRow, prepare
 
 cdef double INFINITY, TIE
 cdef long long FIRST_SLOT
 
 
-cdef class Held:
+cdef class HeldPath:
     cdef readonly const long long[::1] states, actions, outcomes, acted, along
     cdef readonly long long end
     cdef readonly bint repeats
 
 
-cdef class Plan:
+cdef class BackwardProblem:
     cdef readonly const long long[:, :, ::1] target
     cdef readonly const unsigned char[:, ::1] rewarded
     cdef readonly const long long[::1] used, label_of
@@ -30,7 +30,7 @@ cdef class Lanes:
     cdef readonly bint follows
 
 
-cdef class Decisions:
+cdef class DecisionValues:
     cdef readonly double[:, ::1] held
     cdef readonly double[:, :, ::1] actions
     cdef readonly long long[:, :, :, ::1] chosen
@@ -38,7 +38,7 @@ cdef class Decisions:
 
 
 cdef class Scratch:
-    cdef readonly Row row
+    cdef readonly ScratchRow row
     cdef readonly double[::1] weight, mean
     cdef readonly long long[::1] picks
     cdef readonly double[::1] followed
@@ -52,10 +52,10 @@ cdef class Task:
     cdef readonly Options options
     cdef readonly Posteriors posteriors
     cdef readonly Acting acting
-    cdef readonly Plan plan
+    cdef readonly BackwardProblem plan
     cdef readonly Lanes lanes
-    cdef readonly Held held
-    cdef readonly Decisions decisions
+    cdef readonly HeldPath held
+    cdef readonly DecisionValues decisions
     cdef readonly Scratch scratch
     cdef readonly unsigned char[:, ::1] reached
     cdef readonly double[:, :, :, ::1] buffers
@@ -108,6 +108,6 @@ cdef bint exceeds(double value, double other) noexcept nogil
 
 @cython.locals(base=double, one=double, two=double, three=double, four=double)
 cdef void row_means(
-    Row row, double reward, Py_ssize_t length, bint point, long long target, bint earns, double[:, :, ::1] ahead,
+    ScratchRow row, double reward, Py_ssize_t length, bint point, long long target, bint earns, double[:, :, ::1] ahead,
     Py_ssize_t needed, bint greatest, double[::1] mean
 ) noexcept nogil

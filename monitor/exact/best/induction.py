@@ -27,9 +27,9 @@ from monitor.arrays import Bytes, Floats, Ints
 from monitor.causal.row import choose, greedy
 from monitor.exact.best.layouts import FIRST_SLOT
 from monitor.exact.best.options import TIE, Acting, Options
-from monitor.exact.best.scratch_row import Posteriors, Row, prepare, scratch_row
+from monitor.exact.best.scratch_row import Posteriors, ScratchRow, prepare, scratch_row
 
-__all__ = ["BLOCK", "Decisions", "Held", "Lanes", "Plan", "Task", "induct", "scratch_of"]
+__all__ = ["BLOCK", "BackwardProblem", "DecisionValues", "HeldPath", "Lanes", "Task", "induct", "scratch_of"]
 
 BLOCK: Final = 4
 """Lanes whose means are computed together; the numbers of each node are padded to a multiple of it."""
@@ -37,7 +37,7 @@ INFINITY = float("inf")
 
 
 @dataclass(eq=False)
-class Held:
+class HeldPath:
     """A held path: `states`, `actions` [L] (-1: not yet taken), and `outcomes` [L], -1 where none was observed.
 
     `acted` [L]: the index of the policy that acted. `along` [L]: the slot of each level on the path, -1 once nothing
@@ -55,7 +55,7 @@ class Held:
 
 
 @dataclass(eq=False)
-class Plan:
+class BackwardProblem:
     """What is evaluated: `target`, `rewarded`, `used` of a `Layout`, `label_of` [S], and the optimal policy.
 
     `policy` [n, S]: its actions for n obligations; `policy_of` [L, slots]: which of them a slot has. `age`, `start`: as
@@ -91,7 +91,7 @@ class Lanes:
 
 
 @dataclass(eq=False)
-class Decisions:
+class DecisionValues:
     """Values of the decisions on the observed path, and what is decided elsewhere.
 
     `held` [L, lanes]: if the decision is unchanged. `actions` [L, A, lanes]: if it is a given action, and later ones
@@ -117,7 +117,7 @@ class Scratch:
     the unchanged decision; `best` and `best_action`, the best one.
     """
 
-    row: Row
+    row: ScratchRow
     weight: Floats
     mean: Floats
     picks: Ints
@@ -141,10 +141,10 @@ class Task:
     options: Options
     posteriors: Posteriors
     acting: Acting
-    plan: Plan
+    plan: BackwardProblem
     lanes: Lanes
-    held: Held
-    decisions: Decisions
+    held: HeldPath
+    decisions: DecisionValues
     scratch: Scratch
     reached: Bytes
     buffers: Floats
@@ -153,7 +153,7 @@ class Task:
     largest: bool
 
 
-def scratch_of(options: Options, plan: Plan, lanes: Lanes) -> Scratch:
+def scratch_of(options: Options, plan: BackwardProblem, lanes: Lanes) -> Scratch:
     """Return working memory for a pass."""
     slots, width = plan.target.shape[1], len(lanes.spends)
     shape = slots, width
@@ -382,7 +382,7 @@ def exceeds(value: float, other: float) -> bool:
 
 
 def row_means(
-    row: Row,
+    row: ScratchRow,
     reward: float,
     length: int,
     point: bool,

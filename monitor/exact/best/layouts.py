@@ -11,7 +11,7 @@ from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_SLOT", "MAX_SLOTS", "NEVER", "Layout", "Node", "Stages"]
+__all__ = ["FIRST_SLOT", "MAX_SLOTS", "NEVER", "Layout", "LayoutNode", "ObligationLayouts"]
 
 FIRST_SLOT = 2
 """Target of a transition: FALSE, TRUE, or FIRST_SLOT + the index of a slot at the next level."""
@@ -24,7 +24,7 @@ MAX_LAYOUTS: Final = 16
 """Layouts kept: a stream needs that of one length of paths, and those of the shorter ones as an episode begins."""
 
 
-class Node(NamedTuple):
+class LayoutNode(NamedTuple):
     """What a slot stands for. `age`: steps since the intervention state, as far as they matter."""
 
     obligation: int
@@ -42,12 +42,12 @@ class Layout(NamedTuple):
     target: Ints
     rewarded: Bools
     used: Ints
-    nodes: list[list[Node]]
+    nodes: list[list[LayoutNode]]
     age: Ints
     start: Ints
 
 
-class Stages:
+class ObligationLayouts:
     """Obligations of one automaton over the label sets of a model.
 
     Args:
@@ -97,10 +97,13 @@ class Stages:
         self._layouts.move_to_end(key)
         return self._layouts[key]
 
-    def targets(self, nodes: list[Node], oldest: int) -> list[list[Node | int]]:
+    def targets(self, nodes: list[LayoutNode], oldest: int) -> list[list[LayoutNode | int]]:
         """Return what each node leads to after each label: FALSE, TRUE, or a node."""
         return [
-            [rest if rest in (FALSE, TRUE) else Node(rest, min(node.age + 1, oldest)) for rest in self.rests(node[0])]
+            [
+                rest if rest in (FALSE, TRUE) else LayoutNode(rest, min(node.age + 1, oldest))
+                for rest in self.rests(node[0])
+            ]
             for node in nodes
         ]
 
@@ -109,13 +112,13 @@ class _Unfolded:
     """The nodes of paths of any length, level by level: those of a shorter path are the first of a longer one's.
 
     Args:
-        stages: whose obligations.
-        until: see `Stages.layout`.
+        layouts: whose obligations.
+        until: see `ObligationLayouts.layout`.
     """
 
-    def __init__(self, stages: Stages, until: int | None) -> None:
-        self._stages, self._until = stages, until
-        self._begun = Node(stages.automaton.start, 0)
+    def __init__(self, layouts: ObligationLayouts, until: int | None) -> None:
+        self._layouts, self._until = layouts, until
+        self._begun = LayoutNode(layouts.automaton.start, 0)
         self._nodes, self._count = [[self._begun]], 1
         self._targets: list[Ints] = []
 
@@ -127,11 +130,11 @@ class _Unfolded:
         if self._until is not None:
             nodes[-1] = nodes[-1][:-1]  # nothing begins after the last pair
         shape = len(targets), max(map(len, nodes))
-        target = np.zeros((*shape, self._stages.labels), dtype=np.int64)
+        target = np.zeros((*shape, self._layouts.labels), dtype=np.int64)
         rewarded, ages = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
         for level, (rows, here) in enumerate(zip(targets, nodes, strict=False)):
             target[level, : len(rows)] = rows
-            rewarded[level, : len(rows)] = [self._stages.automaton.rewards(node.obligation) for node in here]
+            rewarded[level, : len(rows)] = [self._layouts.automaton.rewards(node.obligation) for node in here]
             ages[level, : len(rows)] = [node.age for node in here]
         start = [here.index(self._begun) if self._begun in here else -1 for here in nodes[: len(targets)]]
         return Layout(target, rewarded, np.array(list(map(len, targets))), nodes, ages, np.array(start))
@@ -139,8 +142,8 @@ class _Unfolded:
     def _extend(self, levels: int) -> None:
         """Add one level."""
         oldest = NEVER if self._until is None else self._until
-        rests = self._stages.targets(self._nodes[-1], oldest)
-        ahead = {node for each in rests for node in each if isinstance(node, Node)}
+        rests = self._layouts.targets(self._nodes[-1], oldest)
+        ahead = {node for each in rests for node in each if isinstance(node, LayoutNode)}
         if self._count + len(ahead) > MAX_SLOTS:
             raise LimitError(
                 f"the best decisions on {levels} pairs would need more than {MAX_SLOTS:,} obligations, all pairs "
@@ -150,6 +153,6 @@ class _Unfolded:
         self._nodes.append(sorted(ahead))
         if self._until is not None:
             self._nodes[-1].append(self._begun)  # no other one leads to it
-        slot: dict[Node | int, int] = {FALSE: FALSE, TRUE: TRUE}
+        slot: dict[LayoutNode | int, int] = {FALSE: FALSE, TRUE: TRUE}
         slot |= {node: FIRST_SLOT + n for n, node in enumerate(self._nodes[-1])}
         self._targets.append(np.array([[slot[rest] for rest in each] for each in rests]))

@@ -62,7 +62,7 @@ class Planner:
 
     def plan(self, changes: int) -> PlannedChange | None:
         """Return the plan with at most so many changes; None if it changes nothing."""
-        first = self._found.outlook.first[changes]
+        first = self._found.plan_values.first[changes]
         if first is None:
             return None
         slot = 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.layouts import FIRST_SLOT, Stages
+from monitor.exact.best.layouts import FIRST_SLOT, ObligationLayouts
 from monitor.exact.best.options import TIE, Options
 from monitor.logic import FALSE, TRUE
 
@@ -34,14 +34,16 @@ class Prior:
 
     Args:
         options: the rows to choose from.
-        stages: the obligations.
+        layouts: the obligations.
         nominal: their values under the nominal policy.
         end: the state in which the episode has ended, absorbing under every action, or NO_STATE.
         largest: whether decisions maximise the value; else they minimise it.
     """
 
-    def __init__(self, options: Options, stages: Stages, nominal: Nominal, end: int, *, largest: bool) -> None:
-        self._options, self._stages, self._end = options, stages, end
+    def __init__(
+        self, options: Options, layouts: ObligationLayouts, nominal: Nominal, end: int, *, largest: bool
+    ) -> None:
+        self._options, self._layouts, self._end = options, layouts, end
         self.largest = largest
         self._nominal = nominal
         self._best: dict[int, Floats] = {}
@@ -61,7 +63,7 @@ class Prior:
 
     def followed(self, obligation: int) -> Floats:
         """Return the values [S] of the policy that `choices` are."""
-        for each in self._stages.below(obligation):
+        for each in self._layouts.below(obligation):
             if each not in self._followed:
                 self._followed[each], _ = self._backup(each, self._followed.__getitem__, self._end, self.choices(each))
         return self._followed[obligation]
@@ -70,7 +72,7 @@ class Prior:
         """Return the values [S] if the next `steps` decisions are best and the later ones nominal."""
         if steps <= 0:
             return self._nominal(obligation)
-        if steps >= self._stages.automaton.horizon(obligation):
+        if steps >= self._layouts.automaton.horizon(obligation):
             return self.best(obligation)
         if (steps, obligation) not in self._takeovers:
             for left, each in reversed(self._missing(steps, obligation)):  # fewest steps first
@@ -85,9 +87,9 @@ class Prior:
         """
         missing, found = [(steps, obligation)], {(steps, obligation)}
         for left, each in missing:
-            for rest in set(self._stages.rests(each)) - {FALSE, TRUE}:
+            for rest in set(self._layouts.rests(each)) - {FALSE, TRUE}:
                 key = left - 1, rest
-                filled = left <= 1 or left > self._stages.automaton.horizon(rest) or key in self._takeovers
+                filled = left <= 1 or left > self._layouts.automaton.horizon(rest) or key in self._takeovers
                 if not filled and key not in found:
                     found.add(key)
                     missing.append(key)
@@ -96,7 +98,7 @@ class Prior:
     def _fill(self, obligation: int) -> None:
         if obligation in self._best:
             return
-        for each in self._stages.below(obligation):
+        for each in self._layouts.below(obligation):
             if each not in self._best:
                 self._check_size()
                 self._best[each], self._choices[each] = self._backup(each, self._best.__getitem__, self._end)
@@ -112,19 +114,19 @@ class Prior:
         self, obligation: int, ahead: Callable[[int], Floats], end: int, fixed: Ints | None = None
     ) -> tuple[Floats, Ints]:
         """Return values and choices [S]. `fixed`: the action to take [S]; None: the best one."""
-        rests = self._stages.rests(obligation)
+        rests = self._layouts.rests(obligation)
         different = sorted(set(rests) - {FALSE, TRUE})
         slot = {FALSE: FALSE, TRUE: TRUE} | {rest: FIRST_SLOT + n for n, rest in enumerate(different)}
-        states = len(self._stages.label_of)
+        states = len(self._layouts.label_of)
         later = np.zeros((len(different), states))
         for n, rest in enumerate(different):
             later[n] = ahead(rest)
         values, choices = np.zeros(states), np.full(states, -1)
         backup(
             self._options,
-            self._stages.label_of,
+            self._layouts.label_of,
             np.array([slot[rest] for rest in rests]),
-            self._stages.automaton.rewards(obligation),
+            self._layouts.automaton.rewards(obligation),
             later,
             end,
             self.largest,
@@ -137,7 +139,7 @@ class Prior:
 
     def _check_size(self) -> None:
         tables = 2 * len(self._best) + len(self._followed) + len(self._takeovers)
-        states = len(self._stages.label_of)
+        states = len(self._layouts.label_of)
         if tables * states > MAX_NUMBERS:
             raise LimitError(
                 f"the best decisions need a table of more than {MAX_NUMBERS} numbers (limit MAX_NUMBERS): at least "

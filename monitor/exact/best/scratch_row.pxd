@@ -13,7 +13,7 @@ cdef class Posteriors:
     cdef readonly const long long[::1] slot_of
 
 
-cdef class Row:
+cdef class ScratchRow:
     cdef readonly long long[::1] successors
     cdef readonly double[::1] weights, upper, extra, values, observed
     cdef readonly RowMemory memory
@@ -22,8 +22,8 @@ cdef class Row:
 @cython.locals(at=Py_ssize_t, length=Py_ssize_t, kept=bint, p="double[::1]", q="double[::1]")
 cpdef (double, Py_ssize_t, bint) prepare(
     Options options, Posteriors posteriors, Py_ssize_t level, Py_ssize_t state, Py_ssize_t action, long long outcome,
-    bint certain, long long kind, Row row
+    bint certain, long long kind, ScratchRow row
 ) noexcept nogil
 
 @cython.locals(count=Py_ssize_t, place=Py_ssize_t, total=Py_ssize_t, rest=double, p="double[::1]", q="double[::1]", after="double[::1]")
-cpdef void condition(Row row, Py_ssize_t length, Py_ssize_t at, long long outcome) noexcept nogil
+cpdef void condition(ScratchRow row, Py_ssize_t length, Py_ssize_t at, long long outcome) noexcept nogil

@@ -16,7 +16,7 @@ from monitor.causal.row import RowMemory, bound, reweigh_within, row_memory
 from monitor.exact.best.options import Options
 from monitor.exact.forward.row_table import EXACT, STABLE
 
-__all__ = ["Posteriors", "Row", "condition", "prepare", "scratch_row"]
+__all__ = ["Posteriors", "ScratchRow", "condition", "prepare", "scratch_row"]
 
 
 @dataclass(eq=False)
@@ -33,7 +33,7 @@ class Posteriors:
 
 
 @dataclass(eq=False)
-class Row:
+class ScratchRow:
     """Scratch for one row of at most K successors.
 
     Of each successor: its probability, or the lower bound of it (`weights`), the `upper` bound, and the part of the
@@ -50,12 +50,12 @@ class Row:
     memory: RowMemory
 
 
-def scratch_row(options: Options) -> Row:
+def scratch_row(options: Options) -> ScratchRow:
     """Return scratch for the longest row, with no observed pair."""
     states, actions = options.rewards.shape
     longest = int(np.diff(options.indptr).max(initial=1))
     rest = np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(longest), np.zeros(states)
-    return Row(np.zeros(longest, dtype=np.int64), *rest, row_memory(max(longest + 1, actions)))
+    return ScratchRow(np.zeros(longest, dtype=np.int64), *rest, row_memory(max(longest + 1, actions)))
 
 
 # ---- compiled ----
@@ -70,7 +70,7 @@ def prepare(
     outcome: int,
     certain: bool,
     kind: int,
-    row: Row,
+    row: ScratchRow,
 ) -> tuple[float, int, bool]:
     """Write the row of a pair to `row`; return its reward, its length, and whether it is known exactly.
 
@@ -112,7 +112,7 @@ def prepare(
     return reward, length, True
 
 
-def condition(row: Row, length: int, at: int, outcome: int) -> None:
+def condition(row: ScratchRow, length: int, at: int, outcome: int) -> None:
     """Replace the row q in `row.weights` [K] by the counterfactual one; `at`: index of the outcome in it, or -1."""
     p, q, after = row.memory.p, row.memory.q, row.memory.after
     count, place, rest = 0, -1, 0.0

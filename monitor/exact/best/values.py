@@ -1,4 +1,4 @@
-"""`BestValues`: the best decisions for one measure, on any path; `Outlook`: all that one backward pass finds."""
+"""`BestValues`: the best decisions for one measure, on any path; `PlanValues`: what one backward pass finds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.exact.best.induction import BLOCK, Decisions, Held, Lanes, Plan, Task, induct, scratch_of
+from monitor.exact.best.induction import (
+    BLOCK,
+    BackwardProblem,
+    DecisionValues,
+    HeldPath,
+    Lanes,
+    Task,
+    induct,
+    scratch_of,
+)
 from monitor.exact.best.lanes import Way, lanes_of
-from monitor.exact.best.layouts import FIRST_SLOT, NEVER, Layout, Node, Stages
+from monitor.exact.best.layouts import FIRST_SLOT, NEVER, Layout, LayoutNode, ObligationLayouts
 from monitor.exact.best.options import TIE, Options, acting_of
 from monitor.exact.best.posteriors import Transitions
 from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, Prior
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
-__all__ = ["BestValues", "Change", "Lookback", "Observed", "Outlook", "Pass"]
+__all__ = ["BestValues", "FirstChange", "Lookback", "Observed", "Pass", "PlanValues"]
 
 FRAMES: Final = 16
 """Frames kept: a stream needs those of one length of paths, and of the shorter ones as an episode begins."""
@@ -45,7 +54,7 @@ class Observed(NamedTuple):
     repeats: bool = False
 
 
-class Change(NamedTuple):
+class FirstChange(NamedTuple):
     """The first changed decision of a best plan.
 
     `level`: its offset from the intervention state; `state`, `taken`: the observed pair (-1: not yet taken);
@@ -58,7 +67,7 @@ class Change(NamedTuple):
     proposed: int
 
 
-class Outlook(NamedTuple):
+class PlanValues(NamedTuple):
     """Values of a measure from one pair on, and the first change of each plan.
 
     `unchanged`: with no change; `few` [K + 1]: at most k decisions are best, k = 0..K; `best`: all are; `optimal`:
@@ -69,11 +78,11 @@ class Outlook(NamedTuple):
     few: list[float]
     best: float
     optimal: float
-    first: list[Change | None]
+    first: list[FirstChange | None]
 
 
 class Pass(NamedTuple):
-    """Results of one backward pass: values [slots, lanes] of the first level, and the arrays of `Decisions`."""
+    """Results of one backward pass: values [slots, lanes] of the first level, and the arrays of `DecisionValues`."""
 
     values: Floats
     held: Floats
@@ -90,7 +99,7 @@ class Lookback(NamedTuple):
     of a plan that has so many changes left, -1 if it changes nothing; `layout`: its slots.
     """
 
-    outlook: Outlook
+    plan_values: PlanValues
     actions: Floats
     chosen: Ints
     layout: Layout
@@ -99,14 +108,14 @@ class Lookback(NamedTuple):
 class _Frame(NamedTuple):
     """What backward passes over all paths of `pairs` pairs share, from the first of them on or from each.
 
-    `closing`: the values after the last pair; None if they are not kept.
+    `ahead`: the values after the last pair; None if they are not kept.
     """
 
     lanes: Lanes
     layout: Layout
-    plan: Plan
+    plan: BackwardProblem
     pairs: int
-    closing: Floats | None = None
+    ahead: Floats | None = None
 
 
 class BestValues:
@@ -116,7 +125,7 @@ class BestValues:
         options: the rows of the model, as decisions choose between them.
         transitions: whose rows are kept; shared by all measures.
         nominal: the deployed policy.
-        stages: the obligations of the measure.
+        layouts: the obligations of the measure.
         prior: its tables beyond the path.
         end: the state in which the episode has ended, or NO_STATE.
     """
@@ -126,12 +135,12 @@ class BestValues:
         options: Options,
         transitions: Transitions,
         nominal: PolicyTable,
-        stages: Stages,
+        layouts: ObligationLayouts,
         prior: Prior,
         end: int,
     ) -> None:
         self._options, self._transitions, self._nominal = options, transitions, nominal
-        self._stages, self._prior, self._end = stages, prior, end
+        self._layouts, self._prior, self._end = layouts, prior, end
         self._alone = acting_of([nominal], *options.rewards.shape)[0]
         self._frames: OrderedDict[tuple[int, tuple[Way, ...], bool], _Frame] = OrderedDict()
 
@@ -169,32 +178,32 @@ class BestValues:
     def everywhere(self, way: Way) -> Floats:
         """Return the values [S] on the paths of one state, whose action is not yet taken: one decision is held."""
         steps = min(way.changes, 1) if way.kind == "few" else way.until
-        return self._prior.takeover(steps, self._stages.automaton.start).copy()
+        return self._prior.takeover(steps, self._layouts.automaton.start).copy()
 
-    def outlook(self, path: Observed, most: int) -> Outlook:
+    def plan_values(self, path: Observed, most: int) -> PlanValues:
         """Return all Gumbel-Max values from the first pair on, with up to `most` changes."""
-        return self._outlook(path, most, whole=False)[0]
+        return self._plan_values(path, most, whole=False)[0]
 
     def lookback(self, path: Observed, most: int) -> Lookback:
-        """Return the outlook with up to `most` changes, at least 1, and what it depends on."""
-        outlook, few, found = self._outlook(path, most, whole=True)
+        """Return the values with up to `most` changes, at least 1, and what it depends on."""
+        plan_values, few, found = self._plan_values(path, most, whole=True)
         effects = found.actions[:, :, few[0]] - found.held[:, few[0], None]
-        return Lookback(outlook, outlook.unchanged + effects, found.chosen[..., few], self.layout(path))
+        return Lookback(plan_values, plan_values.unchanged + effects, found.chosen[..., few], self.layout(path))
 
-    def _outlook(self, path: Observed, most: int, *, whole: bool) -> tuple[Outlook, list[int], Pass]:
-        """Return the outlook, the lane of each number of changes, and the pass, with all decisions or the path's."""
+    def _plan_values(self, path: Observed, most: int, *, whole: bool) -> tuple[PlanValues, list[int], Pass]:
+        """Return the values, the lane of each number of changes, and the pass, with all decisions or the path's."""
         found, (best, optimal, *few) = self._decided(path, _outlook_ways(most), whole=whole)
         values = found.values[0]
-        outlook = Outlook(
+        plan_values = PlanValues(
             float(values[few[0]]),
             [float(values[lane]) for lane in few],
             float(values[best]),
             float(values[optimal]),
             [None, *self._first_changes(path, found, few[1:])],
         )
-        return outlook, few, found
+        return plan_values, few, found
 
-    def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[Change | None]:
+    def _first_changes(self, path: Observed, found: Pass, lanes: list[int]) -> Iterator[FirstChange | None]:
         """Yield the first decision on the observed path that a better one replaces: up to it the world is ours.
 
         `lanes`: each of some number of changes, after that of one less. Of equally good actions the least is proposed.
@@ -210,15 +219,15 @@ class BestValues:
             level = int(better[:, n].argmax())
             limit = best[level, n] - TIE * max(1.0, abs(best[level, n]))
             proposed = int((changed[level, :, n] >= limit).argmax())
-            yield Change(level, int(path.states[level]), int(path.actions[level]), proposed)
+            yield FirstChange(level, int(path.states[level]), int(path.actions[level]), proposed)
 
     def layout(self, path: Observed) -> Layout:
         """Return the obligations that may remain at each pair of a path."""
-        return self._stages.layout(len(path.states))
+        return self._layouts.layout(len(path.states))
 
     def slot_after(self, layout: Layout, level: int, slot: int, state: int) -> int:
         """Return the slot at the next level once the labels of a state were read; negative if nothing remains."""
-        return int(layout.target[level, slot, self._stages.label_of[state]]) - FIRST_SLOT
+        return int(layout.target[level, slot, self._layouts.label_of[state]]) - FIRST_SLOT
 
     def backward(
         self, path: Observed, lanes: Lanes, kind: int = EXACT, *, greatest: bool = False, whole: bool = False
@@ -263,7 +272,7 @@ class BestValues:
             if frame.plan.policy.size + self._width(frame.layout, lanes) <= FEW_NUMBERS:
                 if len(self._frames) >= FRAMES:
                     self._frames.popitem(last=False)
-                self._frames[pairs, ways, each] = frame = frame._replace(closing=self._closing(frame))
+                self._frames[pairs, ways, each] = frame = frame._replace(ahead=self._values_ahead(frame))
         else:
             self._frames.move_to_end((pairs, ways, each))
         return self._backward(path, frame, kind, greatest=greatest, whole=whole), places
@@ -300,7 +309,7 @@ class BestValues:
     def _laid_out(self, pairs: int, lanes: Lanes, *, each: bool) -> Layout:
         """Return the obligations of paths of so many pairs, from the first pair on or from `each`."""
         ends = [until for until in lanes.until if until < NEVER] if each else []
-        return self._stages.layout(pairs, max(ends, default=0) if each else None)
+        return self._layouts.layout(pairs, max(ends, default=0) if each else None)
 
     def _backward(self, path: Observed, frame: _Frame, kind: int, *, greatest: bool, whole: bool) -> Pass:
         layout, lanes = frame.layout, frame.lanes
@@ -312,14 +321,14 @@ class BestValues:
             acting, acted = acting_of(path.acted[:levels], *self._options.rewards.shape)
         else:
             acting, acted = self._alone, np.zeros(levels, dtype=np.int64)
-        held = Held(states, actions, outcomes, acted, self._along(layout, path), self._end, path.repeats)
+        held = HeldPath(states, actions, outcomes, acted, self._along(layout, path), self._end, path.repeats)
         (size, available), width = self._options.rewards.shape, len(lanes.spends)
         padded = -(-width // BLOCK) * BLOCK
         buffers = np.zeros((2, size, widest, padded))
-        if frame.closing is not None:
-            buffers[0] = frame.closing
+        if frame.ahead is not None:
+            buffers[0] = frame.ahead
         elif levels == len(path.states):
-            self._close(buffers[0], layout.nodes[levels], lanes)
+            self._fill_ahead(buffers[0], layout.nodes[levels], lanes)
         decisions = (
             np.zeros((levels, width)),
             np.full((levels, available, width), np.nan),
@@ -336,7 +345,7 @@ class BestValues:
             frame.plan,
             lanes,
             held,
-            Decisions(*decisions),
+            DecisionValues(*decisions),
             scratch_of(self._options, frame.plan, lanes),
             np.zeros((levels, size), dtype=np.uint8),
             buffers,
@@ -352,7 +361,7 @@ class BestValues:
         layout = self._laid_out(pairs, lanes, each=each)
         return _Frame(lanes, layout, self._plan(layout, lanes, pairs), pairs)
 
-    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> Plan:
+    def _plan(self, layout: Layout, lanes: Lanes, pairs: int) -> BackwardProblem:
         """Return the plan of paths of so many pairs."""
         policy, policy_of = [np.zeros(0, dtype=np.int64)], np.zeros(layout.target.shape[:2], dtype=np.int64)
         if lanes.follows:
@@ -360,11 +369,11 @@ class BestValues:
             policy = list(choices.values())
             for row, (level, slot) in enumerate(choices):
                 policy_of[level, slot] = row
-        return Plan(
+        return BackwardProblem(
             layout.target,
             layout.rewarded.view(np.uint8),
             layout.used,
-            self._stages.label_of,
+            self._layouts.label_of,
             np.stack(policy),
             policy_of,
             layout.age,
@@ -403,23 +412,23 @@ class BestValues:
             ahead = here
         return chosen
 
-    def _closing(self, frame: _Frame) -> Floats | None:
+    def _values_ahead(self, frame: _Frame) -> Floats | None:
         """Return the values after the last pair; None if nothing remains there."""
         layout, lanes = frame.layout, frame.lanes
         if len(layout.used) < frame.pairs:
             return None
         padded = -(-len(lanes.spends) // BLOCK) * BLOCK
         ahead = np.zeros((self._options.rewards.shape[0], layout.target.shape[1], padded))
-        self._close(ahead, layout.nodes[frame.pairs], lanes)
+        self._fill_ahead(ahead, layout.nodes[frame.pairs], lanes)
         return ahead
 
-    def _close(self, ahead: Floats, nodes: list[Node], lanes: Lanes) -> None:
+    def _fill_ahead(self, ahead: Floats, nodes: list[LayoutNode], lanes: Lanes) -> None:
         """Write the values after the last pair to `ahead` [S, slots, lanes]."""
         for slot, node in enumerate(nodes):
             for lane in range(len(lanes.spends)):
                 ahead[:, slot, lane] = self._beyond(node, lanes, lane)
 
-    def _beyond(self, node: Node, lanes: Lanes, lane: int) -> Floats:
+    def _beyond(self, node: LayoutNode, lanes: Lanes, lane: int) -> Floats:
         if lanes.follows and lane == len(lanes.spends) - 1:
             return self._prior.followed(node.obligation)
         if lanes.holds[lane]:

@@ -3,10 +3,10 @@ cimport cython
 
 from monitor.causal.row cimport greedy, sort_pairs
 from monitor.exact.forward.buffers cimport Levels, Workspace
-from monitor.exact.forward.closing cimport closing_value
+from monitor.exact.forward.answers cimport value_at_last_pair
 from monitor.exact.forward.row_table cimport RowTable
 from monitor.exact.forward.counterfactual_rows cimport find_entry, find_observed, phase_at
-from monitor.exact.forward.observation cimport CompiledAutomaton, Context
+from monitor.exact.forward.observation cimport TransitionTable, Context
 
 cdef int DONE, LEVELS_FULL, TABLE_FULL
 cdef long long FULL, TRUE, FIRST_COLUMN, OFFSETS, NODES, EDGES, SHORT, SPARSE
@@ -34,7 +34,7 @@ cdef int close_level(Context context, Levels levels, long long last, long long s
     count=longlong, label=longlong, transition=longlong, target=longlong, rewarded=longlong, least=double, most=double
 )
 cdef int label_level(
-    Context context, RowTable table, CompiledAutomaton automaton, Levels levels, long long offset,
+    Context context, RowTable table, TransitionTable automaton, Levels levels, long long offset,
     long long s, long long a, long long s_next
 ) noexcept nogil
 

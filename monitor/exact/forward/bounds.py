@@ -18,11 +18,11 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import greedy, sort_pairs
+from monitor.exact.forward.answers import value_at_last_pair
 from monitor.exact.forward.buffers import EDGES, NODES, OFFSETS, Levels, Workspace
-from monitor.exact.forward.closing import closing_value
 from monitor.exact.forward.codes import DONE, LEVELS_FULL, TABLE_FULL
 from monitor.exact.forward.counterfactual_rows import find_entry, find_observed, phase_at
-from monitor.exact.forward.observation import CompiledAutomaton, Context
+from monitor.exact.forward.observation import Context, TransitionTable
 from monitor.exact.forward.row_table import FULL, RowTable
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
@@ -79,7 +79,7 @@ def lacking(workspace: Workspace, part: int, length: int) -> int:
 def close_level(context: Context, levels: Levels, last: int, s: int, a: int) -> int:
     """Give the nodes of the last level their values at the last observed pair s, a; return a status."""
     for node in range(levels.first_node[last], levels.first_node[last + 1]):
-        value, status = closing_value(context, last, levels.column[node], levels.state[node], s, a)
+        value, status = value_at_last_pair(context, last, levels.column[node], levels.state[node], s, a)
         if status != DONE:
             return status
         levels.low[node] = levels.high[node] = value
@@ -89,7 +89,7 @@ def close_level(context: Context, levels: Levels, last: int, s: int, a: int) -> 
 def label_level(
     context: Context,
     table: RowTable,
-    automaton: CompiledAutomaton,
+    automaton: TransitionTable,
     levels: Levels,
     offset: int,
     s: int,

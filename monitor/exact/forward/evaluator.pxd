@@ -2,9 +2,9 @@
 cimport cython
 
 from monitor.exact.forward.buffers cimport ForwardBuffers, Workspace
-from monitor.exact.forward.closing cimport answer, push
+from monitor.exact.forward.answers cimport answer, push
 from monitor.exact.forward.counterfactual_rows cimport Dynamics
-from monitor.exact.forward.observation cimport CompiledAutomaton, Context, Future
+from monitor.exact.forward.observation cimport TransitionTable, Context, Future
 
 # A name of the module is looked up as an attribute of it each time, unless it is a C variable.
 cdef object EXACT
@@ -17,7 +17,7 @@ cdef class Evaluator:
     cdef object _row_tables
     cdef Dynamics _dynamics
     cdef Workspace _workspace
-    cdef CompiledAutomaton _automaton
+    cdef TransitionTable _automaton
     cdef Future _future
     cdef dict _contexts
     cdef long long _offsets

@@ -20,8 +20,8 @@ from monitor.arrays import AnyArray, Floats, Ints, Shorts
 from monitor.causal import Law, conditional_choices
 from monitor.errors import LimitError
 from monitor.exact.forward import bounds
+from monitor.exact.forward.answers import answer, push, push_all
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
-from monitor.exact.forward.closing import answer, push, push_all
 from monitor.exact.forward.codes import (
     DONE,
     FORWARD_FULL,
@@ -32,7 +32,7 @@ from monitor.exact.forward.codes import (
     VALUES_MISSING,
 )
 from monitor.exact.forward.counterfactual_rows import Dynamics
-from monitor.exact.forward.observation import CompiledAutomaton, Context, Future
+from monitor.exact.forward.observation import Context, Future, TransitionTable
 from monitor.exact.forward.row_table import EXACT, RowTables
 from monitor.exact.forward.unroll import Unrolled
 from monitor.exact.value_table import SMALL, ValueTable, is_large
@@ -112,7 +112,7 @@ class Evaluator:
         self.unrolled, label_of = automaton
         self._dynamics, self._row_tables = chain
         self._workspace = workspace
-        self._automaton = CompiledAutomaton(
+        self._automaton = TransitionTable(
             self.unrolled.ranges, self.unrolled.transitions, label_of, value_table.labelling.by_action
         )
         future = value_table.law.future
@@ -141,12 +141,13 @@ class Evaluator:
         while status := push(context, forward, state, action, answered and not self.lazy):
             self._provide(status, context, forward)
         if answered and self.lazy:
-            self._close(forward, forward.values)
+            self._write_answers(forward, forward.values)
 
     def push_all(self, forward: ForwardBuffers, pairs: Pairs, values: Floats | None = None, plan: Ints = _ALL) -> None:
         """Observe pairs (states and actions [n]); write the answers after each into `values` [n, starts], if given.
 
-        `plan` [n]: what to do with each pair, as in `close.push_all`; where there is no table of values it is not used.
+        `plan` [n]: what to do with each pair, as in `answers.push_all`; not used without a
+        table of values.
         """
         states, actions = pairs
         context, done = self._fit(forward, len(states)), 0
@@ -178,7 +179,7 @@ class Evaluator:
             if status == DONE:
                 return
             self._provide(status, context, forward)
-        self._close(forward, forward.values)
+        self._write_answers(forward, forward.values)
 
     def interval(self, pairs: Pairs, kind: int) -> tuple[float, float]:
         """Return the lowest and highest value from the first pair, over a class of causal models (ANY or STABLE)."""
@@ -195,7 +196,7 @@ class Evaluator:
                 break
             self._provide(status, context, None)
         if self.lazy:
-            self._close_levels(pairs)
+            self._bound_last_level(pairs)
             bounds.backward(context, levels, len(pairs[0]) - 1, found)
         low, high = found.tolist()
         return low, high
@@ -273,8 +274,8 @@ class Evaluator:
             starts = forward.start_count
             values[n, :starts] = forward.values[:starts]
 
-    def _close(self, forward: ForwardBuffers, values: Floats) -> None:
-        """Do what the compiled `close` does, around the states reached, each looked up or computed by itself."""
+    def _write_answers(self, forward: ForwardBuffers, values: Floats) -> None:
+        """Do what the compiled `write_answers` does, but look up or compute the value of each state reached."""
         last, queried, oldest = (
             (forward.last_state, forward.last_action),
             forward.queried_start,
@@ -283,10 +284,12 @@ class Evaluator:
         for start in range(oldest + 1) if queried < 0 else [oldest - min(queried, oldest)]:
             total = forward.accumulated[start]
             for column, states, weights in forward.of_start(start):
-                total = _add(total, weights * self._closing_values(forward.base_offset + start, column, states, last))
+                total = _add(
+                    total, weights * self._values_at_last_pair(forward.base_offset + start, column, states, last)
+                )
             values[start if queried < 0 else 0] = total
 
-    def _close_levels(self, pairs: Pairs) -> None:
+    def _bound_last_level(self, pairs: Pairs) -> None:
         """Do the same for the nodes that bounds reach at the last pair."""
         levels, offset = self._workspace.levels, len(pairs[0]) - 1
         nodes = slice(levels.first_node[offset], levels.first_node[offset + 1])
@@ -298,10 +301,10 @@ class Evaluator:
         )
         for column in np.unique(columns).tolist():
             here = columns == column
-            low[here] = self._closing_values(offset, column, states[here].astype(np.int64), last)
+            low[here] = self._values_at_last_pair(offset, column, states[here].astype(np.int64), last)
         np.asarray(levels.high)[nodes] = low
 
-    def _closing_values(self, offset: int, column: int, states: Ints, last: tuple[int, int]) -> Floats:
+    def _values_at_last_pair(self, offset: int, column: int, states: Ints, last: tuple[int, int]) -> Floats:
         obligation = self.unrolled.obligations[column][offset]
         return closing_values(self.nominal, self.value_table, offset, obligation, states, last)
 

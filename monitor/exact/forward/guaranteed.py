@@ -46,7 +46,7 @@ class IntervalProblem:
 
     `dynamics`: what acts; its rows are not used. `target`, `observed`: bounds of the rows of the counterfactual and of
     the observed world. `extremes` [2]: least and greatest reward of a transition. `ranges`, `transitions`, `label_of`:
-    the unrolled automaton, see `CompiledAutomaton`. `alive` [offsets, columns]: whether an obligation may remain.
+    the unrolled automaton, see `TransitionTable`. `alive` [offsets, columns]: whether an obligation may remain.
     `unknown` [offsets, columns, 2]: its least and greatest value in the state `elsewhere` (-1: there is none).
 
     Working memory: `choice` [A], probabilities of actions; `low`, `high` [S], values of a row's successors; `memory`.

@@ -10,7 +10,7 @@ cdef int DONE, TABLE_FULL, SCRATCH_FULL, FORWARD_FULL
 cdef long long FULL, TRUE, FIRST_COLUMN
 
 
-cdef class CompiledAutomaton:
+cdef class TransitionTable:
     cdef public const long long[:, :, ::1] ranges
     cdef public const long long[:, ::1] transitions
     cdef readonly const int[::1] label_of
@@ -28,7 +28,7 @@ cdef class Future:
 cdef class Context:
     cdef readonly Dynamics dynamics
     cdef readonly RowTable table
-    cdef readonly CompiledAutomaton automaton
+    cdef readonly TransitionTable automaton
     cdef readonly Future future
     cdef readonly Workspace workspace
 
@@ -36,14 +36,14 @@ cdef class Context:
 cpdef int observe(Context context, ForwardBuffers forward, long long state, long long action) noexcept nogil
 
 @cython.locals(shift=longlong, kept=longlong)
-cdef int advance(Context context, ForwardBuffers forward, Workspace workspace, long long s_next) noexcept nogil
+cdef int advance_weights(Context context, ForwardBuffers forward, Workspace workspace, long long s_next) noexcept nogil
 
 @cython.locals(
     informed=bint, entry=longlong, count=longlong, state=longlong, low=longlong, high=longlong, begin=longlong,
     end=longlong, first=longlong, last=longlong
 )
 cdef int label_step(
-    Dynamics dynamics, RowTable table, CompiledAutomaton automaton, Workspace workspace, ForwardBuffers forward,
+    Dynamics dynamics, RowTable table, TransitionTable automaton, Workspace workspace, ForwardBuffers forward,
     long long s_next, long long kept
 ) noexcept nogil
 

@@ -30,11 +30,11 @@ from monitor.exact.forward.row_table import FULL, RowTable
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 
-__all__ = ["CompiledAutomaton", "Context", "Future", "observe", "shares_successor", "sort_nodes"]
+__all__ = ["Context", "Future", "TransitionTable", "observe", "shares_successor", "sort_nodes"]
 
 
 @dataclass(eq=False)
-class CompiledAutomaton:
+class TransitionTable:
     """Transitions of an unrolled automaton (see `Unrolled`), and `label_of` [S], or [S * A] if `by_action`."""
 
     ranges: Ints
@@ -61,7 +61,7 @@ class Context:
 
     dynamics: Dynamics
     table: RowTable
-    automaton: CompiledAutomaton
+    automaton: TransitionTable
     future: Future
     workspace: Workspace
 
@@ -74,14 +74,14 @@ def observe(context: Context, forward: ForwardBuffers, state: int, action: int) 
         forward.weights[0, 0], forward.accumulated[0] = 1.0, 0.0
         forward.start_count, forward.segment_count, forward.base_offset = 1, 1, 0
     else:
-        status = advance(context, forward, context.workspace, state)
+        status = advance_weights(context, forward, context.workspace, state)
         if status != DONE:
             return status
     forward.last_state, forward.last_action = state, action
     return DONE
 
 
-def advance(context: Context, forward: ForwardBuffers, workspace: Workspace, s_next: int) -> int:
+def advance_weights(context: Context, forward: ForwardBuffers, workspace: Workspace, s_next: int) -> int:
     """Advance all starts by the observed transition to `s_next`, and add one that begins there; return a status."""
     shift, kept = 0, 1
     if forward.max_starts:
@@ -125,7 +125,7 @@ def advance(context: Context, forward: ForwardBuffers, workspace: Workspace, s_n
 def label_step(
     dynamics: Dynamics,
     table: RowTable,
-    automaton: CompiledAutomaton,
+    automaton: TransitionTable,
     workspace: Workspace,
     forward: ForwardBuffers,
     s_next: int,

@@ -26,7 +26,7 @@ __all__ = [
     "EXACT",
     "FULL",
     "STABLE",
-    "Budget",
+    "RowBudget",
     "RowTable",
     "RowTables",
     "find_slot",
@@ -50,7 +50,7 @@ MIX = 0x9E3779B97F4A7C1
 """Factor of Fibonacci hashing."""
 
 
-class Budget:
+class RowBudget:
     """Number of successors for which the tables that share this budget have allocated space."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class RowTable:
     state; `choice` [A], the probabilities of actions; `memory`, as in `monitor.causal.row`.
     """
 
-    def __init__(self, kind: int, states: int, actions: int, budget: Budget | None = None) -> None:
-        self.kind, self._budget = kind, budget or Budget()
+    def __init__(self, kind: int, states: int, actions: int, budget: RowBudget | None = None) -> None:
+        self.kind, self._budget = kind, budget or RowBudget()
         observed, entries, rows, successors = INITIAL_SIZES
         self.observed_keys, self.observed_values = _hash_table(observed)
         self.entry_keys, self.entry_values = _hash_table(entries)
@@ -115,13 +115,13 @@ class RowTable:
     def close(self) -> None:
         """Return the allocation to the budget; a remaining user continues with its own budget."""
         self._budget.allocated -= len(self.successors)
-        self._budget = Budget()
+        self._budget = RowBudget()
 
 
 class RowTables:
     """Row tables of one world of `states` states and `actions` actions, one for each kind of row in use."""
 
-    def __init__(self, states: int, actions: int, budget: Budget) -> None:
+    def __init__(self, states: int, actions: int, budget: RowBudget) -> None:
         self._states, self._actions, self._budget = states, actions, budget
         self._tables: dict[int, RowTable] = {}
 

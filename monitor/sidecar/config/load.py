@@ -31,7 +31,7 @@ from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.config.settings import Config, FormulaConfig
 from monitor.sidecar.pipeline import EvidenceFile, Pipeline, Topics
-from monitor.sidecar.sinks.sink import Part, Watched
+from monitor.sidecar.sinks.sink import FleetShard, Watched
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.types import (
     AlarmSpec,
@@ -75,7 +75,7 @@ class Loaded:
     def watched(self) -> Watched:
         """Information for sinks."""
         limits, mqtt = self.config.limits, self.config.mqtt
-        part = None if mqtt.part is None or mqtt.client_id is None else Part(mqtt.client_id, mqtt.part)
+        part = None if mqtt.part is None or mqtt.client_id is None else FleetShard(mqtt.client_id, mqtt.part)
         return Watched(self.monitor.queries, self.identity, agents=limits.agents, alerts=mqtt.alerts, part=part)
 
     def with_formulas(self, formulas: Sequence[FormulaSpec]) -> Loaded:

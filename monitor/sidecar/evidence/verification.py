@@ -15,7 +15,7 @@ from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
 from monitor.sidecar.evidence.proof import Proof, open_proof
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
 
-__all__ = ["Expected", "Report", "Signed", "check_id", "examine", "id_in_name"]
+__all__ = ["Expected", "Signed", "VerificationReport", "check_id", "examine", "id_in_name"]
 
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
 """Result of checking the signature; `unchecked`: no key was given."""
@@ -39,7 +39,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Report:
+class VerificationReport:
     """Result of a verification. `problems`: one sentence each, none if the evidence is verified.
 
     `document`: None if the file is not evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
@@ -78,7 +78,7 @@ def examine(
     *,
     most: float = MAX_WORK,
     memory: int = MAX_MODEL_BYTES,
-) -> Report:
+) -> VerificationReport:
     """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
 
     The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work; the models
@@ -92,7 +92,7 @@ def examine(
     try:
         document = read_evidence(content)
     except EvidenceError as error:
-        return Report(None, (*problems, str(error)), signed)
+        return VerificationReport(None, (*problems, str(error)), signed)
     problems += check_id(document, expected)
     problems += contradictions(document) or _of_text(document)
     if problems:  # it is wrong already: do not spend much work on it
@@ -112,7 +112,7 @@ def examine(
         found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
         problems += [problem for problem in found.problems if problem not in problems]
         derived_by, passed = found.by, found.passed
-    return Report(document, tuple(problems), signed, expected.id is not None, derived_by, passed, proof)
+    return VerificationReport(document, tuple(problems), signed, expected.id is not None, derived_by, passed, proof)
 
 
 def _of_text(document: Evidence) -> list[str]:

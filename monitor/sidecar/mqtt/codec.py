@@ -27,7 +27,7 @@ __all__ = [
     "DISCONNECT",
     "MAX_ID",
     "PING",
-    "Answer",
+    "BrokerReply",
     "Codec",
     "Greeting",
     "MalformedPacketError",
@@ -84,7 +84,7 @@ class Greeting(NamedTuple):
     max_packet: int
 
 
-class Answer(NamedTuple):
+class BrokerReply(NamedTuple):
     """PUBACK or SUBACK; or DISCONNECT, with id 0. `words`: why the broker refuses or ends; None if not."""
 
     id: int
@@ -182,7 +182,7 @@ class Codec:
             max_packet=number_of(given, MAX_PACKET, NEVER),
         )
 
-    def answer(self, packet: Packet) -> Answer:
+    def answer(self, packet: Packet) -> BrokerReply:
         """Return what PUBACK, SUBACK or DISCONNECT says."""
         kind, content = packet
         given: Properties = {}
@@ -197,7 +197,7 @@ class Codec:
             given = properties(content, at + 1) if len(content) > at + 1 else {}
         worst = max(codes, default=0)
         refused = worst >= 0x80 or kind == GOODBYE
-        return Answer(
+        return BrokerReply(
             0 if kind == GOODBYE else int.from_bytes(content[:2]), words_of(worst, given) if refused else None
         )
 

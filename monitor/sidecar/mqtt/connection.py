@@ -121,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         if refused is None:
             self._write(packet)
         if once or refused is not None:
-            self._loop.call_soon(self._settle, codec.Answer(self._id, refused))
+            self._loop.call_soon(self._complete, codec.BrokerReply(self._id, refused))
         return self._id
 
     def acknowledge(self, receipts: Sequence[Receipt]) -> None:
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             case codec.CONNACK if not self._greeted.done():
                 self._greet(self._codec.greeting(packet[1]))
             case codec.PUBACK:
-                self._settle(self._codec.answer(packet))
+                self._complete(self._codec.answer(packet))
             case codec.SUBACK:
                 if (words := self._codec.answer(packet).words) is not None:
                     steps = self._session.steps
@@ -268,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self._greeted.set_result(greeting)
             self.keepalive.start()
 
-    def _settle(self, answer: codec.Answer) -> None:
+    def _complete(self, answer: codec.BrokerReply) -> None:
         """Note that a message of ours needs no more."""
         if (topic := self._topics.pop(answer.id, None)) is None:
             return

@@ -33,7 +33,7 @@ UNEXPLAINED: Final = (
 
 
 class BrokerError(Exception):
-    """The broker cannot be reached, refuses us, or is gone. `Link` catches it and retries."""
+    """The broker cannot be reached, refuses us, or is gone. `BrokerLink` catches it and retries."""
 
 
 class OldBrokerError(BrokerError):

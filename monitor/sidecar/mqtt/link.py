@@ -29,7 +29,7 @@ from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE
 from monitor.sidecar.tasks import end_tasks, unless
 
-__all__ = ["Link"]
+__all__ = ["BrokerLink"]
 
 LOG: Final = logging.getLogger("monitor.mqtt")
 
@@ -51,7 +51,7 @@ GOODBYE: Final = 1.5
 """Seconds for the last messages, and for DISCONNECT. Messages not sent by then are sent after the restart."""
 
 
-class Link:
+class BrokerLink:
     """Connection to the broker, kept up. `changed(up)` is called on the loop when it is made and when it is lost."""
 
     def __init__(
@@ -165,7 +165,7 @@ class Link:
         number = self._sent.pop(message_id, None)
         if number is not None:
             self._outbox.done(number)
-            if self._outbox.unsettled:
+            if self._outbox.has_finished:
                 self._inbox.wake()  # so that it is stored
         self._window.set()
 

@@ -59,7 +59,7 @@ class Outbox:
         self._waiting: OrderedDict[int, Publication] = OrderedDict()
         self._unsent: deque[int] = deque()
         """numbers of those not taken on this connection, in order; some may be given up"""
-        self._settled: list[int] = []
+        self._finished: list[int] = []
         self._last = math.inf
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
@@ -128,7 +128,7 @@ class Outbox:
         """Note that the receiver has acknowledged a message."""
         publication = self._waiting.pop(number, None)
         if publication is not None and not publication.repeats:
-            self._settled.append(number)
+            self._finished.append(number)
         self._update_emptied()
 
     def waiting(self) -> list[tuple[int, Publication]]:
@@ -136,14 +136,14 @@ class Outbox:
         return [(number, publication) for number, publication in self._waiting.items() if not publication.repeats]
 
     @property
-    def unsettled(self) -> bool:
-        """True if `settled` has numbers to return."""
-        return bool(self._settled)
+    def has_finished(self) -> bool:
+        """True if `finished` has numbers to return."""
+        return bool(self._finished)
 
-    def settled(self) -> list[int]:
+    def finished(self) -> list[int]:
         """Return the numbers of messages that need not be sent any more, each once."""
-        settled, self._settled = self._settled, []
-        return settled
+        finished, self._finished = self._finished, []
+        return finished
 
     async def emptied(self) -> None:
         """Wait until the broker has everything up to the last message."""
@@ -182,5 +182,5 @@ class Outbox:
         more = f", and others for {len(topics) - MOST_NAMED} topics" if len(topics) > MOST_NAMED else ""
         words = "too many messages wait for %s; dropped: %s%s. The newest of each topic is kept"
         LOG.error(words, self._receiver, named, more)
-        self._settled += gone
+        self._finished += gone
         self._given_up(len(gone))

@@ -36,13 +36,13 @@ class SeriesFamily:
         self._heads = [f"# HELP {name} {about}\n# TYPE {name} {kind}\n" for name, about in names.items()]
         self.kind: Final = kind
         self.labels: Final = labels
-        self._entries: dict[tuple[str, ...], _Entry] = {}
+        self._entries: dict[tuple[str, ...], _MetricLines] = {}
 
     def set(self, labels: tuple[str, ...], *values: float) -> None:
         """Set one number for each name."""
         entry = self._entries.get(labels)
         if entry is None:
-            self._entries[labels] = _Entry(self._begin(labels), values)
+            self._entries[labels] = _MetricLines(self._begin(labels), values)
         else:
             entry.values = values
 
@@ -50,7 +50,7 @@ class SeriesFamily:
         """Set one number for each name, made when they are read: most are replaced before that."""
         entry = self._entries.get(labels)
         if entry is None:
-            self._entries[labels] = _Entry(self._begin(labels), numbers)
+            self._entries[labels] = _MetricLines(self._begin(labels), numbers)
         else:
             entry.values = numbers
 
@@ -87,7 +87,7 @@ class SeriesFamily:
         return tuple(f"{name}{{{pairs_text}}} " for name in self._names)
 
 
-class _Entry:
+class _MetricLines:
     """The beginning of each line (one for each name) and the number that ends it, or what makes the numbers."""
 
     __slots__ = ("begins", "values")

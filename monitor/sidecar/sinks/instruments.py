@@ -18,7 +18,7 @@ from monitor._version import __version__
 from monitor.runtime.query import Query
 from monitor.sidecar.sinks.exposition import HistogramFamily, SeriesFamily
 from monitor.sidecar.sinks.reliability import WORDS
-from monitor.sidecar.sinks.sink import Part, Watched
+from monitor.sidecar.sinks.sink import FleetShard, Watched
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import Avoidable, Contradictions, MessageResult, TakeoverOutcome
@@ -155,7 +155,7 @@ class Instruments:
         self.reload_success.set(1)
         self.build_info.labels(__version__).set(1)
 
-    def show_part(self, part: Part) -> None:
+    def show_part(self, part: FleetShard) -> None:
         """Show which part of a fleet is watched."""
         self.shards.labels(part.fleet, str(part.shard)).set(part.shard.of)
 

@@ -20,10 +20,10 @@ from monitor.sidecar.effects import Effects
 from monitor.stream.shard import Shard
 from monitor.types import Instant
 
-__all__ = ["Part", "Sink", "Watched"]
+__all__ = ["FleetShard", "Sink", "Watched"]
 
 
-class Part(msgspec.Struct, frozen=True):
+class FleetShard(msgspec.Struct, frozen=True):
     """The part of a fleet that is watched: one of the shards whose MQTT client ids begin with `fleet`."""
 
     fleet: str
@@ -41,7 +41,7 @@ class Watched(msgspec.Struct, frozen=True):
     identity: Identity
     agents: int
     alerts: str
-    part: Part | None = None
+    part: FleetShard | None = None
 
 
 class Sink(Protocol):

@@ -25,7 +25,7 @@ from monitor.sidecar.sinks.status_document import (
     shown,
     status_of,
 )
-from monitor.sidecar.store.alarm_history import Alarm, AlarmFilter, AlarmHistory
+from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, AlarmRecord
 from monitor.types import (
     AlarmMoved,
     Alert,
@@ -278,7 +278,7 @@ class StatusView:
 
     # ---- showing ----
 
-    def _live(self, alarm: Alarm) -> dict[str, Any] | None:
+    def _live(self, alarm: AlarmRecord) -> dict[str, Any] | None:
         """Return the alert of a firing alarm with the newest verdict; None if the list has the newest already."""
         agent = self._agents.get(alarm.agent)
         row = None if agent is None else agent.rows.get(alarm.formula)

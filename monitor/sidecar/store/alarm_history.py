@@ -20,7 +20,7 @@ import msgspec
 from monitor.alarm.message import rfc3339
 from monitor.sidecar.effects import Publication
 
-__all__ = ["MAX_ALARMS", "Alarm", "AlarmFilter", "AlarmHistory", "Changes"]
+__all__ = ["MAX_ALARMS", "AlarmFilter", "AlarmHistory", "AlarmRecord", "HistoryChanges"]
 
 MAX_ALARMS: Final = 5000
 """Maximum number of alarms, about 2 KB each; beyond it, the oldest that is not firing is removed."""
@@ -32,7 +32,7 @@ UNKNOWN: Final = "unknown"
 """State of an alarm that is over, but whose end was not stored."""
 
 
-class Alarm(msgspec.Struct, array_like=True):
+class AlarmRecord(msgspec.Struct, array_like=True):
     """One alarm. `began`, `over`: times of publication in seconds since the epoch; None: unknown, or not over.
 
     `packed`: the alert as last stored, JSON in zlib's format.
@@ -56,7 +56,7 @@ class Alarm(msgspec.Struct, array_like=True):
         return {**alert, "state": self.state, **both, **{f"{name}_unix": times[name] for name in times}}
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _NamedFormula(msgspec.Struct, frozen=True):
     name: str
 
 
@@ -68,14 +68,14 @@ class _Heard(msgspec.Struct, frozen=True):
     state: str
     severity: str
     agent: str
-    formula: _Named
+    formula: _NamedFormula
     sent_unix: float | None
 
 
 _read: Final = msgspec.json.Decoder(_Heard).decode
 
 
-class Changes(msgspec.Struct, frozen=True):
+class HistoryChanges(msgspec.Struct, frozen=True):
     """Changes for the store to write: `rows` by number, and the numbers that are `gone`."""
 
     rows: Mapping[int, bytes] = {}
@@ -95,7 +95,7 @@ class AlarmFilter(msgspec.Struct, frozen=True):
     since: float = -math.inf
     until: float = math.inf
 
-    def matches(self, alarm: Alarm) -> bool:
+    def matches(self, alarm: AlarmRecord) -> bool:
         """Return whether `alarm` satisfies the query."""
         named = ((self.agent, alarm.agent), (self.formula, alarm.formula), (self.severity, alarm.severity))
         if any(wanted not in (None, actual) for wanted, actual in named):
@@ -117,18 +117,18 @@ class AlarmHistory:
         self._lock = threading.Lock()
         self._alerts = f"{alerts}/"
         self._limit = limit
-        self._alarms: dict[int, Alarm] = {}
+        self._alarms: dict[int, AlarmRecord] = {}
         self._numbers: dict[str, int] = {}
         self._next = 1
 
-    def load(self, alarms: Iterable[tuple[int, Alarm]]) -> None:
+    def load(self, alarms: Iterable[tuple[int, AlarmRecord]]) -> None:
         """Restore stored alarms, each with its number."""
         with self._lock:
             for number, alarm in alarms:
                 self._alarms[number], self._numbers[alarm.id] = alarm, number
                 self._next = max(self._next, number + 1)
 
-    def note(self, publications: Iterable[Publication]) -> Changes:
+    def note(self, publications: Iterable[Publication]) -> HistoryChanges:
         """Record the alerts among these messages, and return what changed; a known alert changes nothing."""
         rows: dict[int, bytes] = {}
         gone: list[int] = []
@@ -136,7 +136,7 @@ class AlarmHistory:
             if publication.payload and not publication.repeats and publication.topic.startswith(self._alerts):
                 with self._lock:
                     self._note(_read(publication.payload), publication.payload, rows, gone)
-        return Changes({number: row for number, row in rows.items() if number not in gone}, gone)
+        return HistoryChanges({number: row for number, row in rows.items() if number not in gone}, gone)
 
     def mark_unknown(self, firing: Collection[str]) -> None:
         """Set the state of recorded firing alarms that are not among the ids in `firing` to `UNKNOWN`."""
@@ -150,7 +150,7 @@ class AlarmHistory:
         with self._lock:
             return {number: msgspec.msgpack.encode(alarm) for number, alarm in self._alarms.items()}
 
-    def find(self, query: AlarmFilter, limit: int | None = None) -> list[Alarm]:
+    def find(self, query: AlarmFilter, limit: int | None = None) -> list[AlarmRecord]:
         """Return at most `limit` alarms that match `query`, newest first."""
         with self._lock:
             return list(islice(filter(query.matches, reversed(self._alarms.values())), limit))
@@ -166,7 +166,7 @@ class AlarmHistory:
             return
         if number is None:
             number, self._next = self._next, self._next + 1
-        alarm = Alarm(
+        alarm = AlarmRecord(
             id=alert.id,
             agent=alert.agent,
             formula=alert.formula.name,

@@ -22,7 +22,7 @@ from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.store.retention import SeenTime
 
-__all__ = ["Archive", "is_full"]
+__all__ = ["EvidenceFolder", "is_full"]
 
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")
 _SIGNATURE: Final = ".sig"
@@ -30,7 +30,7 @@ _MODE: Final = 0o644
 """Access rights of files: readable by all."""
 
 
-class Archive:
+class EvidenceFolder:
     """The folders `evidence` and `objects` in `folder`, created if missing. `signer` signs new evidence, if given.
 
     Raises ConfigError if they cannot be written to; not for a full disk, which may have space again when it is needed.

@@ -20,11 +20,11 @@ import msgspec
 from monitor.errors import ConfigError
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.pipeline import Snapshot
-from monitor.sidecar.store.alarm_history import Alarm, Changes
+from monitor.sidecar.store.alarm_history import AlarmRecord, HistoryChanges
 from monitor.sidecar.store.ledger import BEGINNING, SIZE, Ledger, link
 from monitor.types import FormulaSpec
 
-__all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "Kept", "Setting"]
+__all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "SnapshotSetting", "StoreContent"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)
@@ -76,7 +76,7 @@ STORE_ERRORS: Final = (OSError, sqlite3.Error, DamagedError)
 """Errors of the disk, or of its content."""
 
 
-class Setting(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotSetting(msgspec.Struct, frozen=True, array_like=True):
     """Circumstances of the snapshot. `world`: digest of model and policies. `ticks`: the latest.
 
     `shard`: as configured; empty: the agents are all those of the fleet.
@@ -102,19 +102,19 @@ class Batch(msgspec.Struct, frozen=True):
     evidence: Sequence[EvidenceFile] = ()
     sent: Sequence[int] = ()
     filed: Sequence[str] = ()
-    alarms: Changes = Changes()
+    alarms: HistoryChanges = HistoryChanges()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoreContent(msgspec.Struct, frozen=True):
     """Content of the database. `agents`, `pages`: as in `Snapshot`. `events`: packed, one element a transaction."""
 
-    setting: Setting | None
+    setting: SnapshotSetting | None
     agents: Mapping[str, bytes]
     pages: Mapping[str, bytes]
     events: Sequence[bytes]
     publications: Sequence[tuple[int, Publication]]
     evidence: Sequence[EvidenceFile]
-    alarms: Sequence[tuple[int, Alarm]] = ()
+    alarms: Sequence[tuple[int, AlarmRecord]] = ()
 
 
 class Journal:
@@ -149,7 +149,7 @@ class Journal:
                 raise ConfigError(f"store.path: {problem}") from error
             raise
 
-    def read(self) -> Kept:
+    def read(self) -> StoreContent:
         """Return everything; DamagedError if a value is not what was written."""
         with self._as_damage():
             return self._read()
@@ -164,7 +164,7 @@ class Journal:
             self._database.execute("INSERT INTO journal VALUES (?, ?)", (self.number + 1, content))
         self._chain = chain
 
-    def checkpoint(self, setting: Setting, snapshot: Snapshot, batch: Batch, *, everything: bool) -> None:
+    def checkpoint(self, setting: SnapshotSetting, snapshot: Snapshot, batch: Batch, *, everything: bool) -> None:
         """Write a batch, and a snapshot that replaces the events so far; errors as for `commit`.
 
         `everything`: snapshot and batch also replace everything else.
@@ -244,7 +244,7 @@ class Journal:
             with suppress(FileNotFoundError):
                 self._file_stats[file] = os.stat(file)  # noqa: PTH116 - as in `check_files`
 
-    def _read(self) -> Kept:
+    def _read(self) -> StoreContent:
         rows = self._database.execute
         settings = dict(rows("SELECT n, content FROM setting"))
         if settings.keys() - {1}:
@@ -253,14 +253,14 @@ class Journal:
         outbox = dict(rows("SELECT n, message FROM outbox ORDER BY n"))
         evidence = {_name(name): content for name, content in rows("SELECT id, content FROM evidence")}
         alarms = dict(rows("SELECT n, alarm FROM alarms ORDER BY n")) if self.current else {}
-        kept = Kept(
-            setting=_decoded(self._without_head(settings[1]), Setting) if settings else None,
+        kept = StoreContent(
+            setting=_decoded(self._without_head(settings[1]), SnapshotSetting) if settings else None,
             agents={name: _opened(state) for name, state in states.items() if "/" not in name},
             pages={name: _opened(state) for name, state in states.items() if "/" in name},
             events=[self._without_head(events) for (events,) in rows("SELECT events FROM journal ORDER BY n")],
             publications=[(n, _decoded(_opened(message), Publication)) for n, message in outbox.items()],
             evidence=[EvidenceFile(name, _opened(content)) for name, content in evidence.items()],
-            alarms=[(n, _decoded(_opened(alarm), Alarm)) for n, alarm in alarms.items()],
+            alarms=[(n, _decoded(_opened(alarm), AlarmRecord)) for n, alarm in alarms.items()],
         )
         if self.numbered:
             ledger = Ledger()
@@ -337,7 +337,7 @@ class Journal:
         self._write("alarms", {n: _sealed(row) for n, row in batch.alarms.rows.items()}, ledger)
         self._remove("alarms", "n", tuple(batch.alarms.gone), ledger)
 
-    def _put(self, setting: Setting, snapshot: Snapshot, ledger: Ledger) -> bytes:
+    def _put(self, setting: SnapshotSetting, snapshot: Snapshot, ledger: Ledger) -> bytes:
         """Write a setting and the changed agents; return the start of the chain that follows."""
         states = {**snapshot.agents, **snapshot.pages}  # an agent is one level of a topic: no `/` in its name
         self._remove("snapshot", "agent", [name for name, state in states.items() if state is None], ledger)

@@ -22,10 +22,10 @@ from monitor.atomic import new_path
 from monitor.errors import ConfigError, EvidenceError, InputError
 from monitor.runtime.resharding import MonitorParts, divided, joined, later
 from monitor.sidecar.effects import Publication
-from monitor.sidecar.pipeline import AgentState, CommonState, Snapshot
-from monitor.sidecar.store.alarm_history import MAX_ALARMS, Alarm, Changes
+from monitor.sidecar.pipeline import CommonState, Snapshot, StoredAgent
+from monitor.sidecar.store.alarm_history import MAX_ALARMS, AlarmRecord, HistoryChanges
 from monitor.sidecar.store.high_water import HighWaterMark
-from monitor.sidecar.store.journal import STORE_ERRORS, Batch, Journal, Kept, Setting
+from monitor.sidecar.store.journal import STORE_ERRORS, Batch, Journal, SnapshotSetting, StoreContent
 from monitor.stream import seal, unseal
 from monitor.stream.shard import MOST_SHARDS, Shard, parse_shard, shard_of
 
@@ -51,10 +51,10 @@ class _Old:
     """The content of a store that was stopped cleanly."""
 
     path: Path
-    kept: Kept
-    setting: Setting
+    kept: StoreContent
+    setting: SnapshotSetting
     common: CommonState
-    agents: Mapping[str, AgentState]
+    agents: Mapping[str, StoredAgent]
 
     @property
     def shard(self) -> Shard | None:
@@ -117,7 +117,7 @@ def _read(path: Path) -> _Old:
         mark = HighWaterMark(path.with_name(f"{path.name}-mark"))
         mark.read()
         common = unseal((kept.setting and kept.setting.common) or b"", CommonState)
-        agents = {name: unseal(state, AgentState) for name, state in kept.agents.items()}
+        agents = {name: unseal(state, StoredAgent) for name, state in kept.agents.items()}
     except (*STORE_ERRORS, InputError) as error:
         raise ConfigError(f"{path}: {error}; start its monitor once, and stop it with SIGTERM") from error
     assert kept.setting is not None, "it has the common state"
@@ -183,15 +183,15 @@ def _trust_of(old: _Old) -> object:
 
 
 @dataclass(frozen=True)
-class _Part:
-    setting: Setting
+class _OldShard:
+    setting: SnapshotSetting
     snapshot: Snapshot
     batch: Batch
 
 
-def _parts(olds: Sequence[_Old], shards: int) -> list[_Part]:
+def _parts(olds: Sequence[_Old], shards: int) -> list[_OldShard]:
     ticks = max(old.setting.ticks for old in olds)
-    states: dict[str, AgentState] = {}
+    states: dict[str, StoredAgent] = {}
     monitors = []
     for old in olds:
         ahead = ticks - old.setting.ticks
@@ -211,7 +211,7 @@ def _parts(olds: Sequence[_Old], shards: int) -> list[_Part]:
             {key: page for key, page in pages.items() if key.rpartition("/")[0] in monitor.agents},
         )
         setting = replace(former.setting, ticks=ticks, common=None)
-        parts.append(_Part(setting, snapshot, _batch(olds, number, shards)))
+        parts.append(_OldShard(setting, snapshot, _batch(olds, number, shards)))
     return parts
 
 
@@ -230,10 +230,10 @@ def _batch(olds: Sequence[_Old], number: int, shards: int) -> Batch:
     ]
     alarms = [alarm for old in olds for _, alarm in old.kept.alarms if shard_of(alarm.agent, shards) == number]
     rows = {n: msgspec.msgpack.encode(alarm) for n, alarm in enumerate(_newest(alarms), 1)}
-    return Batch(publications=list(enumerate(messages)), evidence=evidence, alarms=Changes(rows))
+    return Batch(publications=list(enumerate(messages)), evidence=evidence, alarms=HistoryChanges(rows))
 
 
-def _newest(alarms: Sequence[Alarm]) -> list[Alarm]:
+def _newest(alarms: Sequence[AlarmRecord]) -> list[AlarmRecord]:
     """Return as many alarms as a store keeps, oldest first; those that fire are kept."""
     ordered = sorted(alarms, key=lambda alarm: alarm.began or 0.0)
     excess = max(len(ordered) - MAX_ALARMS, 0)
@@ -261,7 +261,7 @@ def _shard_of_evidence(content: bytes, shards: int) -> int:
 # ---- writing ----
 
 
-def _write(folder: Path, part: _Part, shard: Shard | None) -> None:
+def _write(folder: Path, part: _OldShard, shard: Shard | None) -> None:
     folder.mkdir(exist_ok=True)
     setting = replace(part.setting, shard="" if shard is None else str(shard))
     with ExitStack() as stack:

@@ -22,10 +22,10 @@ from monitor.sidecar.events import Event
 from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
-from monitor.sidecar.store.alarm_history import Changes
-from monitor.sidecar.store.evidence_folder import Archive, is_full
+from monitor.sidecar.store.alarm_history import HistoryChanges
+from monitor.sidecar.store.evidence_folder import EvidenceFolder, is_full
 from monitor.sidecar.store.high_water import HighWaterMark
-from monitor.sidecar.store.journal import STORE_ERRORS, Batch, DamagedError, Journal, Kept, Setting
+from monitor.sidecar.store.journal import STORE_ERRORS, Batch, DamagedError, Journal, SnapshotSetting, StoreContent
 from monitor.sidecar.tasks import in_thread
 
 __all__ = ["Store"]
@@ -43,8 +43,8 @@ MAX_PENDING_BYTES: Final = 64 << 20
 FILES: Final = 64
 """Files of evidence written at a time: they share a thread and the flush of their folder."""
 
-NOTHING: Final = Kept(None, {}, {}, (), (), ())
-UNCHANGED: Final = Changes()
+NOTHING: Final = StoreContent(None, {}, {}, (), (), ())
+UNCHANGED: Final = HistoryChanges()
 
 
 class Store:
@@ -72,7 +72,7 @@ class Store:
         self._number = 0
         self._unsaved = False
         self._signer = signer
-        self._archive = Archive(path.parent, signer)
+        self._archive = EvidenceFolder(path.parent, signer)
         self._journal: Journal | None = None
         self._events: list[bytes] = []
         self._count = self._size = 0
@@ -106,7 +106,7 @@ class Store:
         publications: Sequence[tuple[int, Publication]] = (),
         evidence: Sequence[EvidenceFile] = (),
         sent: Sequence[int] = (),
-        alarms: Changes = UNCHANGED,
+        alarms: HistoryChanges = UNCHANGED,
     ) -> None:
         """Write all events since the last commit, their publications, evidence and alarms, and the numbers `sent`."""
         self.hold(evidence)
@@ -126,7 +126,7 @@ class Store:
         self._events.clear()
         self._filed.clear()
 
-    def checkpoint(self, setting: Setting, snapshot: Snapshot, sent: Sequence[int] = ()) -> None:
+    def checkpoint(self, setting: SnapshotSetting, snapshot: Snapshot, sent: Sequence[int] = ()) -> None:
         """Replace the events since the last snapshot by a snapshot of what changed."""
         if self.problem or self._journal is None:
             return
@@ -152,7 +152,7 @@ class Store:
 
     def replace(
         self,
-        setting: Setting,
+        setting: SnapshotSetting,
         snapshot: Snapshot,
         waiting: Sequence[tuple[int, Publication]],
         alarms: Mapping[int, bytes] = MappingProxyType({}),
@@ -164,7 +164,7 @@ class Store:
                 self._journal = self._open_journal()
             self._journal.number = self._number
             self._write_mark(self._number)  # first, so that a database with content always has a mark
-            batch = Batch(publications=waiting, evidence=evidence, alarms=Changes(alarms))
+            batch = Batch(publications=waiting, evidence=evidence, alarms=HistoryChanges(alarms))
             self._journal.checkpoint(setting, snapshot, batch, everything=True)
             self._write_mark(self._journal.number)
         except (*STORE_ERRORS, ConfigError) as error:
@@ -194,7 +194,7 @@ class Store:
             self._journal = None
         self._mark.close()
 
-    def _open(self) -> Kept:
+    def _open(self) -> StoreContent:
         try:
             self._journal = self._open_journal()
             self._mark.read()
@@ -364,7 +364,7 @@ class Store:
             self._report_damage(f"objects/{name} was removed or altered, and is rewritten")
 
     async def prune(self, *, keep: float, size: int, needed: Collection[str] = ()) -> None:
-        """Remove evidence older than `keep` seconds or beyond `size` bytes, except `needed`; see `Archive.prune`."""
+        """Remove evidence older than `keep` seconds or beyond `size` bytes, but `needed` (`EvidenceFolder.prune`)."""
         self.filed_bytes = 0
         try:
             removed = await in_thread(partial(self._archive.prune, keep=keep, size=size, needed=needed))

@@ -14,7 +14,7 @@ from typing import Final
 from monitor.sidecar.tasks import in_thread
 from monitor.sidecar.webhooks.target import Target
 
-__all__ = ["Answer", "PostError", "post"]
+__all__ = ["PostError", "PostResponse", "post"]
 
 _MEANINGS: Final = {
     401: "check the URL and the secret",
@@ -49,7 +49,7 @@ class PostError(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PostResponse:
     """The answer of a receiver. `retry_after`: the header of this name."""
 
     status: int
@@ -86,7 +86,7 @@ class Answer:
 
 async def post(
     target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float, context: ssl.SSLContext | None
-) -> Answer:
+) -> PostResponse:
     """Post `body`, within `seconds` in all; raise PostError without an answer."""
     exchange = _Exchange(target, body, headers, seconds, context)
     try:
@@ -117,7 +117,7 @@ class _Exchange:
         self._aborted = False
         self.connected = False
 
-    def run(self) -> Answer:
+    def run(self) -> PostResponse:
         """Post and return the answer; its body is not read."""
         try:
             self._connection.connect()
@@ -126,7 +126,7 @@ class _Exchange:
             self.connected = True
             self._connection.request("POST", self._path, self._body, self._headers)
             response = self._connection.getresponse()
-            return Answer(response.status, response.getheader("Retry-After"))
+            return PostResponse(response.status, response.getheader("Retry-After"))
         finally:
             self._connection.close()
 

@@ -29,7 +29,7 @@ from monitor.sidecar.tasks import end_tasks
 from monitor.sidecar.webhooks.backoff import parse_retry_after, pause_after
 from monitor.sidecar.webhooks.cloud_event import PostedAlert
 from monitor.sidecar.webhooks.endpoint import read_endpoint
-from monitor.sidecar.webhooks.post import Answer, PostError, post
+from monitor.sidecar.webhooks.post import PostError, PostResponse, post
 from monitor.sidecar.webhooks.signature import signed_headers
 from monitor.types import Instant
 
@@ -257,7 +257,7 @@ class Sender:
         alone = not answer.concerns_all
         return _Failure(answer.problem, requested, refused=answer.refused, content=answer.content, alone=alone)
 
-    async def _post(self, publication: Publication) -> Answer:
+    async def _post(self, publication: Publication) -> PostResponse:
         """Post once; raise PostError or ConfigError without an answer."""
         endpoint = read_endpoint(self.name, self._config)
         self._address = endpoint.target.address

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.model import MDP, load_model
 from tests.authoring.exploration import worlds
 from tests.tiers import slow
@@ -53,7 +53,7 @@ def in_table(model: MDP, table: MDP) -> list[int]:
     ],
 )
 def test_what_copies_find_is_the_table(source: str, resets: int, states: int) -> None:
-    explored = explore(source, Settings(resets=resets, walk=2_000))
+    explored = explore(source, ExplorationSettings(resets=resets, walk=2_000))
     table = load_model(source)
     model = explored.model
     assert explored.walked == 2_000
@@ -78,7 +78,7 @@ def reachable(table: MDP, start: list[int]) -> set[int]:
 
 
 def test_a_random_environment_is_enumerated_by_its_hook() -> None:
-    model = explore(f"{WORLDS}:Table", Settings()).model
+    model = explore(f"{WORLDS}:Table", ExplorationSettings()).model
     table = load_model("gymnasium:FrozenLake-v1?is_slippery=true")
     numbers = in_table(model, table)
     assert sorted(numbers) == list(range(16))
@@ -90,7 +90,7 @@ def test_a_random_environment_is_enumerated_by_its_hook() -> None:
 
 @slow
 def test_taxi_starts_as_often_as_its_resets() -> None:
-    model = explore("gymnasium:Taxi-v4", Settings(resets=50, walk=0)).model
+    model = explore("gymnasium:Taxi-v4", ExplorationSettings(resets=50, walk=0)).model
     env: Any = gymnasium.make("Taxi-v4")
     starts = [int(env.reset(seed=seed)[0]) for seed in range(50)]
     assert model.initial is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from monitor.authoring.exploration import minigrid_state
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.model import load_model
 from monitor.model.mdp import MDP
 from tests.tiers import first, slow
@@ -70,7 +70,9 @@ def places(model: MDP) -> Iterator[Place]:
 
 @pytest.mark.parametrize("name", first(1, ["MiniGrid-LavaGapS5-v0", "MiniGrid-Empty-5x5-v0"]))
 def test_rooms_are_those_of_brute_force(name: str) -> None:
-    model = explore(f"gymnasium:{name}", Settings(walk=500, conditions=["goal: terminated and reward > 0"])).model
+    model = explore(
+        f"gymnasium:{name}", ExplorationSettings(walk=500, conditions=["goal: terminated and reward > 0"])
+    ).model
     rows, order = brute_force(name), list(places(model))
     assert sorted(order) == sorted(rows)
     assert len(set(order)) == model.states
@@ -83,7 +85,7 @@ def test_rooms_are_those_of_brute_force(name: str) -> None:
 
 def test_lava_and_goal_are_told_by_the_cell() -> None:
     conditions = ['lava: on == "lava"', 'goal: on == "goal"', "won: terminated and reward > 0"]
-    model = explore("gymnasium:MiniGrid-LavaGapS5-v0", Settings(walk=0, conditions=conditions)).model
+    model = explore("gymnasium:MiniGrid-LavaGapS5-v0", ExplorationSettings(walk=0, conditions=conditions)).model
     assert np.array_equal(model.labels["goal"], model.labels["won"])
     assert np.array_equal(model.labels["lava"] | model.labels["goal"], model.labels["terminal"])
     assert model.action_names == ("left", "right", "forward", "pickup", "drop", "toggle", "done")
@@ -91,7 +93,9 @@ def test_lava_and_goal_are_told_by_the_cell() -> None:
 
 
 def test_the_reward_of_the_goal_depends_on_the_step_count() -> None:
-    explored = explore("gymnasium:MiniGrid-Empty-5x5-v0", Settings(conditions=["goal: reward > 0"], walk=1_000))
+    explored = explore(
+        "gymnasium:MiniGrid-Empty-5x5-v0", ExplorationSettings(conditions=["goal: reward > 0"], walk=1_000)
+    )
     model, most = explored.model, 100
     assert model.reward_spread is not None
     into = np.flatnonzero(model.reward_spread)
@@ -116,7 +120,7 @@ def test_models_made_by_another_program_have_the_same_rows(name: str, seed: int)
     """`policies/minigrid/worlds.py` has its own variables and its own search, and the noise of a wrapper."""
     shipped = load_model(SHIPPED / f"{name}.npz")
     source = f"gymnasium:{NAMES[name]}"
-    model = explore(source, Settings(seed=seed, walk=0, slip=0.1, slip_to="all")).model
+    model = explore(source, ExplorationSettings(seed=seed, walk=0, slip=0.1, slip_to="all")).model
     assert (model.states, len(model.successors)) == (shipped.states, len(shipped.successors))
     for state in range(model.states):  # both number states in breadth-first order of the actions
         for action in range(7):
@@ -133,7 +137,7 @@ def test_another_layout_is_another_state() -> None:
     one, other = (minigrid_state(room) for room in rooms)
     assert one[:3] == other[:3]
     assert one.layout != other.layout
-    explored = explore("gymnasium:MiniGrid-LavaGapS5-v0", Settings(resets=3, walk=300))
+    explored = explore("gymnasium:MiniGrid-LavaGapS5-v0", ExplorationSettings(resets=3, walk=300))
     layouts = {valuation[-1] for valuation in explored.model.valuations}
     assert explored.model.initial is not None
     assert np.count_nonzero(explored.model.initial) == len(layouts)

@@ -12,7 +12,7 @@ pytest.importorskip("gymnasium")
 from gymnasium import spaces
 
 from monitor.authoring.exploration import observation_key
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.authoring.exploration.identity import key_of
 from monitor.authoring.exploration.rollouts import roll_out
 from monitor.errors import ModelError
@@ -20,7 +20,7 @@ from monitor.model import load_model, model_sha256, save_model
 from tests.authoring.exploration import corridors
 
 FILE = str(Path(corridors.__file__))
-QUICK = Settings(walk=50)
+QUICK = ExplorationSettings(walk=50)
 
 
 @pytest.mark.parametrize("name", sorted(set(corridors.SPACES) - {"nanoseconds"}))

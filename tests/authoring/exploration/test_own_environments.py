@@ -12,7 +12,7 @@ pytest.importorskip("gymnasium")
 
 from monitor.authoring.exploration import observation_key
 from monitor.authoring.exploration.copies import CopySimulator, reseed
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.authoring.exploration.identity import identity_of, key_of
 from monitor.authoring.exploration.search import search
 from monitor.authoring.exploration.walks import compare_walks
@@ -30,7 +30,9 @@ def simulated(environment: worlds.Corridor) -> CopySimulator:
 
 
 def test_a_corridor_is_enumerated_in_order_of_discovery() -> None:
-    explored = explore(CORRIDOR, Settings(walk=500, conditions=["won: terminated and reward > 0", "lost: reward < 0"]))
+    explored = explore(
+        CORRIDOR, ExplorationSettings(walk=500, conditions=["won: terminated and reward > 0", "lost: reward < 0"])
+    )
     model = explored.model
     assert model.valuations == ((2.0,), (1.0,), (3.0,), (0.0,), (4.0,))
     assert np.flatnonzero(model.labels["won"]).tolist() == [4]
@@ -48,7 +50,7 @@ def test_a_corridor_is_enumerated_in_order_of_discovery() -> None:
 
 def test_a_key_that_hides_a_variable_is_found_out() -> None:
     with pytest.raises(ModelError, match=r"the observation does not identify a state: .* give --key module\.py"):
-        explore(f"{FILE}:hot_corridor", Settings())
+        explore(f"{FILE}:hot_corridor", ExplorationSettings())
 
 
 def test_what_a_comparison_of_two_situations_misses_a_walk_finds() -> None:
@@ -61,7 +63,9 @@ def test_what_a_comparison_of_two_situations_misses_a_walk_finds() -> None:
 
 @pytest.mark.parametrize(("key", "names"), [("key", ("cell", "hot")), ("key_as_mapping", ("cell", "more"))])
 def test_a_key_of_ones_own_names_its_variables(key: str, names: tuple[str, ...]) -> None:
-    settings = Settings(key=f"{FILE}:{key}", conditions=["warm: cell == 1 or cell == 2 and not terminated"], walk=500)
+    settings = ExplorationSettings(
+        key=f"{FILE}:{key}", conditions=["warm: cell == 1 or cell == 2 and not terminated"], walk=500
+    )
     explored = explore(f"{FILE}:hot_corridor", settings)
     assert tuple(explored.variables) == names
     # Cells 2, 1, 3 cool, the pit and the goal; after the first visit of cell 1 the same, hot; and its second visit.
@@ -70,7 +74,7 @@ def test_a_key_of_ones_own_names_its_variables(key: str, names: tuple[str, ...])
 
 
 def test_a_state_in_which_an_episode_may_end_or_not_is_two() -> None:
-    settings = Settings(key=f"{FILE}:cell_only", walk=0)
+    settings = ExplorationSettings(key=f"{FILE}:cell_only", walk=0)
     model = explore(f"{FILE}:sometimes", settings).model
     twice = encode_state(model, "valuation", (1.0,))
     assert model.ended(twice) != twice
@@ -86,7 +90,7 @@ def test_a_random_environment_is_refused_whatever_its_generator(slips: str) -> N
 
 def test_randomness_that_snapshots_hide_is_found_by_the_walk() -> None:
     with pytest.raises(ModelError, match=r"is random|departs from what was explored"):
-        explore(f"{FILE}:hidden", Settings())
+        explore(f"{FILE}:hidden", ExplorationSettings())
 
 
 def test_global_generators_are_as_before() -> None:
@@ -95,7 +99,7 @@ def test_global_generators_are_as_before() -> None:
     expected = random.random(), np.random.random()  # noqa: NPY002
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002
-    explore(CORRIDOR, Settings(walk=10))
+    explore(CORRIDOR, ExplorationSettings(walk=10))
     assert (random.random(), np.random.random()) == expected  # noqa: NPY002
 
 
@@ -141,28 +145,28 @@ def test_reseeding_reaches_every_generator() -> None:
 )
 def test_what_cannot_be_explored_is_explained(source: str, settings: dict[str, object], why: str) -> None:
     with pytest.raises(ModelError, match=why):
-        explore(source, Settings(**settings))  # type: ignore[arg-type]
+        explore(source, ExplorationSettings(**settings))  # type: ignore[arg-type]
 
 
 def test_a_module_that_cannot_be_run_is_explained(tmp_path: Path) -> None:
     (tmp_path / "wrong_module.py").write_text("import no_such_package_at_all\n")
     with pytest.raises(ModelError, match=r"cannot be run \(ModuleNotFoundError"):
-        explore(f"{tmp_path}/wrong_module.py:make_env", Settings())
+        explore(f"{tmp_path}/wrong_module.py:make_env", ExplorationSettings())
 
 
 def test_an_ambiguous_label_is_refused() -> None:
-    settings = Settings(key=f"{FILE}:cell_only", conditions=["good: reward > 0"], walk=0)
+    settings = ExplorationSettings(key=f"{FILE}:cell_only", conditions=["good: reward > 0"], walk=0)
     with pytest.raises(ModelError, match=r"steps into state \[1\.0\] earn \[0\.0, 5\.0\]"):
         explore(f"{FILE}:paid_once", settings)
 
 
 def test_labels_by_a_function() -> None:
-    model = explore(CORRIDOR, Settings(labels=f"{FILE}:colours", walk=0)).model
+    model = explore(CORRIDOR, ExplorationSettings(labels=f"{FILE}:colours", walk=0)).model
     assert np.flatnonzero(model.labels["edge"]).tolist() == [3, 4]
 
 
 def test_a_hook_needs_no_gymnasium() -> None:
-    explored = explore(f"{FILE}:Coin", Settings(conditions=["end: terminated"]))
+    explored = explore(f"{FILE}:Coin", ExplorationSettings(conditions=["end: terminated"]))
     model = explored.model
     assert (model.states, model.actions, model.action_names) == (5, 2, ("toss", "stop"))
     assert model.initial is not None
@@ -178,7 +182,7 @@ def test_a_hook_needs_no_gymnasium() -> None:
 
 
 def test_a_hook_with_states_of_text() -> None:
-    model = explore(f"{FILE}:Named2", Settings()).model
+    model = explore(f"{FILE}:Named2", ExplorationSettings()).model
     assert model.valuations == (("a",), ("b",))
     assert model.observations is not None
     assert model.observations.tolist() == [[97, 1], [98, 1]]
@@ -186,13 +190,13 @@ def test_a_hook_with_states_of_text() -> None:
 
 
 def test_an_environment_with_snapshots_of_its_own() -> None:
-    own, copied = (explore(f"{FILE}:{name}", Settings(walk=200)).model for name in ("Uncopied", "corridor"))
+    own, copied = (explore(f"{FILE}:{name}", ExplorationSettings(walk=200)).model for name in ("Uncopied", "corridor"))
     assert own.valuations == copied.valuations
     assert np.array_equal(own.successors, copied.successors)
 
 
 def test_a_long_observation_is_a_digest() -> None:
-    model = explore(f"{FILE}:Wide", Settings(walk=50)).model
+    model = explore(f"{FILE}:Wide", ExplorationSettings(walk=50)).model
     assert model.states == 5
     assert model.observations is not None
     for state in range(5):
@@ -201,11 +205,11 @@ def test_a_long_observation_is_a_digest() -> None:
 
 def test_an_observation_that_remembers_needs_it_in_the_key() -> None:
     with pytest.raises(ModelError, match="observed in two ways"):
-        explore(f"{FILE}:Remembering", Settings(key=f"{FILE}:cell_only"))
+        explore(f"{FILE}:Remembering", ExplorationSettings(key=f"{FILE}:cell_only"))
 
 
 def test_a_start_that_depends_on_the_seed_is_reported() -> None:
-    explored = explore("gymnasium:Taxi-v4", Settings(walk=0))
+    explored = explore("gymnasium:Taxi-v4", ExplorationSettings(walk=0))
     assert "--resets N" in explored.notes[0]
 
 

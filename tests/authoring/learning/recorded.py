@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles, Timing
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.model import MDP
@@ -54,11 +54,11 @@ def random_rows(
     return mixed
 
 
-def batches(rows: list[Row], size: int) -> list[Batch]:
+def batches(rows: list[Row], size: int) -> list[RowBatch]:
     """The rows in batches of `size`."""
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     return [
-        Batch({name: np.array([row[name] for row in part]) for name in part[0]}, 1 + i * size, "rows")
+        RowBatch({name: np.array([row[name] for row in part]) for name in part[0]}, 1 + i * size, "rows")
         for i, part in enumerate(parts)
     ]
 

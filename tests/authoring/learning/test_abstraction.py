@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen_kind
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner
@@ -14,8 +14,8 @@ from monitor.errors import ModelError, RecordingError
 from monitor.model import encode_state
 
 
-def batch(**columns: object) -> Batch:
-    return Batch({name: np.array(values) for name, values in columns.items()}, 1, "f")
+def batch(**columns: object) -> RowBatch:
+    return RowBatch({name: np.array(values) for name, values in columns.items()}, 1, "f")
 
 
 def sample(rows: np.ndarray) -> Reservoir:

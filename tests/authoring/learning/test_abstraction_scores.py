@@ -8,7 +8,7 @@ import pytest
 from monitor.authoring.learning import candidates as trying
 from monitor.authoring.learning.abstraction import Numbering
 from monitor.authoring.learning.abstraction_scores import Scored, chosen, scored
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import Reservoir
 from monitor.authoring.learning.candidates import Field, abstractions, fresh
 from monitor.authoring.learning.columns import Roles, Timing
@@ -225,7 +225,7 @@ def test_a_candidate_that_cannot_read_a_row_is_given_up_but_not_the_last_one(mon
     labels = labels_of(["high: x > 0.2"], [], columns, ("x", "a", "ep", "t"))
     field = Field(found, columns, labels, 1.0, 0)
 
-    def batch(x: list[float], first: int) -> Batch:
+    def batch(x: list[float], first: int) -> RowBatch:
         count = len(x)
         rows = {
             "x": np.array(x),
@@ -233,7 +233,7 @@ def test_a_candidate_that_cannot_read_a_row_is_given_up_but_not_the_last_one(mon
             "ep": np.arange(count) // 2 + first,
             "t": np.arange(count),
         }
-        return Batch(rows, first, "f")
+        return RowBatch(rows, first, "f")
 
     field.read(batch([0.0, 1.0] * 20, 1))
     field.read(batch([0.0, 0.25] * 20, 41))

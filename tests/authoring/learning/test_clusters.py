@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.abstraction import DISTANCES, Numbering
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import Reservoir
 from monitor.authoring.learning.clusters import centres_of, parsed_clusters
 from monitor.authoring.learning.columns import Roles
@@ -110,7 +110,7 @@ def test_numbers_too_large_for_clusters_are_refused() -> None:
 def learner(centres: Centres, rows: np.ndarray) -> Learner:
     columns = {name: rows[:, i] for i, name in enumerate("xy")}
     found = Learner.new(Roles(("x", "y"), "a"), Numbering("nearest", ("x", "y"), centres=centres), [], 1.0)
-    found.read(Batch({**columns, "a": np.zeros(len(rows), np.int64)}, 1, "f"))
+    found.read(RowBatch({**columns, "a": np.zeros(len(rows), np.int64)}, 1, "f"))
     return found
 
 
@@ -145,6 +145,6 @@ def test_what_is_not_finite_or_no_number_is_refused() -> None:
     rows[1, 1] = np.inf
     with pytest.raises(RecordingError, match="f, row 2: column 'y' is empty or not finite; fill it in"):
         learner(centres, rows)
-    text = Batch({"x": np.array(["a"]), "y": np.array([0.0])}, 1, "f")
+    text = RowBatch({"x": np.array(["a"]), "y": np.array([0.0])}, 1, "f")
     with pytest.raises(RecordingError, match="f, row 1: x, y = 'a' is text; clusters need numbers"):
         Numbering("nearest", ("x", "y"), centres=centres).encode(text, ("x", "y"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.batch import Batch, as_flags, as_numbers, typed
+from monitor.authoring.learning.batch import RowBatch, as_flags, as_numbers, typed
 from monitor.authoring.learning.columns import Roles, guessed
 from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.authoring.learning.learner import Learner
@@ -18,13 +18,13 @@ from monitor.authoring.learning.tally import ACTION_BITS
 from monitor.errors import ModelError, RecordingError
 
 
-def batch(**columns: object) -> Batch:
-    return Batch({name: np.array(values) for name, values in columns.items()}, 1, "f")
+def batch(**columns: object) -> RowBatch:
+    return RowBatch({name: np.array(values) for name, values in columns.items()}, 1, "f")
 
 
 def test_columns_of_a_batch() -> None:
     rows = batch(text=["", ""], flag=[True, False], number=[0.0, float("nan")], words=["yes", "No"])
-    assert len(Batch({}, 1, "f")) == 0
+    assert len(RowBatch({}, 1, "f")) == 0
     assert np.isnan(as_numbers(rows, "text")).all()
     assert as_flags(rows, "flag").tolist() == [True, False]
     assert as_flags(rows, "number").tolist() == [False, False]

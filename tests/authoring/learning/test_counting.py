@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles, Timing
 from monitor.authoring.learning.episodes import ENDS, MAX_LABELS
 from monitor.authoring.learning.learner import Learner
@@ -91,7 +91,7 @@ def test_batches_do_not_matter(timing: Timing, *, after: bool) -> None:
 def test_an_end_that_is_not_recorded_is_the_end_of_every_state() -> None:
     columns = {"x": np.array([0, 1, 0]), "a": np.array([0, 0, 0]), "done": np.array([False, True, False])}
     learner = Learner.new(Roles(("x",), "a", terminated="done"), None, [], 1.0)
-    learner.read(Batch(columns, 1, "rows"))
+    learner.read(RowBatch(columns, 1, "rows"))
     model = learner.model("m")
     assert model.ended_as is not None
     assert model.ended_as.tolist() == [2, 2, 2, 3]
@@ -102,7 +102,7 @@ def test_an_end_that_is_not_recorded_is_the_end_of_every_state() -> None:
 def test_an_episode_that_is_over_in_its_first_state_is_an_end_and_no_start() -> None:
     columns = {"ep": [0, 1, 2, 2], "x": [1, 2, 0, 1], "a": [0, 0, 0, 0], "done": [True, True, False, False]}
     learner = Learner.new(Roles(("x",), "a", "ep", terminated="done", timing="state"), None, [], 1.0)
-    learner.read(Batch({name: np.array(each) for name, each in columns.items()}, 1, "rows"))
+    learner.read(RowBatch({name: np.array(each) for name, each in columns.items()}, 1, "rows"))
     model = learner.model("m")
     assert model.initial is not None
     assert model.initial.tolist() == [1, 0, 0, 0, 0, 0]
@@ -113,7 +113,7 @@ def test_an_episode_that_is_over_in_its_first_state_is_an_end_and_no_start() -> 
 def test_a_file_without_episodes_is_cut_where_its_order_falls() -> None:
     columns = {"x": np.array([0, 1, 2, 0, 1]), "a": np.zeros(5, np.int64), "t": np.array([0, 1, 2, 0, 1])}
     learner = Learner.new(Roles(("x",), "a", order="t"), None, [], 1.0)
-    learner.read(Batch(columns, 1, "rows"))
+    learner.read(RowBatch(columns, 1, "rows"))
     assert learner.tally.draws == 3
     assert learner.tally.visited["starts"].sum() == 2
 
@@ -122,7 +122,7 @@ def test_nothing_counted_is_no_model() -> None:
     learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
     with pytest.raises(ModelError, match="no rows"):
         learner.model("m")
-    learner.read(Batch({"x": np.array([0]), "a": np.array([0])}, 1, "rows"))
+    learner.read(RowBatch({"x": np.array([0]), "a": np.array([0])}, 1, "rows"))
     with pytest.raises(ModelError, match="no step from one state"):
         learner.model("m")
     with pytest.raises(ModelError, match="pseudo-count"):
@@ -154,7 +154,7 @@ def test_rows_that_make_no_sense_are_refused(column: str, values: list[Any], pro
     columns |= {"done": [0, 0, 0], column: values}
     learner = Learner.new(Roles(("x",), "a", "ep", "t", "r", "done"), None, [], 1.0)
     with pytest.raises((RecordingError, ModelError), match=problem.replace("(", r"\(")):
-        learner.read(Batch({name: np.array(each) for name, each in columns.items()}, 1, "rows"))
+        learner.read(RowBatch({name: np.array(each) for name, each in columns.items()}, 1, "rows"))
 
 
 def test_ranks_within_groups() -> None:

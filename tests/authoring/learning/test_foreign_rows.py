@@ -19,7 +19,7 @@ from monitor.authoring.learning import row_files
 from monitor.authoring.learning.columns import guessed
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.mcap_rows import McapRows
-from monitor.authoring.learning.row_files import Place, digest_of, open_rows, size_of
+from monitor.authoring.learning.row_files import FilePosition, digest_of, open_rows, size_of
 from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.errors import RecordingError
 
@@ -99,7 +99,7 @@ def test_a_minari_dataset_has_a_row_for_each_step(
             assert found == [i, t, action, t, last and i % 2 == 0, last and i % 2 == 1]
             at += 1
     assert at == len(whole["step"])
-    again = list(open_rows(folder).batches(["reward"], Place(batches[1].first + len(batches[1]) - 1)))
+    again = list(open_rows(folder).batches(["reward"], FilePosition(batches[1].first + len(batches[1]) - 1)))
     assert [batch.first for batch in again] == [batch.first for batch in batches[2:]]
     assert (
         np.concatenate([batch.columns["reward"] for batch in again]).tolist()
@@ -189,7 +189,7 @@ def test_json_messages_of_an_mcap_file_are_rows_in_order_of_time(tmp_path: Path)
     assert rows.names() == ("episode", "t", "state[0]", "state[1]", "act")
     (batch,) = rows.batches(("state[0]", "t"))
     assert batch.columns["state[0]"].tolist() == list(range(9))
-    (rest,) = rows.batches(("state[1]",), Place(7, {"state[1]": "i"}))
+    (rest,) = rows.batches(("state[1]",), FilePosition(7, {"state[1]": "i"}))
     assert (rest.first, rest.columns["state[1]"].tolist()) == (8, [-7, -8])
 
 

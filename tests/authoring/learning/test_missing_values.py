@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.abstraction_scores import Outcomes
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.separation import missed, never_held, unrecorded
@@ -28,7 +28,7 @@ def learned(ends: list[float], conditions: list[str], *, labels: bool = False) -
     given = labels_of(conditions if labels else [], [] if labels else conditions, roles, tuple(rows))
     learner = Learner.new(roles, None, given, 1.0)
     outcomes = Outcomes(0, np.array([unsafe for _, unsafe in given]), fraction=1.0)
-    outcomes.add(learner.read(Batch({name: np.array(values) for name, values in rows.items()}, 1, "rows")))
+    outcomes.add(learner.read(RowBatch({name: np.array(values) for name, values in rows.items()}, 1, "rows")))
     return learner, learner.model("rows"), outcomes
 
 
@@ -72,6 +72,6 @@ def test_labels_that_never_hold_are_told_apart_from_the_others() -> None:
     roles = Roles(("x",), "a", others=("alt",))
     given = labels_of(["high: alt > 4"], ["crash: alt < 1"], roles, ("x", "a", "alt"))
     learner = Learner.new(roles, None, given, 1.0)
-    learner.read(Batch({"x": np.array([0, 1]), "a": np.array([0, 0]), "alt": np.array([5.0, 6.0])}, 1, "rows"))
+    learner.read(RowBatch({"x": np.array([0, 1]), "a": np.array([0, 0]), "alt": np.array([5.0, 6.0])}, 1, "rows"))
     (told,) = never_held(learner, unsafe=True)
     assert told.startswith("crash: its condition holds in no row, so")

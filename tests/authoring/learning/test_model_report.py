@@ -11,11 +11,11 @@ import pytest
 
 from monitor.authoring.learning import holdout as holding
 from monitor.authoring.learning import model_report as reporting
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.holdout import Holdout, held_out
 from monitor.authoring.learning.learner import Learner, labels_of
-from monitor.authoring.learning.model_report import Calibration, Gain, Report, reported
+from monitor.authoring.learning.model_report import Gain, LabelCalibration, ModelReport, reported
 from monitor.authoring.learning.states import numbered
 from monitor.authoring.learning.tally import mixed
 
@@ -51,12 +51,12 @@ def learned(rows: dict[str, list[int]], size: int = 1000, seed: int = 0) -> tupl
     return learner, holdout
 
 
-def batches(rows: dict[str, list[int]], size: int) -> Iterator[Batch]:
+def batches(rows: dict[str, list[int]], size: int) -> Iterator[RowBatch]:
     for i in range(0, len(rows["x"]), size):
-        yield Batch({name: np.array(values[i : i + size]) for name, values in rows.items()}, i + 1, "walk")
+        yield RowBatch({name: np.array(values[i : i + size]) for name, values in rows.items()}, i + 1, "walk")
 
 
-def report_of(learner: Learner, holdout: Holdout) -> Report:
+def report_of(learner: Learner, holdout: Holdout) -> ModelReport:
     assert learner.states is not None
     states = numbered(learner.tally, learner.states)
     return reported(learner.model("walk"), states, holdout, ["top", "fall"], ["fall"])
@@ -134,9 +134,9 @@ def test_forecasts_are_those_of_simulation() -> None:
 def test_wrong_forecasts_and_thin_data_are_problems() -> None:
     learner, holdout = learned(walk(np.random.default_rng(0), 300))
     report = report_of(learner, holdout)
-    off = Calibration("fall", 5, 1000, 0.1, 0.01, ((1000, 0.3, 0.2),), 0)
-    tenth = Calibration("top", 5, 1000, 0.0, 0.01, ((500, 0.3, 0.2), (500, 0.7, 0.8)), 0)
-    few = Calibration("fall", 20, 10, 0.9, 0.01, ((10, 1.0, 0.1),), 90)
+    off = LabelCalibration("fall", 5, 1000, 0.1, 0.01, ((1000, 0.3, 0.2),), 0)
+    tenth = LabelCalibration("top", 5, 1000, 0.0, 0.01, ((500, 0.3, 0.2), (500, 0.7, 0.8)), 0)
+    few = LabelCalibration("fall", 20, 10, 0.9, 0.01, ((10, 1.0, 0.1),), 90)
     assert [each.wrong for each in (off, tenth, few)] == [True, True, False]
     bad = replace(report, calibrations=(off, few), coverage=replace(report.coverage, thin=0.2, unseen=0.1), held=0)
     problems = "; ".join(reporting.problems_of(bad))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.batch import Batch, as_moments
+from monitor.authoring.learning.batch import RowBatch, as_moments
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner
 from monitor.errors import RecordingError
@@ -28,7 +28,7 @@ def learned(columns: Mapping[str, Column], size: int = 1000, *, named: bool = Tr
     arrays = {name: np.array(values) for name, values in columns.items()}
     for at in range(0, len(arrays["x"]), size):
         part = {name: values[at : at + size] for name, values in arrays.items()}
-        learner.read(Batch(part, 1 + at, "rows"))
+        learner.read(RowBatch(part, 1 + at, "rows"))
     return learner
 
 
@@ -158,7 +158,7 @@ def test_a_missing_step_is_a_gap_and_a_late_one_no_start() -> None:
     ],
 )
 def test_times_are_seconds_since_1970(text: str, seconds: float) -> None:
-    found = as_moments(Batch({"t": np.array([text])}, 1, "rows"), "t")
+    found = as_moments(RowBatch({"t": np.array([text])}, 1, "rows"), "t")
     assert found.tolist() == [1_777_878_000 + seconds]
 
 
@@ -167,7 +167,7 @@ def test_times_are_seconds_since_1970(text: str, seconds: float) -> None:
 )
 def test_what_is_no_time_is_none(text: str) -> None:
     with pytest.raises(RecordingError, match=r"rows, row 2: column 't' is .*, no number and no time such as"):
-        as_moments(Batch({"t": np.array(["2026-05-04", text])}, 1, "rows"), "t")
+        as_moments(RowBatch({"t": np.array(["2026-05-04", text])}, 1, "rows"), "t")
 
 
 @pytest.mark.parametrize(

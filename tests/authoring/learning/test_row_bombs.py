@@ -21,7 +21,7 @@ from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.mcap_rows import McapRows
 from monitor.authoring.learning.minari_rows import MinariRows
-from monitor.authoring.learning.row_files import bounded, open_rows
+from monitor.authoring.learning.row_files import open_rows
 from monitor.errors import RecordingError
 from tests.bombs import at_most
 from tests.tiers import slow
@@ -208,7 +208,7 @@ def test_the_limit_is_no_larger_than_one_that_is_set_already() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     try:
         resource.setrlimit(resource.RLIMIT_AS, (1 << 46, hard))
-        with bounded(Path("a")):
+        with memory.bounded(Path("a")):
             assert resource.getrlimit(resource.RLIMIT_AS)[0] < 1 << 46
         assert resource.getrlimit(resource.RLIMIT_AS)[0] == 1 << 46
     finally:

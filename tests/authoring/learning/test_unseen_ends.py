@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.learner import Learner, labels_of
@@ -56,7 +56,7 @@ def learned(
     conditions = labels_of(labels, unsafe, columns, tuple(rows))
     used = tuple(name for condition, _ in conditions for name in condition.columns if name in rows)
     learner = Learner.new(Roles(**(vars(columns) | {"others": used})), None, conditions, 1.0)
-    learner.read(Batch({name: np.array(values) for name, values in rows.items()}, 1, "rows"))
+    learner.read(RowBatch({name: np.array(values) for name, values in rows.items()}, 1, "rows"))
     learner.end_file()
     return learner, learner.model("rows")
 

@@ -18,10 +18,10 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("gymnasium")
 
-from monitor.authoring.exploration.enumeration import Settings, explore
+from monitor.authoring.exploration.enumeration import ExplorationSettings, explore
 from monitor.authoring.policy_export.agreement import compare
 from monitor.authoring.policy_export.convert import convert
-from monitor.authoring.policy_export.original import Original, Request
+from monitor.authoring.policy_export.original import ExportRequest, Original
 from monitor.errors import PolicyError
 from monitor.model import MDP, load_model
 from monitor.policy.draft import draft_manifest
@@ -49,7 +49,7 @@ def quiet() -> Iterator[None]:
 
 @cache
 def explored(name: str) -> MDP:
-    return explore(f"{FILE}:{name}", Settings(walk=20)).model
+    return explore(f"{FILE}:{name}", ExplorationSettings(walk=20)).model
 
 
 def agent(algorithm: str, environment: Any, policy: str = "MlpPolicy", **more: Any) -> Any:  # noqa: ANN401
@@ -61,12 +61,12 @@ def agent(algorithm: str, environment: Any, policy: str = "MlpPolicy", **more: A
     return made(policy, environment, seed=2, device="cpu", policy_kwargs=network, **settings, **more)
 
 
-def saved(made: Any, tmp_path: Path, **more: Any) -> Request:  # noqa: ANN401
+def saved(made: Any, tmp_path: Path, **more: Any) -> ExportRequest:  # noqa: ANN401
     made.save(tmp_path / "agent.zip")
-    return Request(str(tmp_path / "agent.zip"), **more)
+    return ExportRequest(str(tmp_path / "agent.zip"), **more)
 
 
-def table(request: Request, model: MDP) -> tuple[Any, Original]:
+def table(request: ExportRequest, model: MDP) -> tuple[Any, Original]:
     """The table that the monitor gets, after the comparison that the command makes."""
     original = convert(model, request)
     manifest, _ = draft_manifest(
@@ -122,7 +122,7 @@ def test_every_algorithm_decides_as_the_original(tmp_path: Path, algorithm: str,
     assert original.assumed[0] == f"the algorithm is {algorithm}, by the content of the file"
     if algorithm in ("DQN", "QRDQN", "ARS"):
         with pytest.raises(PolicyError, match=f"{algorithm} has no probabilities"):
-            convert(explored(name), Request(str(tmp_path / "agent.zip"), stochastic=True))
+            convert(explored(name), ExportRequest(str(tmp_path / "agent.zip"), stochastic=True))
 
 
 def test_a_model_of_numbered_states_needs_no_observations(tmp_path: Path) -> None:
@@ -165,10 +165,10 @@ def test_an_agent_that_a_function_returns(tmp_path: Path) -> None:
         "def load():\n    return PPO.load(Path(__file__).with_name('agent.zip'), device='cpu')\n"
         "def policy():\n    return load().policy\n"
     )
-    found, _ = table(Request(f"{tmp_path}/my_agent.py:load"), explored("pair"))
+    found, _ = table(ExportRequest(f"{tmp_path}/my_agent.py:load"), explored("pair"))
     assert found.actions.tolist() == decided(made, "pair")
     with pytest.raises(PolicyError, match=r"torch cannot export it|forward returns tuple, not one tensor of scores"):
-        convert(explored("pair"), Request(f"{tmp_path}/my_agent.py:policy"))
+        convert(explored("pair"), ExportRequest(f"{tmp_path}/my_agent.py:policy"))
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN"])
@@ -221,9 +221,9 @@ def test_what_the_file_does_not_show_is_assumed(tmp_path: Path) -> None:
     assert trained.assumed[1:] == []
     np.savez(tmp_path / "seen.npz", mean=[30.0], var=[7.0])
     with pytest.raises(PolicyError, match=r"trained on observations as they are: .* leave --normalise out"):
-        convert(model, Request(str(tmp_path / "agent.zip"), normalise=str(tmp_path / "seen.npz")))
+        convert(model, ExportRequest(str(tmp_path / "agent.zip"), normalise=str(tmp_path / "seen.npz")))
     elsewhere = replace(model, observations=np.array([[7.0], [8.0], [9.0], [10.0]], np.float32))
-    _, strange = table(Request(str(tmp_path / "agent.zip")), elsewhere)
+    _, strange = table(ExportRequest(str(tmp_path / "agent.zip")), elsewhere)
     assert "although the last one of its training, [" in strange.assumed[1]
     assert "is no state's in the model; if they were normalised, give --normalise" in strange.assumed[1]
 

@@ -17,7 +17,7 @@ pytest.importorskip("onnx")
 from monitor.authoring.policy_export.agreement import compare
 from monitor.authoring.policy_export.classifiers import of_classifier
 from monitor.authoring.policy_export.convert import convert, pickled
-from monitor.authoring.policy_export.original import Original, Request
+from monitor.authoring.policy_export.original import ExportRequest, Original
 from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.authoring.policy_export.stable_baselines import algorithm_of
 from monitor.errors import PolicyError
@@ -41,7 +41,7 @@ BARE = MDP.from_transitions(states=3, actions=2, transitions=[(s, a, s, 1.0) for
 ONE_WAY = MDP.from_transitions(states=2, actions=2, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 1.0)])
 
 
-def exported(request: Request, model: MDP = MODEL) -> PolicyTable:
+def exported(request: ExportRequest, model: MDP = MODEL) -> PolicyTable:
     """The table that the monitor gets, after the comparison that the command makes."""
     return checked(convert(model, request), model)
 
@@ -55,9 +55,9 @@ def checked(original: Original, model: MDP = MODEL) -> PolicyTable:
     return table_from_onnx(original.content, manifest, model, "here")
 
 
-def written(tmp_path: Path, name: str, content: str) -> Request:
+def written(tmp_path: Path, name: str, content: str) -> ExportRequest:
     (tmp_path / name).write_text(content)
-    return Request(str(tmp_path / name))
+    return ExportRequest(str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_table_takes_its_actions(tmp_path: Path, name: str, content: str, acti
 def test_a_matrix_of_probabilities_is_drawn_from(tmp_path: Path) -> None:
     chances = np.random.default_rng(3).dirichlet([1, 1], size=3)
     np.save(tmp_path / "p.npy", chances)
-    request = Request(str(tmp_path / "p.npy"))
+    request = ExportRequest(str(tmp_path / "p.npy"))
     table = exported(request)
     assert table.probabilities is not None
     np.testing.assert_allclose(table.probabilities, chances, rtol=0, atol=1e-6)
@@ -91,7 +91,7 @@ def test_a_matrix_of_probabilities_is_drawn_from(tmp_path: Path) -> None:
 def test_logits_are_drawn_from_by_softmax(tmp_path: Path) -> None:
     logits = np.random.default_rng(4).normal(size=(3, 2))
     np.save(tmp_path / "p.npy", logits)
-    table = exported(Request(str(tmp_path / "p.npy"), output="logits", stochastic=True))
+    table = exported(ExportRequest(str(tmp_path / "p.npy"), output="logits", stochastic=True))
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert table.probabilities is not None
     np.testing.assert_allclose(table.probabilities, expected, rtol=0, atol=1e-6)
@@ -109,20 +109,20 @@ def test_logits_are_drawn_from_by_softmax(tmp_path: Path) -> None:
     ],
 )
 def test_a_function_or_classifier_is_called_in_every_state(name: str, sees: str | None, actions: list[int]) -> None:
-    table = exported(Request(f"{FILE}:{name}", sees=sees))
+    table = exported(ExportRequest(f"{FILE}:{name}", sees=sees))
     assert table.actions is not None
     assert table.actions.tolist() == actions
 
 
 def test_a_function_may_return_probabilities() -> None:
-    table = exported(Request(f"{FILE}:by_valuation", sees="valuation"))
+    table = exported(ExportRequest(f"{FILE}:by_valuation", sees="valuation"))
     assert table.probabilities is not None
     assert table.probabilities.tolist() == [[1, 0], [0.25, 0.75], [0.25, 0.75]]
 
 
 def test_a_pickled_classifier(tmp_path: Path) -> None:
     (tmp_path / "p.pkl").write_bytes(pickle.dumps(sources.Voter()))
-    request = Request(str(tmp_path / "p.pkl"))
+    request = ExportRequest(str(tmp_path / "p.pkl"))
     table = exported(request)
     assert table.actions is not None
     assert table.actions.tolist() == [0, 1, 1]
@@ -152,7 +152,7 @@ def test_classes_are_actions_by_number_or_name(
     said: str,
     stochastic: bool | None,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    original = of_classifier(sources.Says(classes), MODEL, Request("p.joblib", stochastic=stochastic))
+    original = of_classifier(sources.Says(classes), MODEL, ExportRequest("p.joblib", stochastic=stochastic))
     table = checked(original)
     found = table.actions if table.probabilities is None else table.probabilities.argmax(axis=1)
     assert np.asarray(found).tolist() == actions
@@ -161,7 +161,7 @@ def test_classes_are_actions_by_number_or_name(
 
 def test_actions_named_false_and_true_are_these() -> None:
     model = replace(MODEL, action_names=("True", "False"))
-    original = of_classifier(sources.Says([False, True]), model, Request("p.joblib"))
+    original = of_classifier(sources.Says([False, True]), model, ExportRequest("p.joblib"))
     assert np.asarray(checked(original, model).actions).tolist() == [1, 0, 0]
 
 
@@ -169,7 +169,7 @@ def test_a_regressor_may_predict_the_score_of_each_action() -> None:
     made: Any = sources.Two()
     del made.classes_
     made.predict = lambda features: np.stack([features[:, 0], 1.5 - features[:, 0]], axis=1)
-    original = of_classifier(made, MODEL, Request("p.joblib"))
+    original = of_classifier(made, MODEL, ExportRequest("p.joblib"))
     assert np.asarray(checked(original).actions).tolist() == [1, 0, 0]
     assert "the rows hold q_values; if not, give --output" in original.assumed
 
@@ -182,9 +182,9 @@ def test_a_gap_in_the_classes_is_an_action_never_taken() -> None:
         observations=[[0.0], [1.0], [2.0]],
     )
     made = sources.Says([0, 2], column=True)
-    table = checked(of_classifier(made, model, Request("p.joblib")), model)
+    table = checked(of_classifier(made, model, ExportRequest("p.joblib")), model)
     assert np.asarray(table.actions).tolist() == [0, 2, 2]
-    drawn = checked(of_classifier(made, model, Request("p.joblib", stochastic=True)), model)
+    drawn = checked(of_classifier(made, model, ExportRequest("p.joblib", stochastic=True)), model)
     assert np.asarray(drawn.probabilities).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
 
 
@@ -214,19 +214,19 @@ def test_classes_that_are_no_actions_are_explained(
     why: str,
 ) -> None:
     with pytest.raises(PolicyError, match=why):
-        of_classifier(made, MODEL, Request("p.joblib", stochastic=stochastic))
+        of_classifier(made, MODEL, ExportRequest("p.joblib", stochastic=stochastic))
 
 
 def test_names_of_features_are_assumed_to_be_those_of_observations() -> None:
     made: Any = sources.Says([0, 1])
     made.feature_names_in_ = ["x", "speed"]
-    (said,) = (each for each in of_classifier(made, MODEL, Request("p.joblib")).assumed if "sees" in each)
+    (said,) = (each for each in of_classifier(made, MODEL, ExportRequest("p.joblib")).assumed if "sees" in each)
     assert said == "the classifier sees the observations of the model, whose columns are x, speed"
 
 
 def test_a_policy_sees_numbers_that_32_bits_do_not_hold() -> None:
     far = replace(MODEL, observations=np.array([[5.3e8, 0.1], [5.3e8 + 1, 0.1], [5.3e8 + 2, 0.1]]))
-    original = of_function(lambda seen: int(seen[0] > 5.3e8 and seen[1] <= 0.1), far, Request("p.py:f"))
+    original = of_function(lambda seen: int(seen[0] > 5.3e8 and seen[1] <= 0.1), far, ExportRequest("p.py:f"))
     assert np.asarray(checked(original, far).actions).tolist() == [0, 1, 1]
     made = MDP.from_transitions(
         states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)], observations=[[0.1], [0.2]]
@@ -254,7 +254,7 @@ def test_a_table_may_name_actions(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_files_that_run_code_when_they_are_opened(source: str, normalise: str | None, files: list[str]) -> None:
-    assert pickled(Request(source, normalise=normalise)) == files
+    assert pickled(ExportRequest(source, normalise=normalise)) == files
 
 
 @pytest.mark.parametrize(
@@ -332,18 +332,18 @@ def test_a_file_that_is_no_policy_is_explained(tmp_path: Path, name: str, conten
 )
 def test_a_function_that_is_no_policy_is_explained(name: str, more: dict[str, str], model: MDP, why: str) -> None:
     with pytest.raises(PolicyError, match=why):
-        convert(model, Request(f"{FILE}:{name}", **more))  # type: ignore[arg-type]
+        convert(model, ExportRequest(f"{FILE}:{name}", **more))  # type: ignore[arg-type]
 
 
 def test_there_is_no_such_file() -> None:
     with pytest.raises(PolicyError, match="there is no such file"):
-        convert(MODEL, Request("absent.json"))
+        convert(MODEL, ExportRequest("absent.json"))
 
 
 def test_a_pickle_of_something_else_is_explained(tmp_path: Path) -> None:
     (tmp_path / "p.pkl").write_bytes(pickle.dumps({"weights": 1}))
     with pytest.raises(PolicyError, match="it holds dict, which has no method predict"):
-        convert(MODEL, Request(str(tmp_path / "p.pkl")))
+        convert(MODEL, ExportRequest(str(tmp_path / "p.pkl")))
 
 
 def altered(original: Original, **changes: object) -> list[tuple[int, str]]:
@@ -383,7 +383,7 @@ def test_unavailable_actions_are_ruled_out_and_left_out(tmp_path: Path) -> None:
     assert (agreement.states, agreement.left_out, agreement.differences) == (1, 1, [])
     scored = convert(ONE_WAY, written(tmp_path, "q.json", json.dumps([[0.2, 0.8], [0.2, 0.8]])))
     for kind, stochastic in (("probabilities", True), ("logits", True), ("logits", False)):
-        changed = convert(ONE_WAY, Request(str(tmp_path / "q.json"), output=kind, stochastic=stochastic))  # type: ignore[arg-type]
+        changed = convert(ONE_WAY, ExportRequest(str(tmp_path / "q.json"), output=kind, stochastic=stochastic))  # type: ignore[arg-type]
         made, _ = draft_manifest(changed.content, Path("p.onnx"), ONE_WAY, kind=changed.kind, stochastic=stochastic)
         assert compare(changed, made, ONE_WAY, "here").differences == []
     assert scored.kind == "probabilities"
@@ -396,7 +396,7 @@ def test_a_recurrent_policy_is_refused_before_its_pickles_are_opened(tmp_path: P
     with zipfile.ZipFile(tmp_path / "agent.zip", "w") as archive:
         archive.writestr("data", json.dumps(settings))
     with pytest.raises(PolicyError, match=r"it is recurrent, so it has memory.*FrameStackObservation"):
-        convert(MODEL, Request(str(tmp_path / "agent.zip")))
+        convert(MODEL, ExportRequest(str(tmp_path / "agent.zip")))
     settings["policy_class"]["__module__"] = "stable_baselines3.td3.policies"
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("data", json.dumps(settings))
@@ -404,4 +404,4 @@ def test_a_recurrent_policy_is_refused_before_its_pickles_are_opened(tmp_path: P
         PolicyError,
         match=r"td3\.policies; A2C, .* can be exported; a policy of continuous actions fits no model",
     ):
-        convert(MODEL, Request(str(tmp_path / "other.zip")))
+        convert(MODEL, ExportRequest(str(tmp_path / "other.zip")))

@@ -11,7 +11,7 @@ import pytest
 
 from monitor.authoring.policy_export.agreement import compare
 from monitor.authoring.policy_export.convert import convert
-from monitor.authoring.policy_export.original import Request
+from monitor.authoring.policy_export.original import ExportRequest
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
@@ -78,7 +78,7 @@ def modules(tmp_path: Path) -> str:
     return str(tmp_path / "my_networks.py")
 
 
-def exported(request: Request, model: MDP = MODEL) -> PolicyTable:
+def exported(request: ExportRequest, model: MDP = MODEL) -> PolicyTable:
     original = convert(model, request)
     manifest, _ = draft_manifest(
         original.content, Path("p.onnx"), model, kind=original.kind, stochastic=original.stochastic
@@ -91,7 +91,7 @@ def exported(request: Request, model: MDP = MODEL) -> PolicyTable:
 
 @pytest.mark.parametrize("name", ["plain", "Agent", "Shared"])
 def test_a_module_takes_its_own_actions(modules: str, name: str) -> None:
-    table = exported(Request(f"{modules}:{name}"))
+    table = exported(ExportRequest(f"{modules}:{name}"))
     import my_networks  # type: ignore[import-not-found]  # noqa: PLC0415 - it was just loaded
 
     module = getattr(my_networks, name)()
@@ -108,7 +108,7 @@ def test_weights_and_normalisation_are_baked_in(modules: str, tmp_path: Path) ->
     torch.save(other.state_dict(), tmp_path / "weights.pt")
     mean, var = np.array([1.0, -1, 0, 2]), np.array([4.0, 0.25, 1, 9])
     np.savez(tmp_path / "seen.npz", mean=mean, var=var, epsilon=1e-4, clip=0.5)
-    request = Request(
+    request = ExportRequest(
         f"{modules}:plain", weights=str(tmp_path / "weights.pt"), normalise=str(tmp_path / "seen.npz"), stochastic=True
     )
     table = exported(request)
@@ -132,7 +132,7 @@ def test_weights_and_normalisation_are_baked_in(modules: str, tmp_path: Path) ->
 )
 def test_a_network_that_does_not_fit_is_explained(modules: str, name: str, more: dict[str, str], why: str) -> None:
     with pytest.raises(PolicyError, match=why):
-        convert(MODEL, Request(f"{modules}:{name}", **more))  # type: ignore[arg-type]
+        convert(MODEL, ExportRequest(f"{modules}:{name}", **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "A2C", "DQN"])
@@ -160,10 +160,10 @@ def test_policies_of_stable_baselines(tmp_path: Path, algorithm: str, *, normali
             transitions=[(s, a, s, 1.0) for s in range(STATES) for a in range(3)],
             observations=seen,
         )
-        request = Request(str(tmp_path / "agent.zip"))
+        request = ExportRequest(str(tmp_path / "agent.zip"))
         if normalised:
             venv.save(str(tmp_path / "seen.pkl"))
-            request = Request(str(tmp_path / "agent.zip"), normalise=str(tmp_path / "seen.pkl"))
+            request = ExportRequest(str(tmp_path / "agent.zip"), normalise=str(tmp_path / "seen.pkl"))
         table = exported(request, model)
         expected, _ = agent.predict(venv.normalize_obs(seen) if normalised else seen, deterministic=True)
     assert table.actions is not None

@@ -10,12 +10,12 @@ import pytest
 
 import monitor
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.batch import Batch
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.tally import KEPT, KEPT_NUMBERS, Tally
 from monitor.authoring.policy_export.agreement import compare
-from monitor.authoring.policy_export.original import Original, Request
+from monitor.authoring.policy_export.original import ExportRequest, Original
 from monitor.authoring.policy_export.policy_functions import of_function
 from monitor.errors import ModelError
 from monitor.model import MDP, load_model
@@ -40,7 +40,7 @@ def recorded(rows: int, *, size: int = 1000, seed: int = 0) -> tuple[MDP, list[f
     learner = Learner.new(ROLES, Numbering("bins", ("level",), (EDGES,)), conditions, 1.0)
     for begin in range(0, rows, size):
         part = {name: values[begin : begin + size] for name, values in columns.items()}
-        learner.read(Batch(part, 1 + begin, "rows"))
+        learner.read(RowBatch(part, 1 + begin, "rows"))
     learner.end_file()
     return learner.model("rows"), levels
 
@@ -71,7 +71,7 @@ def network() -> bytes:
 
 def originals(model: MDP) -> dict[str, Original]:
     """The same policy as a function that returns actions, one that returns scores, and a network."""
-    request = Request("policy")
+    request = ExportRequest("policy")
     return {
         "function": of_function(lambda seen: int(seen[0] > ABOVE), model, request),
         "scores": of_function(lambda seen: [ABOVE - seen[0], seen[0] - ABOVE], model, request),
@@ -115,7 +115,7 @@ def test_the_value_is_that_of_the_distribution() -> None:
 
 def test_a_policy_that_agrees_within_each_state_stays_deterministic() -> None:
     model, _ = recorded(60)
-    original = of_function(lambda seen: int(seen[0] >= 4), model, Request("policy"))
+    original = of_function(lambda seen: int(seen[0] >= 4), model, ExportRequest("policy"))
     assert not original.stochastic
     assert original.actions is not None
     assert original.actions[:3].tolist() == [0, 0, 1]

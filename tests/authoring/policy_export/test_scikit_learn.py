@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from monitor.authoring.policy_export.convert import convert
-from monitor.authoring.policy_export.original import Request
+from monitor.authoring.policy_export.original import ExportRequest
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from monitor.policy.draft import draft_manifest
@@ -54,14 +54,14 @@ def fitted(name: str, classes: Any) -> Any:  # noqa: ANN401
 def test_a_pickled_classifier_decides_as_it_predicts(tmp_path: Path, name: str, classes: tuple[Any, ...]) -> None:
     made = fitted(name, classes)
     joblib.dump(made, tmp_path / "p.joblib")
-    original = convert(MODEL, Request(str(tmp_path / "p.joblib")))
+    original = convert(MODEL, ExportRequest(str(tmp_path / "p.joblib")))
     manifest, _ = draft_manifest(original.content, Path("p.onnx"), MODEL, kind=original.kind)
     found = table_from_onnx(original.content, manifest, MODEL, "here")
     said = made.predict(MODEL.observations).tolist()
     assert np.asarray(found.actions).tolist() == [ACTIONS.index(c) if isinstance(c, str) else int(c) for c in said]
     if name == "ridge":
         with pytest.raises(PolicyError, match="RidgeClassifier has no predict_proba; leave --stochastic out"):
-            convert(MODEL, Request(str(tmp_path / "p.joblib"), stochastic=True))
+            convert(MODEL, ExportRequest(str(tmp_path / "p.joblib"), stochastic=True))
 
 
 def converted(made: Any, zipmap: object) -> bytes:  # noqa: ANN401

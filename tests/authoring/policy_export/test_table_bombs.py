@@ -9,7 +9,7 @@ import pytest
 
 from monitor.authoring.policy_export.convert import convert
 from monitor.authoring.policy_export.normalisation import read_normalisation
-from monitor.authoring.policy_export.original import Request
+from monitor.authoring.policy_export.original import ExportRequest
 from monitor.errors import PolicyError
 from monitor.model import MDP
 from tests.bombs import at_most, header
@@ -19,7 +19,7 @@ ONE = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
 
 def refused(file: Path, says: str) -> None:
     with at_most(1 << 20), pytest.raises(PolicyError, match=says):
-        convert(ONE, Request(str(file)))
+        convert(ONE, ExportRequest(str(file)))
 
 
 def test_an_array_that_declares_more_than_there_is(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from cfmon_client.takeover_logic import NOBODY, Held, Situation, step
 from cfmon_client.takeover_rules import Rules
 
 from monitor.authoring.proposal.hold import HOLDS, Guarded, guarded, proposed
-from monitor.authoring.proposal.measure import Candidate
+from monitor.authoring.proposal.measure import CandidateFormula
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.model.mdp import MDP
 from monitor.types import AlarmSpec
 from tests.authoring.proposal.test_proposal import random_model
 
 STEPS = 6
-CANDIDATE = Candidate(3, 0, 0.5, "bad", AlarmSpec())
+CANDIDATE = CandidateFormula(3, 0, 0.5, "bad", AlarmSpec())
 NOMINAL, FALLBACK = np.array([[0.9, 0.1], [0.6, 0.4], [1.0, 0.0], [0.5, 0.5]]), np.array([1, 1, 0, 1])
 
 
@@ -79,7 +79,7 @@ def test_the_figures_are_those_of_the_guards_own_decisions(seed: int) -> None:
 def test_a_guard_that_is_never_asked_changes_nothing_and_one_that_cannot_help_either() -> None:
     model = random_model(np.random.default_rng(0))
     for threshold in (0.0, 1.0):  # it never fires; it always does, and the fallback does not meet it either
-        candidate = Candidate(3, 0, threshold, "bad", AlarmSpec())
+        candidate = CandidateFormula(3, 0, threshold, "bad", AlarmSpec())
         rows = guarded(model, {"nominal": NOMINAL, "fallback": FALLBACK}, candidate, PATHS)
         assert {(row.unsafe, row.taken) for row in rows} == {(rows[0].unsafe, 0.0)}
         assert proposed(rows) is None

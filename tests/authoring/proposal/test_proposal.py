@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.episodes import code_of
-from monitor.authoring.learning.holdout import HELD, Held
+from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.states import States
-from monitor.authoring.proposal.measure import Candidate, Measured, measured
+from monitor.authoring.proposal.measure import CandidateFormula, Measured, measured
 from monitor.authoring.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
@@ -66,7 +66,7 @@ def test_a_constant_action_must_be_available() -> None:
 
 def test_paths_and_events() -> None:
     codes = np.concatenate([code_of(np.array([s]), end) for s, end in ((1, False), (0, False), (1, True))])
-    held = Held(np.array([0, 1, 1]), np.array([0, 1, 0]), codes, np.zeros((3, 2), np.int64), np.array([4, 4, 9]))
+    held = HeldOut(np.array([0, 1, 1]), np.array([0, 1, 0]), codes, np.zeros((3, 2), np.int64), np.array([4, 4, 9]))
     where = States(2, np.array([code_of(np.array([1]), True)[0]]))  # noqa: FBT003
     found = paths_of(held, where)
     assert [path.states.tolist() for path in found] == [[0, 1, 0], [1, 2]]
@@ -75,7 +75,7 @@ def test_paths_and_events() -> None:
     assert first_steps(found, 2) == found[:1]
     assert first_steps(found, 3) == found
     nothing = np.zeros(0, np.int64)
-    assert paths_of(Held(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+    assert paths_of(HeldOut(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
 
 
 def test_simulated_episodes_follow_the_model() -> None:
@@ -120,7 +120,7 @@ def test_alarms_are_compared_with_what_followed() -> None:
     calm = RecordedPath(np.array([0, 0]), np.array([0]), ended=False)
     policies = {"nominal": [0, 0, 0], "fallback": [1, 1, 1]}
     done: list[int] = []
-    (row,) = measured(model, policies, [Candidate(2, 1, 0.6, "bad", ALARM)], [calm, warned], done.append)
+    (row,) = measured(model, policies, [CandidateFormula(2, 1, 0.6, "bad", ALARM)], [calm, warned], done.append)
     # P(no bad in 2 steps) is 0.5 in state 1 and 0.75 in state 0, from the step before
     assert (row.steps, row.events, row.preceded, row.false, row.first) == (5, 1, 1, 0, 1)
     assert row.lead is not None
@@ -131,7 +131,7 @@ def test_alarms_are_compared_with_what_followed() -> None:
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
     return Measured(
-        Candidate(8, 2, threshold, "bad", ALARM), 1000, 1000, alarms, false, events, preceded, None, 0, 0, None
+        CandidateFormula(8, 2, threshold, "bad", ALARM), 1000, 1000, alarms, false, events, preceded, None, 0, 0, None
     )
 
 

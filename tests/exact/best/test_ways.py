@@ -16,7 +16,7 @@ from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.evaluation import Engines
 from monitor.exact.best import prior
 from monitor.exact.best.options import options_of
-from monitor.exact.best.values import Change, Observed, Outlook
+from monitor.exact.best.values import FirstChange, Observed, PlanValues
 from monitor.logic.syntax import Goal
 from monitor.policy import as_table
 from monitor.referee import judge
@@ -52,30 +52,30 @@ def goal_of(text: str) -> Goal:
     return goal
 
 
-def outlook(
+def plan_values(
     text: str, path: Pairs, most: int, model: monitor.MDP = LEDGE, policies: Mapping[str, object] = POLICIES
-) -> Outlook:
+) -> PlanValues:
     goal = goal_of(text)
     checker = monitor.Checker(model, {name: as_table(table, model) for name, table in policies.items()})
     states, actions = np.array(path).T.copy()  # contiguous, as the monitor passes them: else all is compiled again
-    return checker.evaluators.best.of(goal.measure, None).outlook(Observed(states, actions), most)
+    return checker.evaluators.best.of(goal.measure, None).plan_values(Observed(states, actions), most)
 
 
 def test_one_other_decision_would_have_led_home() -> None:
-    found = outlook(REACH, FELL, 3)
+    found = plan_values(REACH, FELL, 3)
     ledge = 0.13235294117647056 + 0.6176470588235294 * 0.8  # home at once, or still there and home by the next step
     assert (found.unchanged, found.few[0]) == (0.0, 0.0)
     assert found.few[1:] == pytest.approx([ledge] * 3, abs=1e-12)
     assert found.best == pytest.approx(ledge, abs=1e-12)
     assert found.optimal < found.best
-    assert found.first == [None, *[Change(level=1, state=1, taken=WALK, proposed=CRAWL)] * 3]
+    assert found.first == [None, *[FirstChange(level=1, state=1, taken=WALK, proposed=CRAWL)] * 3]
 
 
 def test_a_plan_changes_as_late_as_it_can_and_nothing_where_nothing_helps() -> None:
     """Once home every decision is as good; after the fall none helps."""
-    assert outlook(REACH, [(0, WALK), (1, WALK), (2, WALK)], 2).first == [None, None, None]
-    assert outlook('P>=0.5 [ F<=2 "home" ]', [(3, WALK), (3, WALK)], 1).first == [None, None]
-    safe = outlook('P>=0.5 [ G<=3 "safe" ]', FELL, 2)
+    assert plan_values(REACH, [(0, WALK), (1, WALK), (2, WALK)], 2).first == [None, None, None]
+    assert plan_values('P>=0.5 [ F<=2 "home" ]', [(3, WALK), (3, WALK)], 1).first == [None, None]
+    safe = plan_values('P>=0.5 [ G<=3 "safe" ]', FELL, 2)
     assert [change and change.level for change in safe.first] == [None, 1, 1]
 
 
@@ -85,7 +85,7 @@ def test_the_outlook_is_what_the_formulas_answer() -> None:
         world = small_world(chance, stochastic=seed % 2 == 0, length=4)
         body = path_formula(chance)
         pairs = [(state, action) for state, action in world.setting.path if action is not None]
-        found = outlook(f"P>=0.5 [ {body} ]", pairs, 3, world.model, world.policies)
+        found = plan_values(f"P>=0.5 [ {body} ]", pairs, 3, world.model, world.policies)
         few = [world.number(f"max[<={k}]@3.P=? [ {body} ]") for k in range(4)]
         assert found.few == pytest.approx(few, abs=1e-12)
         assert found.unchanged == pytest.approx(world.number(f"@3.P=? [ {body} ]"), abs=1e-12)

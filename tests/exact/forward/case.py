@@ -17,7 +17,7 @@ from monitor.exact.evaluators import Evaluators, pair_arrays
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
 from monitor.exact.forward.counterfactual_rows import Dynamics
 from monitor.exact.forward.evaluator import Evaluator, dynamics, labelled_automaton
-from monitor.exact.forward.row_table import Budget, RowTables
+from monitor.exact.forward.row_table import RowBudget, RowTables
 from monitor.exact.value_table import is_large
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import Goal
@@ -168,7 +168,7 @@ def own(evaluators: Evaluators, goal: Goal) -> Own:
     nominal, law, model = evaluators.nominal(), law_of(evaluators, goal), evaluators.model
     value_table = evaluators.value_table(law, goal.measure)
     made = dynamics(nominal, law, merge_actions=not value_table.labelling.by_action)
-    rows = RowTables(model.states, model.actions, Budget())
+    rows = RowTables(model.states, model.actions, RowBudget())
     workspace = Workspace(model.states, share_prior_rows=is_large(model))
     evaluator = Evaluator(nominal, value_table, labelled_automaton(value_table), (made, rows), workspace)
     return Own(evaluator, made, rows, workspace)

@@ -191,7 +191,7 @@ def test_a_stochastic_takeover_is_seen_by_a_nested_look_back(seed: int, world: s
 
 
 def test_a_small_model_is_evaluated_by_the_compiled_loops_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_close", "_push_each", "_close_levels"):
+    for name in ("_write_answers", "_push_each", "_bound_last_level"):
         monkeypatch.setattr(Evaluator, name, None)
     one = checker()
     followed = one.along(goal('alt@2.P=? [ F<=3 "bad" ]'), PATH)

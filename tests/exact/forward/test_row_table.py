@@ -18,7 +18,7 @@ from monitor.exact.forward.row_table import (
     EXACT,
     FULL,
     STABLE,
-    Budget,
+    RowBudget,
     RowTable,
     RowTables,
 )
@@ -40,7 +40,7 @@ ROWS = ("action", "weight", "reward", "successors", "lower")
 COUNTS = ("observed_count", "entry_count", "row_count", "successor_count")
 
 
-def table(kind: int, budget: Budget | None = None) -> RowTable:
+def table(kind: int, budget: RowBudget | None = None) -> RowTable:
     return RowTable(kind, STATES, 1, budget)
 
 
@@ -86,7 +86,7 @@ def test_entries_outlive_growth() -> None:
 
 
 def test_the_budget_is_what_its_tables_have_allocated() -> None:
-    budget = Budget()
+    budget = RowBudget()
     assert budget.allocated == 0
     some = [table(EXACT, budget), table(ANY, budget)]
     for key in pairs()[:900]:
@@ -100,7 +100,7 @@ def test_the_budget_is_what_its_tables_have_allocated() -> None:
 
 
 def test_beyond_the_limit_it_is_cleared_and_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = Budget()
+    budget = RowBudget()
     kept = table(EXACT, budget)
     for key in pairs()[:100]:
         entry(kept, *key)
@@ -188,7 +188,7 @@ def test_only_bounds_have_an_upper_end_and_a_part_for_each_successor(kind: int) 
 
 
 def test_a_world_has_one_table_for_each_kind_and_gives_all_back() -> None:
-    budget = Budget()
+    budget = RowBudget()
     some = RowTables(STATES, 1, budget)
     assert some(EXACT) is some(EXACT)
     assert (some(EXACT).kind, some(ANY).kind, some(STABLE).kind) == (EXACT, ANY, STABLE)

@@ -13,7 +13,7 @@ from monitor.causal import Intervention, World, conditional_choices
 from monitor.evaluation import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
-from monitor.exact.forward import closing
+from monitor.exact.forward import answers
 from monitor.exact.forward.codes import DONE
 from monitor.exact.forward.evaluator import Evaluator
 from monitor.exact.forward.observation import Context
@@ -153,7 +153,7 @@ def test_values_after_the_last_pair_are_those_of_the_twin(chance: Random) -> Non
     context = with_all_tables(evaluator, offset)
     for column, cells in enumerate(evaluator.unrolled.obligations):
         for state in range(case.states) if offset in cells else ():
-            value, status = closing.closing_value(context, offset, column, state, *last)
+            value, status = answers.value_at_last_pair(context, offset, column, state, *last)
             assert status == DONE
             assert value == pytest.approx(float(twin.value(offset, state, cells[offset])), abs=CLOSE)
 

@@ -11,7 +11,7 @@ node's obligation in its state (docs/semantics.md, section 6.1). Rules for that 
   there the loop stops with VALUES_MISSING (offset and column in `Workspace.missing`); the caller adds it and calls
   again.
 
-Closing changes no weights, so it may be repeated, and a pair that is `ForwardBuffers.unanswered` is not observed again.
+This changes no weights, so it may be repeated, and a pair that is `ForwardBuffers.unanswered` is not observed again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from monitor.causal.row import choose
 from monitor.exact.forward.buffers import ForwardBuffers, Workspace
 from monitor.exact.forward.codes import ANSWER, BEGIN, DONE, NOT_COMPUTED, SKIP, VALUES_MISSING
 from monitor.exact.forward.counterfactual_rows import phase_at, phase_end
-from monitor.exact.forward.observation import CompiledAutomaton, Context, Future, observe
+from monitor.exact.forward.observation import Context, Future, TransitionTable, observe
 from monitor.exact.forward.unroll import FIRST_COLUMN
 
-__all__ = ["answer", "closing_value", "push", "push_all"]
+__all__ = ["answer", "push", "push_all", "value_at_last_pair"]
 
 
-def closing_value(context: Context, offset: int, column: int, state: int, s: int, a: int) -> tuple[float, int]:
+def value_at_last_pair(context: Context, offset: int, column: int, state: int, s: int, a: int) -> tuple[float, int]:
     """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: not known), and a status."""
     phase = phase_at(context.dynamics, offset)
     if a >= 0 and context.dynamics.is_nominal[phase] and state == s:
@@ -50,7 +50,7 @@ def closing_value(context: Context, offset: int, column: int, state: int, s: int
 
 
 def action_value(
-    automaton: CompiledAutomaton,
+    automaton: TransitionTable,
     future: Future,
     workspace: Workspace,
     offset: int,
@@ -86,7 +86,7 @@ def value_at(future: Future, workspace: Workspace, offset: int, column: int, sta
     return future.values[vector, state], DONE
 
 
-def close(context: Context, forward: ForwardBuffers, answers: Floats) -> int:
+def write_answers(context: Context, forward: ForwardBuffers, answers: Floats) -> int:
     """Write the value from each start into `answers` [starts], or that of the queried one at 0; return a status."""
     lowest, highest = 0, forward.start_count
     if forward.queried_start >= 0:
@@ -111,8 +111,8 @@ def close(context: Context, forward: ForwardBuffers, answers: Floats) -> int:
                     weight = forward.weights[node, start]
                     if weight > 0.0:
                         if conditioned or (unchanged and state == s):
-                            value, status = closing_value(context, base + start, column, state, s, a)
-                        else:  # as `closing_value`: most nodes
+                            value, status = value_at_last_pair(context, base + start, column, state, s, a)
+                        else:  # as `value_at_last_pair`: most nodes
                             value, status = value_at(context.future, context.workspace, base + start, column, state)
                         if status != DONE:
                             return status
@@ -127,7 +127,7 @@ def push(context: Context, forward: ForwardBuffers, state: int, action: int, ans
         if status != DONE:
             return status
     forward.unanswered = answered
-    status = close(context, forward, forward.answers) if answered else DONE
+    status = write_answers(context, forward, forward.answers) if answered else DONE
     if status == DONE:
         forward.unanswered = False
     return status
@@ -135,7 +135,7 @@ def push(context: Context, forward: ForwardBuffers, state: int, action: int, ans
 
 def answer(context: Context, forward: ForwardBuffers) -> int:
     """Write the answers after the pairs observed so far into `ForwardBuffers.values`; return a status."""
-    return close(context, forward, forward.answers)
+    return write_answers(context, forward, forward.answers)
 
 
 def push_all(
@@ -158,7 +158,7 @@ def push_all(
                 return n, status
         if len(values) and todo & ANSWER == ANSWER:
             forward.unanswered = True
-            status = close(context, forward, values[n])
+            status = write_answers(context, forward, values[n])
             if status != DONE:
                 return n, status
             forward.unanswered = False
