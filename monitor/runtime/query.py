@@ -13,8 +13,8 @@ from msgspec import structs
 
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, on_stream
 from monitor.exact import validate
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor.evaluation import Engines
 from monitor.errors import LimitError
+from monitor.evaluation import Engines
 from monitor.exact import Checker
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import automaton, parse
