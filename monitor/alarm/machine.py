@@ -193,7 +193,7 @@ def next_alarm(
     ('pending', 'pending')
     >>> alarm, change = next_alarm(alarm, "bad", AlarmSpec(for_=2), seq=8, time=2.5)
     >>> change
-    Change(state='firing', first_seq=7, since=1.5, revision=1)
+    AlarmChange(state='firing', first_seq=7, since=1.5, revision=1)
     """
     if alarm.state == "clear" and judgement == "bad":
         alarm = replace(alarm, first_seq=seq, since=time)

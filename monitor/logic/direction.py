@@ -40,7 +40,7 @@ def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
     """Return the name of each formula that looks reversed, with what it says and how to write the other.
 
     >>> from monitor.logic.parser import parse
-    >>> [(_, note)] = reversed_goals([Watched("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])
+    >>> [(_, note)] = reversed_goals([FormulaUse("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])
     >>> note.partition("; if ")[0]
     'P<=0.8 [ G<=9 !"hit" ] is missed where "hit" is avoided with a probability above 0.8'
     """

@@ -39,7 +39,7 @@ def parse(text: str) -> Formula:
     Labels and policies are names here; `monitor.exact` looks them up in a model.
 
     >>> parse('fallback@5.P>=0.95 [ G<=20 !"unsafe" ]').world.change
-    Change(kind='policy', name='fallback', steps=None, limit=None, largest=True)
+    InterventionRef(kind='policy', name='fallback', steps=None, limit=None, largest=True)
     """
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"longer than {MAX_LENGTH} characters", text[:80], 1, 81)

@@ -65,7 +65,7 @@ def strengths(tree: Tree, strength: Strength) -> dict[Hashable, Strength]:
     A key that occurs more than once is tested once, at the smallest alpha and the smallest beta of its occurrences.
 
     >>> a, b, c = Leaf("a"), Leaf("b"), Leaf("c")
-    >>> strengths(And((a, Or((b, Not(c))))), Strength(0.04, 0.02))["c"]
+    >>> strengths(Conjunction((a, Disjunction((b, Negation(c))))), Strength(0.04, 0.02))["c"]
     Strength(alpha=0.01, beta=0.02)
     """
     needed: dict[Hashable, Strength] = {}
@@ -104,7 +104,7 @@ def evaluate(tree: Tree, answers: Mapping[Hashable, bool | None]) -> bool | None
 
     Raises ConfigError for a key without an answer.
 
-    >>> evaluate(Or((Leaf("a"), Leaf("b"))), {"a": None, "b": True})
+    >>> evaluate(Disjunction((Leaf("a"), Leaf("b"))), {"a": None, "b": True})
     True
     """
     match tree:

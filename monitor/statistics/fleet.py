@@ -68,7 +68,7 @@ class FleetTest:
         log10_e: log10 of their wealth when they were combined last.
         reported: transitions observed when the tests were combined last, as the caller has noted.
 
-    >>> coin = Fleet([0, 2], [0, 1], [0.5, 0.5])
+    >>> coin = FleetTest([0, 2], [0, 1], [0.5, 0.5])
     >>> liar, other = coin.join(), coin.join()
     >>> for _ in range(100):
     ...     liar.step(0, 1)

@@ -38,11 +38,11 @@ OPTIONS = (*ROLES, "--label", "high: x >= 2", "--unsafe", "bad: done and r < 0",
 
 KILLED = f"""
 import os, signal, sys
-from monitor.cli import main, recordings
-from monitor.authoring.learning import files
+from monitor.cli import main, recorded_inputs
+from monitor.authoring.learning import row_files
 from monitor.authoring.learning.learner import Learner
 
-files.ROWS, recordings.KEEP, recordings.KEEP_EACH = {SIZE}, {EVERY}, 0
+row_files.ROWS, recorded_inputs.KEEP, recorded_inputs.KEEP_EACH = {SIZE}, {EVERY}, 0
 left, read = int(sys.argv.pop(1)), Learner.read
 
 def dying(learner, batch):
