@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from monitor.types import StreamSettings as StreamSettings
     from monitor.types import TrustSettings as TrustSettings
     from monitor.types import Verdict as Verdict
+    from monitor.worlds import Feature as Feature
+    from monitor.worlds import World as World
+    from monitor.worlds import load_world as load_world
 
 _HOMES = {
     "monitor.exact": ("Checker", "values"),
@@ -86,6 +89,7 @@ _HOMES = {
         "TrustSettings",
         "Verdict",
     ),
+    "monitor.worlds": ("Feature", "World", "load_world"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

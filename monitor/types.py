@@ -71,6 +71,7 @@ __all__ = [
     "TakeoverOutcome",
     "TestName",
     "Threshold",
+    "Tier",
     "Trust",
     "TrustSettings",
     "Verdict",
@@ -132,6 +133,12 @@ RecourseWhen = Literal["auto", "always", "off"]
 Avoidable = Literal["foresight", "hindsight", "no"]
 """Whether a missed goal could have been met from the intervention on. `foresight`: by the policy that is best without
 knowledge of what was observed; `hindsight`: only with it; `no`: by nobody.
+"""
+
+Tier = Literal["recorded", "point", "interval", "posterior", "learned"]
+"""What is known of the noise of a step in a world with numbers. `recorded`: a part of it was recorded, as inputs;
+`point`: all of it; `interval`: bounds of each component; `posterior`: only what can be drawn; `learned`: it is that of
+a world estimated from data.
 """
 
 TestName = Literal["betting", "paper"]
@@ -571,6 +578,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Of the values in `profile`, from offset 0 on: least and greatest under nominal, least and greatest under the
     alternative (`Quantity.extremes`); left out where there are none.
     """
+    tiers: tuple[Tier, ...] = ()
+    """In a world with numbers: what is known of the noise of the held steps it rests on; left out otherwise."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

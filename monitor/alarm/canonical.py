@@ -53,7 +53,9 @@ ONLY_MISSED = frozenset({"recourse"})
 """Fields of verdicts on missed goals; left out of all others."""
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
 """Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
-OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_TAKEOVERS
+ONLY_WORLDS = frozenset({"tiers"})
+"""Fields of answers on worlds with numbers; left out where they have no value."""
+OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_TAKEOVERS | ONLY_WORLDS
 """Fields that are left out where they have no value."""
 _EXACT: Final = frozenset({str, int, bool, type(None)})
 _PLAIN: Final = _EXACT | {float}

@@ -19,12 +19,11 @@ from monitor.evaluation.procedures import (
     first_look,
     span,
 )
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
-from monitor.sampled import Sampler
-from monitor.sampled.particle_rows import RowSource
+from monitor.sampled.sampler import Path, Question, Sampler
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
@@ -39,26 +38,27 @@ class Case:
 
     Args:
         sampler: with this verdict's seed.
-        rows: of the model.
         rewards: the smallest and the largest of a step, if known.
         path: pairs (state, action), oldest first.
         drawn: the settings, and the strength of the test of the whole formula.
         terminated: the episode has ended in the last state.
+        spare: draw nothing for a quantity that is the same in all drawn worlds; its value is exact.
     """
 
     def __init__(
         self,
         sampler: Sampler,
-        rows: RowSource,
         rewards: tuple[float, float] | None,
         path: Path,
         drawn: Drawn,
         *,
         terminated: bool,
+        spare: bool = False,
     ) -> None:
-        self._sampler, self._rows, self._rewards, self._path = sampler, rows, rewards, path
-        self._drawn, self._terminated = drawn, terminated
+        self._sampler, self._rewards, self._path = sampler, rewards, path
+        self._drawn, self._terminated, self._spare = drawn, terminated, spare
         self._short: list[str] = []
+        self._questions: dict[Goal, Question] = {}
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
@@ -80,12 +80,13 @@ class Case:
         at most twice the probability of one.
         """
         pair = regret_goals(formula)
-        meets, would_meet = (print_formula(one) for one in pair)
-        tested = self._tested(combine.Disjunction((Leaf(meets), combine.Negation(Leaf(would_meet)))), pair)
-        nominal, alternative = tested[meets], tested[would_meet]
+        meets, would_meet = (self._tree(one) for one in pair)
+        tested = self._tested(combine.Disjunction((meets, combine.Negation(would_meet))), pair)
+        nominal, alternative = (tested[print_formula(one)] for one in pair)
+        ends, others = _interval(nominal), _interval(alternative)
         effect_bounds = None
-        if nominal.bounds is not None and alternative.bounds is not None:
-            effect_bounds = alternative.bounds[0] - nominal.bounds[1], alternative.bounds[1] - nominal.bounds[0]
+        if ends is not None and others is not None and self._was_drawn(nominal, alternative):
+            effect_bounds = others[0] - ends[1], others[1] - ends[0]
         return self._verdict(
             (nominal, alternative),
             outcome=_outcome(nominal.holds, alternative.holds),
@@ -97,6 +98,9 @@ class Case:
 
     def value(self, goal: Goal, text: str) -> Verdict:
         """Return the verdict of a `=?`."""
+        if (certain := self._certain(goal)) is not None:
+            quantity = self._quantity(goal, text, Estimate(certain, 0, None))
+            return self._verdict((quantity,), value=certain, offset=quantity.offset)
         found = estimate(goal, self._draw(goal), span(goal, self._rewards), self._drawn)
         if found.short:
             self._short.append(
@@ -112,12 +116,16 @@ class Case:
         for goal in queried:
             text = print_formula(goal)
             if text not in quantities:
-                quantities[text] = self._test(goal, text, needed[text])
+                quantities[text] = self._test(goal, text, needed.get(text))
         return quantities
 
-    def _test(self, goal: Goal, text: str, strength: Strength) -> Quantity:
-        """Test one goal; return its truth and numbers."""
+    def _test(self, goal: Goal, text: str, strength: Strength | None) -> Quantity:
+        """Test one goal; return its truth and numbers. No strength: it is known without a test."""
         assert goal.test is not None
+        if strength is None:
+            certain = self._certain(goal)
+            assert certain is not None
+            return self._quantity(goal, text, Estimate(certain, 0, None), holds=goal.test.holds(certain))
         within, draw, sampling = span(goal, self._rewards), self._draw(goal), self._drawn.sampling
         negates = goal.test.comparison in ("<", "<=")  # `< theta` is not `>= theta`, and that is what is tested
         if negates:
@@ -146,13 +154,22 @@ class Case:
             confidence=None if found.bounds is None else 1.0 - self._drawn.sampling.error_alpha,
         )
 
+    def _question(self, goal: Goal) -> Question:
+        if goal not in self._questions:
+            self._questions[goal] = self._sampler.question(
+                goal, self._path, first_seq=self._drawn.first, terminated=self._terminated
+            )
+        return self._questions[goal]
+
+    def _certain(self, goal: Goal) -> float | None:
+        """Return the value of a goal for which nothing needs to be drawn."""
+        return self._question(goal).certain if self._spare else None
+
     def _draw(self, goal: Goal) -> Draw:
         within = span(goal, self._rewards)
 
         def draw(particles: range) -> Floats:
-            values = self._sampler.outcomes(
-                goal, self._path, particles, first_seq=self._drawn.first, terminated=self._terminated
-            )
+            values = self._question(goal).outcomes(particles)
             check_outcomes(goal, values, within)
             return values
 
@@ -161,12 +178,16 @@ class Case:
     def _tree(self, formula: Formula) -> Tree:
         """Return the formula as a tree of tests, with known truths in place."""
         match formula:
-            case Goal():
-                return Leaf(print_formula(formula))
+            case Goal(test=test):
+                certain = self._certain(formula)
+                if certain is None:
+                    return Leaf(print_formula(formula))
+                assert test is not None
+                return TRUE if test.holds(certain) else FALSE
             case Const(value):
                 return TRUE if value else FALSE
             case Label(name):
-                return TRUE if self._rows.holds(name, np.array([self._path[-1][0]]))[0] else FALSE
+                return TRUE if self._sampler.scene.holds(name, np.array([self._path[-1][0]]))[0] else FALSE
             case Not(arg):
                 return combine.Negation(self._tree(arg))
             case And(left, right):
@@ -190,9 +211,10 @@ class Case:
         effect: float | None = None,
         effect_bounds: tuple[float, float] | None = None,
     ) -> Verdict:
+        drawn = self._was_drawn(*quantities)
         return Verdict(
             "",
-            "sampled",
+            "sampled" if drawn else "exact",
             "gumbel",
             quantities,
             value=value,
@@ -204,8 +226,16 @@ class Case:
             offset=offset,
             clipped=any(quantity.clipped for quantity in quantities),
             reason="; ".join(self._short),
-            drawn=self._drawn,
+            drawn=self._drawn if drawn else None,
         )
+
+    def _was_drawn(self, *quantities: Quantity) -> bool:
+        return not self._spare or any(quantity.samples for quantity in quantities)
+
+
+def _interval(quantity: Quantity) -> tuple[float, float] | None:
+    """Return an interval that contains a quantity; of an exact one its value."""
+    return quantity.bounds if quantity.samples else (quantity.value, quantity.value)
 
 
 def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, cast, get_args
 
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
@@ -13,6 +13,7 @@ from monitor.evaluation.engines import NOT_EXACT, neither
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
+from monitor.evaluation.worlds import WorldChecker
 from monitor.exact import Checker, tables
 from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
@@ -22,11 +23,13 @@ from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
 from monitor.types import BandSettings, CausalModel, Drawn, Engine, Sampling, Verdict
+from monitor.worlds import CheckedWorld, Moment, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]
 
-Model = MDP | Simulator | VectorSimulator
+Model = MDP | Simulator | VectorSimulator | World | type[World] | CheckedWorld
 BANDS = BandSettings()
+NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
 
 
@@ -34,7 +37,7 @@ def check(
     query: str | Formula,
     *,
     model: Model,
-    path: Path,
+    path: Sequence[Sequence[Any]],
     policies: Mapping[str, object],
     engine: Engine = "auto",
     causal_model: CausalModel = "gumbel",
@@ -51,11 +54,15 @@ def check(
 
     Args:
         query: a formula, or its text.
-        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated.
-        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
+            `World` where they are vectors of numbers.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
+            each pair has those recorded with it as a third element.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
-            simulator: functions of states [n] that give actions [n] or distributions [n, A].
-        engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why.
+            simulator: functions of states [n], for a `World` of states [n, f], that give actions [n] or distributions
+            [n, A].
+        engine: `exact`, `sampled`, or `auto`: exact where that fits; where not, the verdict's `reason` says why. In a
+            `World` an answer is exact where no noise needs to be drawn.
         causal_model: `any` or `stable` also bound the answer over that class of causal models; exactly only.
         terminated: the episode has ended in the last state, which is absorbing from then on. Where the model has a copy
             of that state for the end of an episode, the path ends in the copy: `model.ended(state)`.
@@ -103,7 +110,7 @@ def check_many(
     queries: Sequence[str | Formula],
     *,
     model: Model,
-    path: Path,
+    path: Sequence[Sequence[Any]],
     policies: Mapping[str, object],
     engine: Engine = "auto",
     causal_model: CausalModel = "gumbel",
@@ -130,8 +137,12 @@ def check_many(
     check_sampling(drawn.sampling)
     if not (0 <= drawn.seed < SEEDS and drawn.first >= 0):
         raise ConfigError(f"drawn holds seed {drawn.seed} and first {drawn.first}, which no verdict was drawn with")
+    worlds = WorldChecker(model, policies, models or {}) if is_world(model) else None
+    if worlds is not None and causal_model != "gumbel":
+        raise ConfigError(f"causal model {causal_model!r}: a world's own step is its causal model; leave it out")
     settings = _Settings(
-        as_pairs(path),
+        as_pairs(path) if worlds is None else (),
+        () if worlds is None else worlds.path(path),
         engine,
         causal_model,
         drawn,
@@ -140,10 +151,13 @@ def check_many(
         acted=acted,
         recourse=recourse,
     )
-    check_acted(acted, settings.path, policies)
+    check_acted(acted, settings.path or settings.moments, policies)
     read = read_all(queries)
+    if worlds is not None:
+        return _collect(_in_world(read, worlds, settings), each)
     if not isinstance(model, MDP):
-        return _collect(_simulated(read, model, policies, models or {}, settings), each)
+        simulator = cast("Simulator | VectorSimulator", model)
+        return _collect(_simulated(read, simulator, policies, models or {}, settings), each)
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
@@ -170,6 +184,7 @@ class _Settings:
     """Arguments common to all formulas of one call."""
 
     path: Path
+    moments: Sequence[Moment]
     engine: Engine
     causal_model: CausalModel
     drawn: Drawn
@@ -198,6 +213,18 @@ class _Settings:
             terminated=self.terminated,
             start_observed=self.start_observed,
             why=why,
+            acted=self.acted,
+        )
+
+    def in_world(self, formula: Formula, text: str, worlds: WorldChecker) -> Verdict:
+        return worlds.verdict(
+            formula,
+            text,
+            self.moments,
+            self.drawn,
+            engine=self.engine,
+            terminated=self.terminated,
+            start_observed=self.start_observed,
             acted=self.acted,
         )
 
@@ -245,12 +272,19 @@ def _simulated(
     scene = simulated_scene(model, policies, models)
     for formula, text in read:
         scene.validate(formula, text)
-        check_simulated_labels(model, formula, text)
+        check_simulated_labels(model.labels, formula, text)
     check_simulated_path(model, settings.path)
-    sampler = SampledChecker(scene, model)
+    sampler = SampledChecker(scene)
     why = "sampled, for a simulated model cannot be enumerated" if settings.engine == "auto" else ""
     answers = (settings.sampled(formula, text, sampler, why) for formula, text in read)
     return (unexamined(verdict, SAMPLED) for verdict in answers) if settings.recourse else answers
+
+
+def _in_world(read: Sequence[tuple[Formula, str]], worlds: WorldChecker, settings: _Settings) -> Iterator[Verdict]:
+    for formula, text in read:
+        worlds.validate(formula, text)
+    answers = (settings.in_world(formula, text, worlds) for formula, text in read)
+    return (unexamined(verdict, NO_TABLE) for verdict in answers) if settings.recourse else answers
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

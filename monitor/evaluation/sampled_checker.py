@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from monitor.errors import LimitError
 from monitor.evaluation.case import Case
-from monitor.exact.verdict import Path, resolve
+from monitor.exact.verdict import resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals
 from monitor.model import MDP
-from monitor.sampled import Sampler, Scene, Simulator, VectorSimulator
-from monitor.sampled.particle_rows import as_rows
+from monitor.sampled import Sampler, Scene
+from monitor.sampled.sampler import Path
 from monitor.types import Drawn, Verdict
 
 __all__ = ["SampledChecker"]
@@ -26,15 +26,13 @@ class SampledChecker:
 
     Args:
         scene: the worlds to draw from.
-        model: of that scene, for the labels of the last state of the path and the range of rewards (for a simulator
-            the settings give the range).
+        model: of that scene, if it is a table, for the range of rewards (else the settings give the range).
     """
 
-    def __init__(self, scene: Scene, model: MDP | Simulator | VectorSimulator) -> None:
+    def __init__(self, scene: Scene, model: MDP | None = None) -> None:
         self._sampler = Sampler(scene, 0)
-        self._rows = as_rows(model)
         self._rewards: tuple[float, float] | None = None
-        if isinstance(model, MDP):
+        if model is not None:
             alone = float(model.rewards.min()), float(model.rewards.max())  # of a transition only another model has
             ends = *model.reward_range, *alone
             self._rewards = min(ends), max(ends)
@@ -50,6 +48,7 @@ class SampledChecker:
         start_observed: bool = True,
         why: str = "",
         acted: Sequence[str] = (),
+        spare: bool = False,
     ) -> Verdict:
         """Draw worlds until the formula is decided or the limit is reached.
 
@@ -62,6 +61,7 @@ class SampledChecker:
             start_observed: whether the first pair is the episode's first step.
             why: the reason for sampling, which begins the verdict's `reason`.
             acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
+            spare: draw nothing where all drawn worlds have one outcome; the verdict is then exact.
 
         Raises:
             LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.
@@ -70,7 +70,8 @@ class SampledChecker:
             self._check_policies(formula, path, acted)
         sampler = copy(self._sampler)  # its step tables are shared
         sampler.seed = drawn.seed
-        case = Case(sampler, self._rows, self._rewards or drawn.sampling.rewards, path, drawn, terminated=terminated)
+        rewards = self._rewards or drawn.sampling.rewards
+        case = Case(sampler, rewards, path, drawn, terminated=terminated, spare=spare)
         if isinstance(formula, Regret):
             verdict = case.regret(formula)
         elif isinstance(formula, Goal) and formula.test is None:
@@ -81,7 +82,7 @@ class SampledChecker:
             verdict,
             formula=text,
             start_dropped=not start_observed and any(offset < 0 for _, _, offset in goals(formula)),
-            reason="; ".join(part for part in (why, verdict.reason) if part),
+            reason="; ".join(part for part in (why if verdict.method == "sampled" else "", verdict.reason) if part),
         )
 
     def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:

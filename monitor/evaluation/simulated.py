@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import cast
 
 import numpy as np
 
@@ -22,14 +23,14 @@ __all__ = ["check_simulated_labels", "check_simulated_path", "simulated_scene"]
 def simulated_scene(
     model: Simulator | VectorSimulator,
     policies: Mapping[str, object],
-    models: Mapping[str, MDP | Simulator | VectorSimulator],
+    models: Mapping[str, object],
 ) -> Simulated:
     """Return the scene of a simulator. Raises PolicyError for a policy that needs enumerated states."""
     others: dict[str, Simulator | VectorSimulator] = {}
     for name, other in models.items():
         if isinstance(other, MDP):
             raise ConfigError(f"model {name!r} is enumerated and the main model is not; give it as a simulator too")
-        others[name] = other
+        others[name] = cast("Simulator | VectorSimulator", other)
     for name, policy in policies.items():
         if not (callable(policy) or hasattr(policy, "decide") or hasattr(policy, "choose")):
             raise PolicyError(
@@ -39,11 +40,11 @@ def simulated_scene(
     return Simulated(model, policies, others)
 
 
-def check_simulated_labels(model: Simulator | VectorSimulator, formula: Formula, text: str) -> None:
-    """Raise FormulaError at the first label, outside all brackets, that a simulator does not know."""
+def check_simulated_labels(labels: Collection[str], formula: Formula, text: str) -> None:
+    """Raise FormulaError at the first label, outside all brackets, that there is not."""
     for node in subformulas(formula, nested=False):
-        if isinstance(node, Label) and node.name not in model.labels:
-            known = ", ".join(sorted(model.labels)[:10]) or "none"
+        if isinstance(node, Label) and node.name not in labels:
+            known = ", ".join(sorted(labels)[:10]) or "none"
             raise error_at(f"unknown label {node.name!r}; there is {known}", text, node.at)
 
 

@@ -49,7 +49,7 @@ def as_pairs(path: object) -> list[tuple[int, int | None]]:
     return pairs
 
 
-def check_acted(acted: Sequence[str], path: Path, policies: Mapping[str, object]) -> None:
+def check_acted(acted: Sequence[str], path: Sequence[object], policies: Mapping[str, object]) -> None:
     """Raise PathError unless `acted` is empty or names a policy, or UNKNOWN_POLICY, for each pair of a path."""
     if acted and len(acted) != len(path):
         raise PathError(f"acted names {len(acted)} policies for {len(path)} pairs; name one for each pair, or none")

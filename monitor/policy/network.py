@@ -15,7 +15,7 @@ from monitor.policy.decision import chosen_actions, chosen_probabilities
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
-__all__ = ["MAX_ONNX_BYTES", "Network", "Sight", "Tensor", "open_network"]
+__all__ = ["FLOATS", "MAX_ONNX_BYTES", "Network", "Sight", "Tensor", "open_network", "open_session"]
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
@@ -25,7 +25,7 @@ _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
 """Most input numbers in a batch: a one-hot batch over a million states must not fill the memory."""
 
-_FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 _INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
@@ -35,10 +35,7 @@ Tensor = tuple[str, str, list[object]]
 
 def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]]:
     """Return inputs and outputs of a network. Raises PolicyError for refused content, as `Network` does."""
-    if len(content) > MAX_ONNX_BYTES:
-        raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
-    refuse_unsafe(content, where)
-    session = _open(content, where)
+    session = open_session(content, where)
     try:
         inputs, outputs = (
             [(each.name, each.type, list(each.shape or [])) for each in tensors]
@@ -62,12 +59,12 @@ class Sight(Protocol):
         """Length of an observation."""
         ...
 
-    def observations(self, states: Ints) -> Reals:
-        """Return the observations of states [n]: [n, width]."""
+    def observations(self, states: AnyArray) -> Reals:
+        """Return the observations of n states: [n, width]."""
         ...
 
-    def available(self, states: Ints) -> Bools:
-        """Return the actions available in states [n]: [n, A]."""
+    def available(self, states: AnyArray) -> Bools:
+        """Return the actions available in n states: [n, A]."""
         ...
 
 
@@ -97,12 +94,9 @@ class Network:
     """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once."""
 
     def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
-        if len(content) > MAX_ONNX_BYTES:
-            raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
-        refuse_unsafe(content, where)
         self._manifest, self._where = manifest, where
+        self._session = open_session(content, where)
         self._sight = _sight(manifest, model, where)
-        self._session = _open(content, where)
         self._width = None if manifest.input.kind == "index" else self._sight.width
         self._inputs = None
         if isinstance(model, MDP) and model.samples is not None and manifest.input.kind == "observation":
@@ -116,7 +110,7 @@ class Network:
             ) from error
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
-    def choose(self, states: Ints) -> Ints | Floats:
+    def choose(self, states: AnyArray) -> Ints | Floats:
         """Return actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError.
 
         Where several inputs were recorded in states, the probabilities of any policy: the mean over the inputs of a
@@ -136,7 +130,7 @@ class Network:
             np.add.at(chances, place[part], chances_of)
         return chances / (last - first)[:, None]
 
-    def _chosen(self, states: Ints, given: AnyArray) -> Ints | Floats:
+    def _chosen(self, states: AnyArray, given: AnyArray) -> Ints | Floats:
         """Return what `choose` does for one input [n, ...] in each state."""
         available = self._sight.available(states)
         try:
@@ -147,7 +141,7 @@ class Network:
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
-    def _given(self, states: Ints) -> AnyArray:
+    def _given(self, states: AnyArray) -> AnyArray:
         shown: AnyArray = states if self._width is None else self._sight.observations(states)
         return shown
 
@@ -178,7 +172,11 @@ class Network:
         return raw
 
 
-def _open(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+    """Return a session on one thread and in bounded memory. Raises PolicyError for refused content."""
+    if len(content) > MAX_ONNX_BYTES:
+        raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
+    refuse_unsafe(content, where)
     # Recent releases send model names and hashes to their vendor unless disabled before import: the policies of
     # an agent are confidential.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -221,7 +219,7 @@ def _check_input(session: Any, manifest: Manifest, width: int | None, where: str
         raise PolicyError(
             f"policy {where}: the network's inputs are {names}, the manifest says {manifest.input.name!r}"
         )
-    types, shape = (_INTS if width is None else _FLOATS), list(inputs[0].shape)
+    types, shape = (_INTS if width is None else FLOATS), list(inputs[0].shape)
     wanted = ["batch"] if width is None else ["batch", width]
     fits = len(shape) == len(wanted) and (not isinstance(shape[0], int) or shape[0] == 1)
     if not fits or (width is not None and isinstance(shape[1], int) and shape[1] != width):
@@ -242,7 +240,7 @@ def _check_output(session: Any, manifest: Manifest, actions: int, where: str) ->
             f"policy {where}: the network's outputs are {list(outputs)}, the manifest says {manifest.output.name!r}"
         )
     action = manifest.output.kind == "action"
-    types = _INTS if action else _FLOATS
+    types = _INTS if action else FLOATS
     if output.type not in types:
         zipped = "; convert it again with zipmap=False" if output.type.startswith("seq(map(") else ""
         raise PolicyError(

@@ -18,7 +18,17 @@ from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
 from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table
 
-__all__ = ["Actor", "Manifest", "Policy", "load_network", "load_policy", "read_onnx", "table_from_onnx"]
+__all__ = [
+    "Actor",
+    "Manifest",
+    "Policy",
+    "load_network",
+    "load_policy",
+    "read_bytes",
+    "read_onnx",
+    "read_pinned",
+    "table_from_onnx",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,30 +121,36 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
             f"policy {path}: this is the network itself; give its manifest, a small YAML file beside it "
             f"(`cfmon policy init {path} --model MODEL` writes one)"
         )
-    manifest = read_manifest(_bytes(path, f"policy {path}", MAX_MANIFEST_BYTES), str(path))
-    file = path.parent / manifest.file
+    manifest = read_manifest(read_bytes(path, f"policy {path}", MAX_MANIFEST_BYTES), str(path))
+    return manifest, read_pinned(path, manifest.file, manifest.sha256)
+
+
+def read_pinned(path: Path, name: str, sha256: str) -> bytes:
+    """Return the bytes of the ONNX file `name` beside the manifest `path`; PolicyError unless that is its SHA-256."""
+    file = path.parent / name
     try:
         inside = file.resolve().is_relative_to(path.parent.resolve())
     except (OSError, RuntimeError) as error:  # a loop of links
-        raise PolicyError(f"policy {path}: cannot resolve {manifest.file} ({error})") from error
+        raise PolicyError(f"policy {path}: cannot resolve {name} ({error})") from error
     if not inside:
-        raise PolicyError(f"policy {path}: {manifest.file} is a link out of the manifest's folder")
-    content = _bytes(file, f"policy {path}: its ONNX file", MAX_ONNX_BYTES)
+        raise PolicyError(f"policy {path}: {name} is a link out of the manifest's folder")
+    content = read_bytes(file, f"policy {path}: its ONNX file", MAX_ONNX_BYTES)
     found = hashlib.sha256(content).hexdigest()
-    if found != manifest.sha256:
+    if found != sha256:
         raise PolicyError(
-            f"policy {path}: {manifest.file} was altered: its SHA-256 is {found}, the manifest says {manifest.sha256}; "
+            f"policy {path}: {name} was altered: its SHA-256 is {found}, the manifest says {sha256}; "
             "restore the file, or update the manifest if the change is meant"
         )
-    return manifest, content
+    return content
 
 
 def read_onnx(path: Path) -> bytes:
     """Return the bytes of an ONNX file; PolicyError if it cannot be read or is too large."""
-    return _bytes(path, f"policy {path}", MAX_ONNX_BYTES)
+    return read_bytes(path, f"policy {path}", MAX_ONNX_BYTES)
 
 
-def _bytes(path: Path, what: str, limit: int) -> bytes:
+def read_bytes(path: Path, what: str, limit: int) -> bytes:
+    """Return the bytes of a file; PolicyError, which begins with `what`, if it cannot be read or is too large."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)  # the size of a device or a growing file is not known beforehand

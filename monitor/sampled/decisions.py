@@ -24,8 +24,8 @@ MAX_CACHED = 1 << 20
 class Decisions(Protocol):
     """Batched decisions of a policy."""
 
-    def decide(self, states: Ints) -> Ints | Floats:
-        """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in states [n]."""
+    def decide(self, states: AnyArray) -> Ints | Floats:
+        """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in n states."""
         ...
 
 

@@ -3,6 +3,8 @@
 Each is a realisation tau'(G') of the counterfactual path (Kazemi & Paoletti, Appendix on decision procedures), with its
 remaining obligation and the reward collected so far. The rules are those of `monitor.causal.World`, with noise in place
 of distributions: posterior noise up to the last observed pair, prior noise after it.
+
+As long as no particle needs noise of its own, all are one path, and that is kept once.
 """
 
 from __future__ import annotations
@@ -14,17 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
-from monitor.errors import PathError
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions
-from monitor.sampled.noise import ACTION, NOTHING, STATE, ObservedRow, ParticleRows, race
-from monitor.sampled.particle_rows import RowSource
+from monitor.sampled.dynamics import Dynamics, Given, Keys, Pair, State, same
+from monitor.sampled.noise import ACTION, NOTHING, ObservedRow, ParticleRows, race
 
-__all__ = ["Ensemble", "LabelFunction", "Pair", "SampledWorld", "StepTable"]
+__all__ = ["Ensemble", "LabelFunction", "SampledWorld", "StepTable"]
 
-Pair = tuple[int, int | None]
-"""A state and the action taken there; None: not yet taken."""
-LabelFunction = Callable[[int, Ints, Ints], Ints]
+LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 
 MAX_DENSE_COLUMNS = 1 << 6
@@ -39,17 +38,15 @@ class SampledWorld:
         phases: (first offset after the phase, policy), ascending; the last has no end (None).
         nominal_from: the offset from which nothing is changed any more; None: never.
         nominal: the deployed policy.
-        observed: the rows of the observed world.
-        rows: the rows of this world.
-        rewards: R(s, a, s') of n transitions, from the main model, whatever the rows.
+        dynamics: how particles move.
+        rewards: R(s, a, s') of n transitions, from the main model, whatever the dynamics.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
     nominal_from: int | None
     nominal: Decisions
-    observed: RowSource
-    rows: RowSource
-    rewards: Callable[[Ints, Ints, Ints], Floats]
+    dynamics: Dynamics
+    rewards: Callable[[AnyArray, Ints, AnyArray], Floats]
 
     def decisions(self, offset: int) -> Decisions:
         """Return the policy in force at an offset."""
@@ -113,40 +110,47 @@ class StepTable:
 
 
 class Ensemble:
-    """Particles of one world, from the intervention state on.
+    """Particles of one world, from the intervention state on: one path until `apart`.
 
     Args:
         world: the world.
         steps: of the automaton of the measure.
         labels: which of its atoms hold.
         seed: of the noise.
-        particles: their numbers, which key the noise: a range may be drawn in any pieces.
         state: the intervention state.
         first: the number of its step in the episode.
     """
 
     def __init__(
-        self,
-        world: SampledWorld,
-        steps: StepTable,
-        labels: LabelFunction,
-        *,
-        seed: int,
-        particles: range,
-        state: int,
-        first: int,
+        self, world: SampledWorld, steps: StepTable, labels: LabelFunction, *, seed: int, state: State, first: int
     ) -> None:
         self._world, self._steps, self._labels, self._seed, self._first = world, steps, labels, seed, first
         self.offset = 0
-        self._values = np.zeros(len(particles))
-        self._open = np.arange(len(particles))
-        self._noise = np.arange(particles.start, particles.stop, particles.step)
-        self._states = np.full(len(particles), state, dtype=np.int64)
-        self._obligations = np.full(len(particles), steps.automaton.start, dtype=np.int64)
+        self._apart = False
+        self._values = np.zeros(1)
+        self._open = np.arange(1)
+        self._noise = np.zeros(1, dtype=np.int64)
+        self._states: AnyArray = np.asarray(state)[np.newaxis]
+        self._obligations = np.full(1, steps.automaton.start, dtype=np.int64)
         self._drop_decided(self._obligations)
 
+    def apart(self, particles: range) -> Ensemble:
+        """Return a copy with particles, each with noise of its own; `particles`: their numbers, which key the noise.
+
+        A range may be drawn in any pieces.
+        """
+        assert not self._apart, "particles are told apart once"
+        new, count, open_ = copy(self), len(particles), len(self._open)
+        new._apart = True  # noqa: SLF001 - here and below: its own
+        new._values = np.repeat(self._values, count)  # noqa: SLF001
+        new._open = np.arange(count * open_)  # noqa: SLF001
+        new._noise = np.arange(particles.start, particles.stop, particles.step)[: count * open_]  # noqa: SLF001
+        new._states = np.repeat(self._states, count, axis=0)  # noqa: SLF001
+        new._obligations = np.repeat(self._obligations, count)  # noqa: SLF001
+        return new
+
     @property
-    def states(self) -> Ints:
+    def states(self) -> AnyArray:
         """States of the undecided particles."""
         return self._states
 
@@ -155,14 +159,17 @@ class Ensemble:
         """Numbers held in memory."""
         return len(self._values) + 4 * len(self._open)
 
-    def observe(self, pair: Pair, successor: int) -> None:
-        """Advance by one observed transition, under its posterior noise."""
-        state, action = pair
-        assert action is not None
-        self._step(pair, _evidence(self._world.observed, state, action, successor), None)
+    def observe(self, pair: Pair, successor: State) -> bool:
+        """Advance by one observed transition, under its posterior noise.
 
-    def outcomes(self, last: Pair, ended: int | None) -> Floats:
+        Return False, and change nothing, if that takes noise and the particles are not apart.
+        """
+        return self._step(pair, self._world.dynamics.given(pair, successor), None)
+
+    def outcomes(self, last: Pair, ended: State | None) -> Floats | None:
         """Return the outcome [n] of each particle: 0 or 1, or the reward collected. The ensemble is not advanced.
+
+        None if that takes noise and the particles are not apart.
 
         Args:
             last: the last observed pair, whose outcome is not known.
@@ -171,50 +178,71 @@ class Ensemble:
         ahead = copy(self)
         ahead._values = self._values.copy()  # noqa: SLF001 - its own
         pair: Pair | None = last
+        given = self._world.dynamics.given(last, None)
         while len(ahead._open):  # noqa: SLF001 - its own
-            ahead._step(pair, NOTHING, ended)  # noqa: SLF001 - its own
-            pair = None
+            if not ahead._step(pair, given, ended):  # noqa: SLF001 - its own
+                return None
+            pair, given = None, self._world.dynamics.beyond(given)
         return ahead._values  # noqa: SLF001 - its own
 
-    def _step(self, pair: Pair | None, evidence: ObservedRow, ended: int | None) -> None:
-        """Choose actions, read the label sets, draw the next states of the undecided particles."""
+    def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
+        """Choose actions, read the label sets, draw the next states of the undecided particles.
+
+        Return False, and change nothing, if that takes noise and the particles are not apart.
+        """
         if not len(self._open):
             self.offset += 1
-            return
+            return True
         actions = self._chosen(pair)
-        masks = self._labels(self.offset, self._states, actions)
+        if actions is None:
+            return False
+        obligations = self._steps.step(self._obligations, self._labels(self.offset, self._states, actions))
+        collects = self._steps.collects
+        moves = collects or obligations[0] not in (FALSE, TRUE)
+        if moves and not (self._apart or self._certain(actions, given, ended)):
+            return False
+        if not collects:
+            self._obligations = obligations
+            kept = self._drop_decided(obligations)
+            self._move(actions if kept is None else actions[kept], given, ended)
+            return True
         before, rewarded = self._states, self._steps.rewards(self._obligations)
-        self._obligations = self._steps.step(self._obligations, masks)
-        if not self._steps.collects:
-            kept = self._drop_decided(self._obligations)
-            self._move(actions if kept is None else actions[kept], evidence, ended)
-            return
-        self._move(actions, evidence, ended)
+        self._obligations = obligations
+        self._move(actions, given, ended)
         if ended is not None:
-            rewarded &= before != ended
+            rewarded &= ~same(before, ended)
         self._values[self._open[rewarded]] += self._world.rewards(
             before[rewarded], actions[rewarded], self._states[rewarded]
         )
-        self._drop_decided(self._obligations)
+        self._drop_decided(obligations)
+        return True
 
     def _drop_decided(self, obligations: Ints) -> Ints | None:
         """Drop the decided particles; return the indices of the others, None for all."""
-        self._values[self._open[obligations == TRUE]] = 1.0
-        kept = np.flatnonzero((obligations != TRUE) & (obligations != FALSE))
-        if len(kept) == len(obligations):
+        decided = obligations <= TRUE  # FALSE is 0
+        if not decided.any():
             return None
+        self._values[self._open[obligations == TRUE]] = 1.0
+        kept = np.flatnonzero(~decided)
         self._open, self._noise = self._open[kept], self._noise[kept]
         self._states, self._obligations = self._states[kept], obligations[kept]
         return kept
 
-    def _chosen(self, pair: Pair | None) -> Ints:
-        """Return the actions [n] at this offset; `pair`: the observed one, None beyond the path."""
+    def _chosen(self, pair: Pair | None) -> Ints | None:
+        """Return the actions [n] at this offset; None if they must be drawn and the particles are not apart.
+
+        `pair`: the observed one, None beyond the path.
+        """
+        taken = pair[1] if pair is not None and self._world.unchanged(self.offset) else None
+        here = None if pair is None or taken is None else same(self._states, pair[0])
+        if here is not None and not self._apart and here[0]:
+            return np.array([taken])
         chosen: AnyArray = self._world.decisions(self.offset).decide(self._states)
         if chosen.ndim == 2:
+            if not self._apart:
+                return None
             chosen = self._drawn(chosen, pair)
-        if pair is not None and pair[1] is not None and self._world.unchanged(self.offset):
-            chosen = np.where(self._states == pair[0], pair[1], chosen)
-        return chosen
+        return chosen if here is None or taken is None else np.where(here, taken, chosen)
 
     def _drawn(self, chances: Floats, pair: Pair | None) -> Ints:
         """Draw actions from distributions [n, A], given the observed action (docs/semantics.md, section 7)."""
@@ -223,34 +251,27 @@ class Ensemble:
         entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
-            usual = self._world.nominal.decide(np.array([pair[0]]))
+            usual = self._world.nominal.decide(np.asarray(pair[0])[np.newaxis])
             if usual.ndim == 2:  # a certain choice says nothing about noise, nor does one of probability 0
                 evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
         return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)
 
-    def _move(self, actions: Ints, evidence: ObservedRow, ended: int | None) -> None:
+    def _certain(self, actions: Ints, given: Given, ended: State | None) -> bool:
+        """Return whether the one path moves on without noise."""
+        stays = ended is not None and bool(same(self._states, ended)[0])
+        return stays or self._world.dynamics.certain(self._states, actions, given)
+
+    def _move(self, actions: Ints, given: Given, ended: State | None) -> None:
         """Advance every particle to its next state."""
-        step, self.offset = self._first + self.offset, self.offset + 1
-        moving = self._states != ended if ended is not None else None
+        keys, self.offset = Keys(self._seed, self._first + self.offset, self._noise), self.offset + 1
+        move = self._world.dynamics.move
+        moving = None if ended is None else ~same(self._states, ended)
         if moving is None or moving.all():
             if len(self._open):
-                entries = self._world.rows.entries(self._states, actions)
-                self._states = race(self._seed, STATE, step, self._noise, entries, evidence)
+                self._states = move(keys, self._states, actions, given)
             return
-        entries = self._world.rows.entries(self._states[moving], actions[moving])
         states = self._states.copy()
-        states[moving] = race(self._seed, STATE, step, self._noise[moving], entries, evidence)
+        if moving.any():
+            keys = keys._replace(particles=self._noise[moving])
+            states[moving] = move(keys, states[moving], actions[moving], given)
         self._states = states
-
-
-def _evidence(rows: RowSource, state: int, action: int, successor: int) -> ObservedRow:
-    """Return the observed row and its outcome. Raises PathError if the model gives the outcome probability 0."""
-    begin, end, keys, chances = rows.entries(np.array([state]), np.array([action]))
-    row = slice(int(begin[0]), int(end[0]))
-    chance = float(chances[row][keys[row] == successor].sum())
-    if chance <= 0.0:
-        raise PathError(
-            f"the model gives {successor} probability 0 after state {state}, action {action}; "
-            "the path or the model is wrong"
-        )
-    return ObservedRow(keys[row], chances[row], successor, chance)

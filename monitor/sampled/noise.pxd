@@ -20,7 +20,7 @@ cdef (double, double) _pair(
     unsigned long long seed, unsigned long long step, long long particle, long long block
 ) noexcept nogil
 
-@cython.locals(particle="long long", key="long long")
+@cython.locals(held="long long", particle="long long", key="long long", fresh=bint)
 cpdef void _uniforms(
     unsigned long long seed, unsigned long long step, const long long[::1] particles, const long long[::1] keys,
     double[:, ::1] drawn

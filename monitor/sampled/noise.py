@@ -27,6 +27,7 @@ from monitor.arrays import Floats, Ints
 __all__ = [
     "ACTION",
     "NOTHING",
+    "POSTERIOR",
     "STATE",
     "ObservedRow",
     "ParticleRows",
@@ -38,8 +39,8 @@ __all__ = [
 ]
 
 
-STATE, ACTION = 0, 1
-"""Kinds of noise: for the next state, for the choice of a stochastic policy."""
+STATE, ACTION, POSTERIOR = 0, 1, 2
+"""Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws."""
 
 LOW = 0xFFFFFFFF
 CELL = 2.0**-52
@@ -137,11 +138,14 @@ def _pair(seed: int, step: int, particle: int, block: int) -> tuple[float, float
 
 
 def _uniforms(seed: int, step: int, particles: Ints, keys: Ints, drawn: Floats) -> None:
+    even, odd, held = 0.0, 0.0, 0
     for n in range(len(particles)):
-        particle = int(particles[n])
+        particle, fresh = int(particles[n]), True
         for k in range(len(keys)):
             key = int(keys[k])
-            even, odd = _pair(seed, step, particle, key >> 1)
+            if fresh or key >> 1 != held:
+                held, fresh = key >> 1, False
+                even, odd = _pair(seed, step, particle, held)
             drawn[n, k] = odd if key & 1 else even
 
 

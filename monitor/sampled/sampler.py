@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
-from monitor.sampled.ensemble import Ensemble, Pair, StepTable
+from monitor.sampled.dynamics import Pair, State
+from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.scene import Ending, Scene, has_nested
 
-__all__ = ["MAX_CACHED", "PARTICLES", "EnsembleCache", "Sampler"]
+__all__ = ["MAX_CACHED", "PARTICLES", "EnsembleCache", "Question", "Sampler"]
 
 Path = Sequence[Pair]
 
@@ -26,38 +28,30 @@ MAX_CACHED = 8_000_000
 """Numbers the ensembles of one path may hold together: 64 MB; then the least recently used one is dropped."""
 
 
-@dataclass(frozen=True)
-class _Query:
-    """A measure from an intervention state on, `path[0]`, whose step has the number `first`."""
-
-    measure: Probability | Reward
-    path: list[Pair]
-    first: int
-    particles: range
-    terminated: bool
-
-    @property
-    def ending(self) -> Ending | None:
-        return Ending(self.path[-1][0], len(self.path) - 1) if self.terminated else None
-
-
 class _AdvancedEnsemble:
     """An ensemble, the pairs it has observed, and the observed state after them."""
 
-    def __init__(self, ensemble: Ensemble, state: int) -> None:
-        self.ensemble, self.observed, self.state = ensemble, list[Pair](), state
+    def __init__(self, ensemble: Ensemble, state: State, observed: Sequence[Pair] = ()) -> None:
+        self.ensemble, self.observed, self.state = ensemble, list(observed), state
 
     def is_prefix_of(self, path: list[Pair]) -> bool:
         """Return whether the observed pairs and the state after them begin `path`."""
         count = len(self.observed)
         return count < len(path) and path[:count] == self.observed and path[count][0] == self.state
 
-    def advance(self, path: list[Pair]) -> None:
-        """Observe the new pairs, up to the last."""
+    def advance(self, path: list[Pair]) -> bool:
+        """Observe the new pairs, up to the last; return False if noise is needed before, and none is drawn."""
         for position in range(len(self.observed), len(path) - 1):
-            self.state = path[position + 1][0]
-            self.ensemble.observe(path[position], self.state)
+            successor = path[position + 1][0]
+            if not self.ensemble.observe(path[position], successor):
+                return False
+            self.state = successor
             self.observed.append(path[position])
+        return True
+
+    def apart(self, particles: range) -> _AdvancedEnsemble:
+        """Return a copy whose particles have noise of their own."""
+        return _AdvancedEnsemble(self.ensemble.apart(particles), self.state, self.observed)
 
 
 class EnsembleCache:
@@ -105,6 +99,30 @@ class Sampler:
         self.scene, self.seed = scene, seed
         self._steps: dict[Probability | Reward, StepTable] = {}
 
+    def question(self, goal: Goal, path: Path, *, first_seq: int = 0, terminated: bool = False) -> Question:
+        """Return a goal on a path, ready to be drawn.
+
+        Args:
+            goal: validated; its test, if it has one, is ignored.
+            path: pairs (state, action), oldest first; the last action may be None (not yet taken).
+            first_seq: the number of the first pair's step in the episode; noise is keyed by it.
+            terminated: the episode has ended in the last state, which is absorbing from then on.
+
+        Raises:
+            PathError: an observed transition is impossible.
+            LimitError: a nested quantity looks back.
+            FormulaError: a quantity is nested in a path of a simulated model.
+            PolicyError, ModelError: a simulator or its policy breaks its contract.
+        """
+        if not path:
+            raise PathError("the path is empty; it needs at least one pair (state, action)")
+        position = _position(goal.world.offset, len(path))
+        pairs, first = list(path[position:]), first_seq + position
+        changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
+        return Question(
+            [_SampledWorld(self, goal.measure, each, pairs, first, terminated=terminated) for each in changes]
+        )
+
     def outcomes(
         self,
         goal: Goal,
@@ -115,72 +133,102 @@ class Sampler:
         terminated: bool = False,
         cache: EnsembleCache | None = None,
     ) -> Floats:
-        """Return the outcome of a goal in each drawn world: [n] float64.
+        """Return `question(..).outcomes(particles, cache)`."""
+        return self.question(goal, path, first_seq=first_seq, terminated=terminated).outcomes(particles, cache)
+
+    def steps(self, measure: Probability | Reward) -> StepTable:
+        """Return the step table of a measure's automaton, made once."""
+        if measure not in self._steps:
+            self._steps[measure] = StepTable(self.scene.automaton(measure))
+        return self._steps[measure]
+
+
+class Question:
+    """A goal on a path: its outcome in each drawn world, one for a change, two for the difference of two."""
+
+    def __init__(self, worlds: Sequence[_SampledWorld]) -> None:
+        self._worlds = worlds
+
+    @cached_property
+    def certain(self) -> float | None:
+        """The outcome, if it is the same in all drawn worlds because none needs noise; else None."""
+        outcomes = [world.certain for world in self._worlds]
+        return None if None in outcomes else _difference(outcomes)
+
+    def outcomes(self, particles: range, cache: EnsembleCache | None = None) -> Floats:
+        """Return the outcome of the goal in each drawn world: [n] float64.
 
         A particle's outcome depends on nothing but the goal, the path, `first_seq`, the seed and its own number.
 
         Args:
-            goal: validated; its test, if it has one, is ignored.
-            path: pairs (state, action), oldest first; the last action may be None (not yet taken).
             particles: which drawn worlds, numbers below 2**32.
-            first_seq: the number of the first pair's step in the episode; noise is keyed by it.
-            terminated: the episode has ended in the last state, which is absorbing from then on.
             cache: of this path, if it grows: ensembles are advanced from where the last call left them.
 
         Returns:
             0 or 1 for P, the sum for R; for delta the difference of the two worlds' outcomes under the same noise.
-
-        Raises:
-            PathError: an observed transition has probability 0.
-            LimitError: a nested quantity looks back.
-            FormulaError: a quantity is nested in a path of a simulated model.
-            PolicyError, ModelError: a simulator or its policy breaks its contract.
         """
         if particles and not 0 <= min(particles) <= max(particles) < PARTICLES:
             raise LimitError(f"particles are numbered 0 to {PARTICLES - 1} (limit PARTICLES), not {particles}")
-        if not path:
-            raise PathError("the path is empty; it needs at least one pair (state, action)")
-        position = _position(goal.world.offset, len(path))
         values = np.zeros(len(particles))
         for begin in range(0, len(particles), BLOCK):
             block = particles[begin : begin + BLOCK]
-            query = _Query(goal.measure, list(path[position:]), first_seq + position, block, terminated)
-            values[begin : begin + len(block)] = self._effect(goal, query, cache)
+            values[begin : begin + len(block)] = _difference([world.outcomes(block, cache) for world in self._worlds])
         return values
 
-    def _effect(self, goal: Goal, query: _Query, cache: EnsembleCache | None) -> Floats:
-        values = self._world(goal.world.change, query, cache)
-        if goal.world.baseline is not None:
-            values = values - self._world(goal.world.baseline, query, cache)
-        return values
 
-    def _world(self, change: InterventionRef, query: _Query, cache: EnsembleCache | None) -> Floats:
-        """Outcomes in one world."""
-        ending = query.ending
-        if ending is not None and has_nested(query.measure):
-            cache = None  # an end changes nested truths
-        key = self.scene, self.seed, change, query.measure, query.first, query.particles
-        advanced = None if cache is None else cache.take(key, query.path)
+class _SampledWorld:
+    """A measure in the world of one change, from an intervention state on, `path[0]`, whose step is number `first`."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        measure: Probability | Reward,
+        change: InterventionRef,
+        path: list[Pair],
+        first: int,
+        *,
+        terminated: bool,
+    ) -> None:
+        scene, state = sampler.scene, path[0][0]
+        ending = Ending(path[-1][0], len(path) - 1) if terminated else None
+        self._path, self._ended = path, None if ending is None else ending.state
+        self._key = scene, sampler.seed, change, measure, first
+        self._cached = ending is None or not has_nested(measure)  # an end changes nested truths
+        ensemble = Ensemble(
+            scene.world(change),
+            sampler.steps(measure),
+            scene.labels(measure, change, ending),
+            seed=sampler.seed,
+            state=state,
+            first=first,
+        )
+        self._trunk = _AdvancedEnsemble(ensemble, state)  # what all particles have in common
+        self._whole = self._trunk.advance(path)
+
+    @cached_property
+    def certain(self) -> float | None:
+        """The outcome, if no particle needs noise."""
+        found = self._trunk.ensemble.outcomes(self._path[-1], self._ended) if self._whole else None
+        return None if found is None else float(found[0])
+
+    def outcomes(self, particles: range, cache: EnsembleCache | None) -> Floats:
+        """Return the outcomes of particles [n]."""
+        cache = cache if self._cached else None
+        key = *self._key, particles
+        advanced = None if cache is None else cache.take(key, self._path)
         if advanced is None:
-            advanced = _AdvancedEnsemble(self._start(change, query), query.path[0][0])
-        advanced.advance(query.path)
+            advanced = self._trunk.apart(particles)
+        advanced.advance(self._path)
         if cache is not None:
             cache.put(key, advanced)
-        return advanced.ensemble.outcomes(query.path[-1], None if ending is None else ending.state)
+        found = advanced.ensemble.outcomes(self._path[-1], self._ended)
+        assert found is not None
+        return found
 
-    def _start(self, change: InterventionRef, query: _Query) -> Ensemble:
-        measure = query.measure
-        if measure not in self._steps:
-            self._steps[measure] = StepTable(self.scene.automaton(measure))
-        return Ensemble(
-            self.scene.world(change),
-            self._steps[measure],
-            self.scene.labels(measure, change, query.ending),
-            seed=self.seed,
-            particles=query.particles,
-            state=query.path[0][0],
-            first=query.first,
-        )
+
+def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arrays of them
+    """Return the outcome of the one world, or the first minus the second."""
+    return outcomes[0] if len(outcomes) == 1 else outcomes[0] - outcomes[1]
 
 
 def _position(offset: int, length: int) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
-from monitor.arrays import Ints
+from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
@@ -18,9 +18,11 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probabil
 from monitor.logic.traversal import asks_back, goals, nested_goals
 from monitor.model import MDP, encode_action
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
+from monitor.sampled.dynamics import Dynamics, State, dynamics_of
 from monitor.sampled.ensemble import LabelFunction, SampledWorld
-from monitor.sampled.particle_rows import RowSource, as_rows, different_pairs
+from monitor.sampled.particle_rows import different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
+from monitor.worlds import CheckedWorld
 
 __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
 
@@ -29,7 +31,7 @@ __all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
 class Ending:
     """An episode has terminated in `state`, `until` offsets after the intervention state."""
 
-    state: int
+    state: State
     until: int
 
 
@@ -49,6 +51,10 @@ class Scene(Protocol):
 
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return which atoms of a measure's automaton hold in the world of a change."""
+        ...
+
+    def holds(self, label: str, states: AnyArray) -> Bools:
+        """Return whether states carry a label, [n]."""
         ...
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
@@ -87,7 +93,7 @@ class Enumerated:
                 "a nested quantity looks back (@t, t not 0) along each sampled path, and sampled answers are not made "
                 "for that; use the exact engine, or @0 in it"
             )
-        end, until = (None, 0) if ending is None else (ending.state, ending.until)
+        end, until = (None, 0) if ending is None else (int(ending.state), ending.until)  # type: ignore[arg-type] # a number here
         law = self._evaluators.nominal(end, until).under(self._evaluators.intervention(change, end))
         many = self._evaluators.value_table(law, measure).labelling.many
 
@@ -96,6 +102,10 @@ class Enumerated:
             return many(offset, pairs[:, 0], pairs[:, 1])[back]
 
         return labels
+
+    def holds(self, label: str, states: AnyArray) -> Bools:
+        """Return whether states carry a label, [n]."""
+        return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return whether an outcome depends on which policies acted, beside what they did."""
@@ -106,7 +116,7 @@ class Simulated:
     """A model that cannot be enumerated, with policies that decide in batches.
 
     Args:
-        model: a `Simulator`, or a `VectorSimulator` for many states at once.
+        model: a `Simulator`, a `VectorSimulator` for many states at once, or a world with numbers.
         policies: name -> what `as_decisions` takes; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         actions: names of the actions 0, 1, .. for `do(name)`, if they have any.
@@ -114,9 +124,9 @@ class Simulated:
 
     def __init__(
         self,
-        model: Simulator | VectorSimulator,
+        model: Simulator | VectorSimulator | CheckedWorld,
         policies: Mapping[str, object],
-        models: Mapping[str, Simulator | VectorSimulator] | None = None,
+        models: Mapping[str, Simulator | VectorSimulator | CheckedWorld] | None = None,
         actions: Iterable[str] = (),
     ) -> None:
         if "nominal" not in policies:
@@ -126,6 +136,7 @@ class Simulated:
         self._actions = model.actions
         self._worlds = _Worlds(model, policies, models or {}, self._action)
         self._automata: dict[Probability | Reward, Automaton] = {}
+        self._labels: dict[Probability | Reward, LabelFunction] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first unknown name, and at a quantity nested in a path."""
@@ -158,10 +169,16 @@ class Simulated:
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
         """Return labels. Raises FormulaError for a nested quantity: its truth would need samples within each sample."""
         del change, ending
-        if isinstance(measure, Probability):
-            for nested in nested_goals(measure.path):
-                raise _refused(nested, print_formula(measure.path))
-        return _Labels(self.automaton(measure), self._worlds.main)
+        if measure not in self._labels:
+            if isinstance(measure, Probability):
+                for nested in nested_goals(measure.path):
+                    raise _refused(nested, print_formula(measure.path))
+            self._labels[measure] = _Labels(self.automaton(measure), self._worlds.main)
+        return self._labels[measure]
+
+    def holds(self, label: str, states: AnyArray) -> Bools:
+        """Return whether states carry a label, [n]."""
+        return self._worlds.main.holds(label, states)
 
     def depends_on_policies(self, change: InterventionRef, measure: Probability | Reward) -> bool:
         """Return True unless the path is replayed: a simulated policy may be stochastic."""
@@ -184,18 +201,18 @@ class Simulated:
 
 
 class _Worlds:
-    """The worlds of all changes: which policy acts, by which rows."""
+    """The worlds of all changes: which policy acts, by which dynamics."""
 
     def __init__(
         self,
-        model: MDP | Simulator | VectorSimulator,
+        model: MDP | Simulator | VectorSimulator | CheckedWorld,
         policies: Mapping[str, object],
-        models: Mapping[str, MDP | Simulator | VectorSimulator],
+        models: Mapping[str, MDP | Simulator | VectorSimulator | CheckedWorld],
         action: Callable[[str], int],
     ) -> None:
-        self.main: RowSource = as_rows(model)
+        self.main = dynamics_of(model)
         self.policies = {name: as_decisions(policy, model.actions, name) for name, policy in policies.items()}
-        self.models = {name: as_rows(other) for name, other in models.items()}
+        self.models = {name: dynamics_of(other, self.main) for name, other in models.items()}
         self._action = action
 
     def world(self, change: InterventionRef) -> SampledWorld:
@@ -222,23 +239,23 @@ class _Worlds:
         return self._make(((steps, policy), (None, nominal)), steps, self.main)
 
     def _make(
-        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, rows: RowSource
+        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, dynamics: Dynamics
     ) -> SampledWorld:
-        return SampledWorld(phases, nominal_from, self.policies["nominal"], self.main, rows, self.main.rewards)
+        return SampledWorld(phases, nominal_from, self.policies["nominal"], dynamics, self.main.rewards)
 
 
 class _Labels:
     """Label sets of an automaton whose atoms are all labels."""
 
-    def __init__(self, automaton: Automaton, rows: RowSource) -> None:
+    def __init__(self, automaton: Automaton, dynamics: Dynamics) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
-        self._rows = rows
+        self._dynamics = dynamics
 
-    def __call__(self, offset: int, states: Ints, actions: Ints) -> Ints:
+    def __call__(self, offset: int, states: AnyArray, actions: Ints) -> Ints:
         del offset, actions
         masks = np.zeros(len(states), dtype=np.int64)
         for bit, name in self._names:
-            masks |= self._rows.holds(name, states).astype(np.int64) << bit
+            masks |= self._dynamics.holds(name, states).astype(np.int64) << bit
         return masks
 
 

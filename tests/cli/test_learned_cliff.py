@@ -164,7 +164,7 @@ def truth(true: MDP, notice: Judged, messages: list[dict[str, object]]) -> Verdi
         name: [*policy.tolist(), *[UP] * (true.states - 48)]
         for name, policy in (("nominal", NOMINAL), ("careful", CAREFUL))
     }
-    return check(FORMULA, model=true, path=path, policies=policies, causal_model="any", terminated=ended)  # type: ignore[arg-type]
+    return check(FORMULA, model=true, path=path, policies=policies, causal_model="any", terminated=ended)
 
 
 @slow

@@ -32,9 +32,8 @@ def ensemble(drawn: Sampler, change: InterventionRef, count: int, state: int, fi
     scene = drawn.scene
     labels = scene.labels(measure, change, None)
     steps = StepTable(scene.automaton(measure))
-    return Ensemble(
-        scene.world(change), steps, labels, seed=drawn.seed, particles=range(count), state=state, first=first
-    )
+    whole = Ensemble(scene.world(change), steps, labels, seed=drawn.seed, state=state, first=first)
+    return whole.apart(range(count))
 
 
 @heavy

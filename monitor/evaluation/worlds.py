@@ -1,0 +1,237 @@
+"""Verdicts on worlds with numbers: checks of the inputs, and the sampled engine, which draws only where it must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from operator import index
+from pathlib import Path as FilePath
+from typing import Any, get_args
+
+import numpy as np
+from msgspec.structs import replace
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.errors import ConfigError, LimitError, MonitorError, PathError, PolicyError
+from monitor.evaluation.sampled_checker import SampledChecker
+from monitor.evaluation.simulated import check_simulated_labels
+from monitor.exact.verdict import resolve
+from monitor.logic import Formula
+from monitor.logic.syntax import InterventionRef
+from monitor.logic.traversal import goals
+from monitor.policy.network import Network
+from monitor.sampled import Decisions, Simulated
+from monitor.sampled.dynamics import WorldDynamics
+from monitor.types import Drawn, Engine, Tier, Verdict
+from monitor.user_code import explained
+from monitor.worlds import CheckedWorld, Moment, is_world, load_world
+
+__all__ = ["WorldChecker"]
+
+DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
+
+
+class WorldChecker:
+    """Answers formulas over one world with numbers.
+
+    Args:
+        model: a `World`, checked or not.
+        policies: name -> a function of states [n, f] that gives actions [n] or distributions [n, A], or the path of a
+            manifest; `nominal` is the deployed one.
+        models: name -> another world with the same features, actions and noise, for `model:name`.
+    """
+
+    def __init__(self, model: object, policies: Mapping[str, object], models: Mapping[str, object]) -> None:
+        self.world = load_world(model)
+        others = {name: _other(name, each, self.world) for name, each in models.items()}
+        decisions = {name: _decisions(name, each, self.world) for name, each in policies.items()}
+        self._scene = Simulated(self.world, decisions, others, self.world.action_names)
+        self._checker = SampledChecker(self._scene)
+
+    def validate(self, formula: Formula, text: str) -> None:
+        """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
+        self._scene.validate(formula, text)
+        check_simulated_labels(self.world.labels, formula, text)
+
+    def path(self, given: Any) -> list[Moment]:  # noqa: ANN401 - whatever the user gives
+        """Return a path of (state, action) or (state, action, inputs), each step a possible one.
+
+        Raises PathError naming the pair.
+        """
+        if not isinstance(given, Iterable):
+            raise PathError(f"a path is a list of pairs (state, action), not {given!r:.100}")
+        moments: list[Moment] = []
+        for n, pair in enumerate(given):
+            with _pair(n):
+                moments.append(self._moment(pair))
+        if not moments:
+            raise PathError("the path is empty; it needs at least one pair (state, action)")
+        for n, (moment, following) in enumerate(pairwise(moments)):
+            with _pair(n):
+                if moment.action is None:
+                    raise PathError("only the last pair may lack its action")
+                self._dynamics.given(moment, following.state)
+        return moments
+
+    def verdict(
+        self,
+        formula: Formula,
+        text: str,
+        path: Sequence[Moment],
+        drawn: Drawn,
+        *,
+        engine: Engine,
+        terminated: bool = False,
+        start_observed: bool = True,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Return the verdict on a path that `path` returned.
+
+        Raises LimitError where `engine` is exact and something must be drawn.
+        """
+        verdict = self._checker.verdict(
+            formula,
+            path,
+            drawn,
+            text=text,
+            terminated=terminated,
+            start_observed=start_observed,
+            why=f"sampled, because {DRAWN}" if engine == "auto" else "",
+            acted=acted,
+            spare=engine != "sampled",
+        )
+        if engine == "exact" and verdict.method != "exact":
+            raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
+        return replace(verdict, tiers=self._tiers(formula, path))
+
+    @property
+    def _dynamics(self) -> WorldDynamics:
+        dynamics = self._scene.world(InterventionRef("nominal")).dynamics
+        assert isinstance(dynamics, WorldDynamics)
+        return dynamics
+
+    def _moment(self, pair: Any) -> Moment:  # noqa: ANN401 - whatever the user gives
+        try:
+            state, action, *rest = pair
+            features = tuple(float(each) for each in state)
+            inputs = tuple(float(each) for each in (rest[0] if rest else ()))
+            chosen = action if action is None else self._action(action)
+        except (TypeError, ValueError, IndexError) as error:
+            raise PathError(
+                "a pair is (state, action), or (state, action, inputs): numbers and the number or name of an action, "
+                f"such as ([3.2], 0), not {pair!r:.100}"
+            ) from error
+        for values, names, what in (
+            (features, self.world.features, "numbers in the state"),
+            (inputs, self.world.inputs, "inputs"),
+        ):
+            if len(values) != len(names):
+                raise PathError(
+                    f"{len(values)} {what}; the world has {', '.join(each.name for each in names) or 'none'}"
+                )
+        if problem := self.world.outside(features, inputs):
+            raise PathError(f"out of range: {problem}")
+        return Moment(features, chosen, inputs)
+
+    def _action(self, action: object) -> int:
+        names = self.world.action_names
+        if isinstance(action, str):
+            return names.index(action)
+        number = index(action)  # type: ignore[arg-type] # raises TypeError
+        if not 0 <= number < len(names):
+            raise PathError(f"action {number} is outside 0..{len(names) - 1}")
+        return number
+
+    def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
+        """Return what is known of the noise of the held steps that a formula looks back on."""
+        starts = [resolve(offset, len(path))[1] for _, _, offset in goals(formula)]
+        found: set[Tier] = {"recorded"} if self.world.inputs else set()
+        found |= {"learned"} if self.world.learned else set()
+        held = path[min(starts, default=len(path)) :]
+        for pair, following in pairwise(held):
+            noise = self._dynamics.given(pair, following.state).noise
+            assert noise is not None
+            if noise.posterior is not None:
+                found.add("posterior")
+            elif self.world.noise:
+                found.add("point" if noise.is_point else "interval")
+        return tuple(tier for tier in get_args(Tier) if tier in found)
+
+
+@contextmanager
+def _pair(n: int) -> Iterator[None]:
+    """Name the pair in a PathError."""
+    try:
+        yield
+    except PathError as error:
+        raise PathError(f"pair {n}: {error}") from error
+
+
+class _Function:
+    """A policy given as a function of states."""
+
+    def __init__(self, function: Callable[[Floats], object], name: str) -> None:
+        self._function, self._name = function, name
+
+    def decide(self, states: Floats) -> Any:  # noqa: ANN401 - checked by `as_decisions`
+        """Return what the function does."""
+        try:
+            return self._function(states)
+        except MonitorError:
+            raise
+        except Exception as error:
+            raise PolicyError(f"policy {self._name!r} fails ({explained(error)})") from error
+
+
+class _Batched:
+    """A policy network, in batches of the size that it takes."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def decide(self, states: Floats) -> Ints | Floats:
+        """Return what the network chooses."""
+        size, choose = self._network.batch, self._network.choose
+        if len(states) <= size:
+            return choose(states)
+        return np.concatenate([choose(states[n : n + size]) for n in range(0, len(states), size)])
+
+
+class _Sight:
+    """What a policy network sees of a world: the state itself, with every action available."""
+
+    def __init__(self, world: CheckedWorld) -> None:
+        self.actions, self.width = world.actions, len(world.features)
+
+    def observations(self, states: Floats) -> Floats:
+        """Return the states."""
+        return states
+
+    def available(self, states: Floats) -> Bools:
+        """Return that every action is."""
+        return np.ones((len(states), self.actions), dtype=np.bool_)
+
+
+def _decisions(name: str, policy: object, world: CheckedWorld) -> Decisions:
+    if isinstance(policy, str | FilePath):
+        from monitor.policy.onnx_policy import load_network  # noqa: PLC0415 - onnxruntime only where a file is named
+
+        return _Batched(load_network(policy, _Sight(world)))
+    if not callable(policy):
+        raise PolicyError(
+            f"policy {name!r} is a {type(policy).__name__}; in a world with numbers a policy is a function of states "
+            "[n, f] that gives actions [n] or distributions [n, A], or the path of a manifest"
+        )
+    return _Function(policy, name)
+
+
+def _other(name: str, model: object, main: CheckedWorld) -> CheckedWorld:
+    if not is_world(model):
+        raise ConfigError(f"model {name!r} is no world with numbers, and the main model is one; give it as one too")
+    other = load_world(model)
+    for what in ("features", "inputs", "action_names", "noise"):
+        if getattr(main, what) != getattr(other, what):
+            plain = what.replace("_", " ")
+            raise ConfigError(f"model {name!r}: its {plain} are not those of the main model; both worlds need the same")
+    return other

@@ -1,0 +1,278 @@
+"""A world whose every answer is checked: shapes, ranges, and that its inversion is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.errors import LimitError, ModelError, MonitorError, PathError
+from monitor.user_code import explained
+from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
+from monitor.worlds.protocol import Feature, World
+
+__all__ = ["TOLERANCE", "CheckedWorld"]
+
+TOLERANCE: Final = 1e-6
+"""Largest difference, relative to numbers beyond 1, of a state and the step that its noise leads to. A point near 0 or
+1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.
+"""
+WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
+"""Where an interval of noise is tried: any noise in it must lead to the observed state."""
+TRIED: Final = 256
+"""Draws of a posterior that are tried on an observed step."""
+EFFECTIVE: Final = 0.1
+"""Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
+
+
+class CheckedWorld:
+    """A `World` as the engines use it. Raises ModelError for what is missing or malformed in its description.
+
+    Answers of the user's code that break its contract are a ModelError that names the call; `abduce` raises PathError,
+    since there the path may be wrong as well.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world: Any = world
+        self.version = str(self._part("version"))
+        self.features = _features(self._part("features"), "feature")
+        self.inputs = _features(getattr(world, "inputs", ()), "input")
+        self.action_names = _names(self._part("actions"), "action")
+        self.actions = len(self.action_names)
+        self.labels = _names(self._part("labels"), "label", least=0)
+        self.noise = self._part("noise")
+        self.learned = bool(getattr(world, "learned", False))
+        if not (isinstance(self.noise, int) and self.noise >= 0):
+            raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
+        for name in ("step", "holds"):
+            if not callable(self._part(name)):
+                raise ModelError(f"{self}: {name} is not a function")
+        self._invert, self._posterior, self._forecast, self._reward = (
+            getattr(world, name, None) for name in ("invert", "posterior", "forecast", "reward")
+        )
+        if self.noise and self._invert is None and self._posterior is None:
+            raise ModelError(
+                f"{self}: it has noise and no way back: add invert(x, a, x_next, w), or, where the noise of a step is "
+                "no point and no interval, posterior(x, a, x_next, w, rng, n)"
+            )
+        if self.inputs and self._forecast is None:
+            raise ModelError(
+                f"{self}: it has inputs and says nothing about those to come: add forecast(w), which gives the next "
+                "inputs after w; `return w` keeps the last ones recorded"
+            )
+        self._low, self._high, whole = _ranges(self.features)
+        self._whole = np.flatnonzero(whole)
+
+    def __str__(self) -> str:
+        world = self._world
+        return f"world {getattr(world, 'version', '') or type(world).__name__!r}"
+
+    def step(self, states: Floats, actions: Ints, noise: Floats, inputs: tuple[float, ...]) -> Floats:
+        """Return the next states [n, f] of states [n, f], in an array of their own."""
+        given = np.empty((len(states), len(inputs)))
+        given[:] = inputs
+        found = self._array("step", (states, actions, noise, given), states.shape)
+        moved = np.array(found, dtype=np.float64)
+        inside = (moved >= self._low) & (moved <= self._high)
+        if not inside.all() or (len(self._whole) and (moved[:, self._whole] % 1.0).any()):
+            n = int(np.flatnonzero([self.outside(each) for each in moved])[0])
+            raise ModelError(
+                f"{self}: step({_shown(states[n])}, {self.action_names[actions[n]]!r}, u={_shown(noise[n])}) gives "
+                f"{self.outside(moved[n])}; clip it in step, or declare what the feature can be"
+            )
+        return moved
+
+    def outside(self, state: Sequence[float] | Floats, inputs: Sequence[float] = ()) -> str:
+        """Return which number of a state, or of inputs, cannot be, and why; empty if all can."""
+        return _outside(state, self.features) or (_outside(inputs, self.inputs) if inputs else "")
+
+    def holds(self, label: str, states: Floats) -> Bools:
+        """Return where a label holds, [n]."""
+        marks = self._array("holds", (label, np.asarray(states, dtype=np.float64)), (len(states),))
+        return marks.astype(np.bool_, copy=False)
+
+    def rewards(self, states: Floats, actions: Ints, successors: Floats) -> Floats:
+        """Return the rewards of n transitions, [n]."""
+        if self._reward is None:
+            raise ModelError(f"{self}: it has no rewards; add reward(x, a, x_next), or ask for a P")
+        return self._array("reward", (states, actions, successors), (len(states),)).astype(np.float64)
+
+    def forecast(self, inputs: tuple[float, ...]) -> tuple[float, ...]:
+        """Return the inputs of the next step, beyond those recorded."""
+        if not inputs:
+            return inputs
+        found = self._array("forecast", (np.array(inputs),), (len(inputs),))
+        following = tuple(map(float, found))
+        if problem := _outside(following, self.inputs):
+            raise ModelError(f"{self}: forecast({_shown(inputs)}) gives {problem}")
+        return following
+
+    def abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
+        """Return the noise of an observed step. Raises PathError if what comes back does not lead to `successor`."""
+        state, action, inputs = pair
+        assert action is not None
+        arguments = np.array(state), action, np.array(successor), np.array(inputs, dtype=np.float64)
+        box = np.zeros(0), np.zeros(0)
+        if self.noise:
+            found = None if self._invert is None else self._call("invert", arguments)
+            if found is None:
+                return self._drawn(pair, successor, arguments)
+            box = self._box(found)
+        low, high = box
+        if not ((low >= 0.0) & (low <= high) & (high <= 1.0) & (low < 1.0) & (high > 0.0)).all():
+            raise PathError(
+                f"the noise of the step from {self.shown(state)} by {self.action_names[action]!r} to "
+                f"{self.shown(successor)} is {_interval(low, high)}, not within (0, 1): in {self} it is "
+                "practically impossible, or its invert is wrong"
+            )
+        noise = Abduction(state, action, successor, low, high)
+        tried = [low + (high - low) * part for part in (WITHIN[:1] if noise.is_point else WITHIN)]
+        self._check_round_trip(pair, successor, np.clip(np.array(tried), SMALLEST, LARGEST))
+        return noise
+
+    def shown(self, state: Sequence[float] | Floats) -> str:
+        """Return a state for messages, such as `level=3.2`."""
+        return " ".join(f"{each.name}={value:.6g}" for each, value in zip(self.features, state, strict=True))
+
+    def _box(self, found: object) -> tuple[Floats, Floats]:
+        pair = found if isinstance(found, tuple) and len(found) == 2 else (found, found)
+        try:
+            low, high = (np.atleast_1d(np.asarray(each, dtype=np.float64)) for each in pair)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{self}: invert gives {found!r:.100}, which are no numbers") from error
+        if low.shape != (self.noise,) or high.shape != (self.noise,):
+            raise ModelError(
+                f"{self}: invert gives shape {low.shape} and {high.shape}; return {self.noise} numbers, "
+                "or a tuple of two such arrays"
+            )
+        return low, high
+
+    def _drawn(self, pair: Moment, successor: tuple[float, ...], arguments: tuple[object, ...]) -> Abduction:
+        if self._posterior is None:
+            raise ModelError(f"{self}: invert gives None for {self.shown(pair.state)}, and there is no posterior")
+        draw = partial(self._draws, pair, successor, arguments)
+        draw(np.random.Generator(np.random.Philox(key=0)), TRIED)  # a path that cannot be explained is reported at once
+        none, all_ = np.zeros(self.noise), np.ones(self.noise)
+        assert pair.action is not None
+        return Abduction(pair.state, pair.action, successor, none, all_, draw)
+
+    def _draws(
+        self,
+        pair: Moment,
+        successor: tuple[float, ...],
+        arguments: tuple[object, ...],
+        generator: np.random.Generator,
+        count: int,
+    ) -> tuple[Floats, Floats | None]:
+        found = self._call("posterior", (*arguments, generator, count))
+        given, weights = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        draws = np.asarray(given, dtype=np.float64)
+        if draws.shape != (count, self.noise) or not ((draws > 0.0) & (draws < 1.0)).all():
+            raise ModelError(
+                f"{self}: posterior gives shape {draws.shape}, not {(count, self.noise)} numbers in (0, 1)"
+            )
+        self._check_round_trip(pair, successor, draws)
+        if weights is None:
+            return draws, None
+        weights = np.asarray(weights, dtype=np.float64)
+        total = weights.sum() if weights.shape == (count,) else np.nan
+        if not (0.0 < total < np.inf and (weights >= 0.0).all()):
+            raise ModelError(f"{self}: posterior gives weights of shape {weights.shape}, not {count} numbers >= 0")
+        effective = total**2 / (weights**2).sum()
+        if effective < EFFECTIVE * count:
+            raise LimitError(
+                f"{self}: the weights of its posterior are worth {effective:.0f} draws of {count}, too few to rely on; "
+                "draw more of what is likely"
+            )
+        return draws, weights / total
+
+    def _check_round_trip(self, pair: Moment, successor: tuple[float, ...], noise: Floats) -> None:
+        """Raise PathError if noise [k, m] does not lead to the observed state."""
+        state, action, inputs = pair
+        assert action is not None
+        count = len(noise)
+        moved = self.step(np.repeat(np.array([state]), count, axis=0), np.full(count, action), noise, inputs)
+        wanted = np.array(successor)
+        residual = np.abs(moved - wanted)
+        wrong = residual > TOLERANCE * np.maximum(np.abs(wanted), 1.0)
+        if wrong.any():
+            row, column = (int(k) for k in np.argwhere(wrong)[0])
+            raise PathError(
+                f"no noise of {self} leads from {self.shown(state)} by {self.action_names[action]!r} to "
+                f"{self.features[column].name}={wanted[column]:.6g}: with u={_shown(noise[row])}, which it gives back, "
+                f"step comes to {moved[row, column]:.6g}; the path is wrong, or invert is not the inverse of step"
+            )
+
+    def _part(self, name: str) -> Any:  # noqa: ANN401 - each has a check of its own
+        if not hasattr(self._world, name):
+            raise ModelError(f"{self}: it has no {name!r}, which every world needs (docs/worlds.md)")
+        return getattr(self._world, name)
+
+    def _array(self, name: str, arguments: tuple[object, ...], shape: tuple[int, ...]) -> AnyArray:
+        found = self._call(name, arguments)
+        try:
+            array = np.asarray(found)
+        except ValueError as error:
+            raise ModelError(f"{self}: {name} gives {found!r:.100}, which is no array") from error
+        if array.shape != shape or array.dtype.kind not in "biuf":
+            raise ModelError(f"{self}: {name} gives shape {array.shape} of {array.dtype}, not {shape} numbers")
+        return array
+
+    def _call(self, name: str, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401 - checked by the caller
+        try:
+            return getattr(self._world, name)(*arguments)
+        except MonitorError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{self}: {name} fails ({explained(error)})") from error
+
+
+def _features(given: object, what: str) -> tuple[Feature, ...]:
+    each = [one if isinstance(one, Feature) else Feature(one) for one in _listed(given, what)]
+    _names([one.name for one in each], what, least=0 if what == "input" else 1)
+    for one in each:
+        if not (-np.inf <= one.low < one.high <= np.inf):
+            raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
+    return tuple(each)
+
+
+def _names(given: object, what: str, least: int = 1) -> tuple[str, ...]:
+    names = tuple(_listed(given, what))
+    if len(names) < least or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ModelError(f"a world's {what}s are {least} or more different names, not {names!r:.100}")
+    return names
+
+
+def _listed(given: object, what: str) -> Sequence[Any]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ModelError(f"a world's {what}s are a tuple of names, not {given!r:.100}")
+    return given
+
+
+def _ranges(features: Sequence[Feature]) -> tuple[Floats, Floats, Bools]:
+    most = np.finfo(np.float64).max  # so that one comparison finds NaN and infinity as well
+    low = np.array([max(each.low, -most) for each in features])
+    high = np.array([min(each.high, most) for each in features])
+    return low, high, np.array([each.whole for each in features], dtype=np.bool_)
+
+
+def _outside(values: Sequence[float] | Floats, features: Sequence[Feature]) -> str:
+    low, high, whole = _ranges(features)
+    for value, each, least, most, is_whole in zip(values, features, low, high, whole, strict=True):
+        if not least <= value <= most:
+            unit = f" {each.unit}" if each.unit else ""
+            return f"{each.name}={value:.6g}, outside {each.low:g} to {each.high:g}{unit}"
+        if is_whole and value % 1.0:
+            return f"{each.name}={value:.6g}, which is no whole number"
+    return ""
+
+
+def _shown(values: Sequence[float] | Floats) -> str:
+    return "[" + ", ".join(f"{value:.6g}" for value in values) + "]"
+
+
+def _interval(low: Floats, high: Floats) -> str:
+    return _shown(low) if np.array_equal(low, high) else f"from {_shown(low)} to {_shown(high)}"

@@ -1,0 +1,87 @@
+"""Distributions of noise by their quantiles, so that noise is a function of a uniform number and can be inverted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
+
+from monitor.arrays import Floats
+from monitor.errors import ModelError
+
+__all__ = ["Distribution", "Empirical", "Normal", "Student"]
+
+KNOTS: Final = 2048
+"""Points of the table of an empirical distribution."""
+TAIL: Final = 8.0
+"""Bandwidths that the table reaches beyond the residuals: less than 1e-15 lies outside."""
+
+
+class Distribution(Protocol):
+    """A distribution over the reals, and its inverse."""
+
+    def quantile(self, u: Floats) -> Floats:
+        """Return the quantiles of probabilities in (0, 1)."""
+        ...
+
+    def cumulative(self, z: Floats) -> Floats:
+        """Return P(Z <= z), also for infinite z."""
+        ...
+
+
+class Normal:
+    """The standard normal distribution."""
+
+    def quantile(self, u: Floats) -> Floats:
+        """Return the quantiles of probabilities in (0, 1)."""
+        return np.asarray(ndtri(u))
+
+    def cumulative(self, z: Floats) -> Floats:
+        """Return P(Z <= z)."""
+        return np.asarray(ndtr(z))
+
+
+class Student:
+    """Student's t with some degrees of freedom, not scaled."""
+
+    def __init__(self, freedom: float) -> None:
+        self._freedom = freedom
+
+    def quantile(self, u: Floats) -> Floats:
+        """Return the quantiles of probabilities in (0, 1)."""
+        return np.asarray(stdtrit(self._freedom, u))
+
+    def cumulative(self, z: Floats) -> Floats:
+        """Return P(Z <= z)."""
+        return np.asarray(np.where(np.isinf(z), z > 0, stdtr(self._freedom, np.where(np.isinf(z), 0.0, z))))
+
+
+class Empirical:
+    """Residuals smoothed by a normal kernel (Silverman 1986), as a table with straight lines between its knots.
+
+    Args:
+        residuals: two or more different numbers.
+        bandwidth: of the kernel; None: Silverman's rule of thumb.
+    """
+
+    def __init__(self, residuals: Sequence[float], bandwidth: float | None = None) -> None:
+        values = np.sort(np.asarray(residuals, dtype=np.float64))
+        spread = min(float(values.std(ddof=1)), float(np.subtract(*np.percentile(values, [75, 25]))) / 1.34)
+        width = bandwidth or 0.9 * (spread or float(values.std(ddof=1))) * len(values) ** -0.2
+        if not 0.0 < width < math.inf:
+            raise ModelError("residuals need two or more different numbers, or a bandwidth")
+        self._knots = np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS)
+        chances = np.array([float(ndtr((knot - values) / width).mean()) for knot in self._knots])
+        chances += np.arange(KNOTS) * 1e-15  # strictly rising, also where nothing was seen
+        self._chances = (chances - chances[0]) / (chances[-1] - chances[0])
+
+    def quantile(self, u: Floats) -> Floats:
+        """Return the quantiles of probabilities in (0, 1)."""
+        return np.asarray(np.interp(u, self._chances, self._knots))
+
+    def cumulative(self, z: Floats) -> Floats:
+        """Return P(Z <= z)."""
+        return np.asarray(np.interp(z, self._knots, self._chances))

@@ -1,0 +1,44 @@
+"""A world from what a user has: a class, an instance, or the path of a manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from monitor.errors import ModelError
+from monitor.user_code import explained
+from monitor.worlds.checked import CheckedWorld
+from monitor.worlds.trial import examine
+
+__all__ = ["is_world", "load_world"]
+
+
+def is_world(model: object) -> bool:
+    """Return whether a model is a world with numbers rather than a table or a simulator of states by number."""
+    return isinstance(model, CheckedWorld) or (hasattr(model, "features") and hasattr(model, "step"))
+
+
+def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the parts of a `World`
+    """Return a world, checked and tried out: a class (made without arguments), an instance, or a manifest's path.
+
+    A world that is checked already comes back as it is, so load it once if you ask often.
+
+    Raises:
+        ModelError: something is missing, malformed or altered; `step` is no function of its arguments, or its noise
+            does not come back.
+    """
+    if isinstance(source, CheckedWorld):
+        return source
+    if isinstance(source, str | Path):
+        from monitor.worlds.location_scale import read_world  # noqa: PLC0415 - onnxruntime and scipy only where needed
+
+        source = read_world(Path(source))
+    if isinstance(source, type):
+        try:
+            source = source()
+        except Exception as error:
+            problem = f"world {source.__name__!r}: it cannot be made without arguments ({explained(error)})"
+            raise ModelError(f"{problem}; give an instance") from error
+    world = CheckedWorld(source)
+    examine(world)
+    return world

@@ -1,0 +1,171 @@
+"""The world of a manifest: the next value of a feature is location + scale x noise, rounded and clipped.
+
+A feature with named values takes one by the inverse distribution function. Each feature has one noise, so that an
+observed step leaves a point or an interval of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.errors import ModelError
+from monitor.policy.onnx_policy import read_bytes, read_pinned
+from monitor.worlds.conditions import compiled
+from monitor.worlds.distributions import Distribution, Empirical, Normal, Student
+from monitor.worlds.graph import Graph, as_model_errors
+from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
+
+__all__ = ["LocationScale", "read_world"]
+
+SUM_TOLERANCE = 1e-5
+"""Of probabilities, which come as 32-bit floats."""
+
+
+def read_world(path: Path) -> LocationScale:
+    """Return the world of a manifest. Raises ModelError: a file is missing, altered, unsafe, or does not fit."""
+    where = str(path)
+    with as_model_errors():
+        manifest = read_manifest(read_bytes(path, f"policy {where}", MAX_MANIFEST_BYTES), where)
+    return LocationScale(manifest, lambda file: _content(path, file), where)
+
+
+def _content(path: Path, file: File) -> bytes:
+    with as_model_errors():
+        return read_pinned(path, file.file, file.sha256)
+
+
+class LocationScale:
+    """A `World` made of a manifest.
+
+    Args:
+        manifest: its description.
+        content: the bytes of one of its files.
+        where: its name in messages.
+    """
+
+    def __init__(self, manifest: Manifest, content: Callable[[File], bytes], where: str) -> None:
+        self.version, self.actions, self.learned = manifest.version, manifest.actions, manifest.learned
+        self.features = tuple(each.feature for each in manifest.features)
+        self.inputs = tuple(each.feature for each in manifest.inputs)
+        self.noise = len(manifest.features)
+        widths = {"x": self.noise, "a": len(self.actions), "w": len(self.inputs)}
+
+        def graph(file: File, columns: int) -> Graph:
+            return Graph(content(file), f"{where}, {file.file}", widths, columns)
+
+        numbers = [n for n, each in enumerate(manifest.features) if not each.values]
+        self._numbers = [_Number(manifest.features[n], n, _distribution(manifest, n, where)) for n in numbers]
+        self._location = None if manifest.location is None else graph(manifest.location, len(numbers))
+        scale = manifest.scale
+        self._scale = graph(scale, len(numbers)) if isinstance(scale, File) else np.array(scale, dtype=np.float64)
+        self._categories = [
+            (n, graph(each.probabilities, len(each.values)))
+            for n, each in enumerate(manifest.features)
+            if each.probabilities is not None
+        ]
+        names = [each.name for each in manifest.features]
+        values = {each.name: each.values for each in manifest.features if each.values}
+        self._conditions = {
+            label: compiled(text, names, values, f"world {where}: label {label!r}")
+            for label, text in manifest.labels.items()
+        }
+        self.labels = tuple(self._conditions)
+        self._where = where
+
+    def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
+        """Return the next states [n, f]."""
+        given, moved = self._given(x, a, w), np.empty_like(x)
+        location, scale = self._located(given)
+        for k, number in enumerate(self._numbers):
+            moved[:, number.column] = number.moved(location[:, k], scale[:, k], u[:, number.column])
+        for column, graph in self._categories:
+            moved[:, column] = (u[:, column, np.newaxis] > self._ends(graph, given)[:, :-1]).sum(axis=1)
+        return moved
+
+    def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """Return the interval [f], [f] of the noise of a step; a point where its ends are equal."""
+        given = self._given(x[np.newaxis], np.array([a]), w[np.newaxis])
+        low, high = np.zeros(self.noise), np.ones(self.noise)
+        location, scale = self._located(given)
+        for k, number in enumerate(self._numbers):
+            n = number.column
+            low[n], high[n] = number.interval(float(location[0, k]), float(scale[0, k]), float(x_next[n]))
+        for column, graph in self._categories:
+            ends, value = self._ends(graph, given)[0], int(x_next[column])
+            low[column], high[column] = ends[value - 1] if value else 0.0, ends[value]
+        return low, high
+
+    def forecast(self, w: Floats) -> Floats:
+        """Return the inputs as they are."""
+        return w
+
+    def holds(self, label: str, x: Floats) -> Bools:
+        """Return where a label's condition holds, [n]."""
+        return self._conditions[label](x)
+
+    def _given(self, x: Floats, a: Ints, w: Floats) -> dict[str, Floats]:
+        return {"x": x, "a": np.eye(len(self.actions))[a], "w": w}
+
+    def _located(self, given: dict[str, Floats]) -> tuple[Floats, Floats]:
+        if self._location is None:
+            return np.zeros((len(given["x"]), 0)), np.zeros((len(given["x"]), 0))
+        location = self._location(given)
+        if not isinstance(self._scale, Graph):
+            return location, np.broadcast_to(self._scale, location.shape)
+        scale = self._scale(given)
+        if (scale < 0.0).any():
+            raise ModelError(f"world {self._where}: the scale graph gives {scale.min():.6g}; a scale is 0 or more")
+        return location, scale
+
+    def _ends(self, graph: Graph, given: dict[str, Floats]) -> Floats:
+        """Return the upper ends [n, values] of the intervals of the named values."""
+        chances = graph(given)
+        if (chances < 0.0).any() or (np.abs(chances.sum(axis=1) - 1.0) > SUM_TOLERANCE).any():
+            raise ModelError(
+                f"world {self._where}: a row of probabilities is {chances[0].tolist()!r:.100}; they must be 0 or more "
+                "and sum to 1: end the graph with a softmax"
+            )
+        ends = chances.cumsum(axis=1)
+        return np.asarray(ends / ends[:, -1:])
+
+
+class _Number:
+    """A feature without named values: how a noise moves it, and which noise has moved it."""
+
+    def __init__(self, spec: FeatureSpec, column: int, distribution: Distribution) -> None:
+        self.column, self._spec, self._distribution = column, spec, distribution
+
+    def moved(self, location: Floats, scale: Floats, u: Floats) -> Floats:
+        value = location + scale * self._distribution.quantile(u)
+        if self._spec.whole:
+            value = np.floor(value + 0.5)
+        return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
+
+    def interval(self, location: float, scale: float, value: float) -> tuple[float, float]:
+        if scale == 0.0:
+            return 0.0, 1.0  # the noise did not matter
+        half = 0.5 if self._spec.whole else 0.0
+        low, high = value - half, value + half
+        if self._spec.clip:
+            low = -np.inf if value == self._spec.low else low
+            high = np.inf if value == self._spec.high else high
+        ends: AnyArray = self._distribution.cumulative((np.array([low, high]) - location) / scale)
+        return float(ends[0]), float(ends[1])
+
+
+def _distribution(manifest: Manifest, column: int, where: str) -> Distribution:
+    noise, name = manifest.noise, manifest.features[column].name
+    chosen: str | Noise = noise.get(name, "normal") if isinstance(noise, dict) else noise
+    if isinstance(chosen, str):
+        return Normal()
+    if chosen.student is not None:
+        return Student(chosen.student)
+    assert chosen.residuals is not None
+    try:
+        return Empirical(chosen.residuals, chosen.bandwidth)
+    except ModelError as error:
+        raise ModelError(f"world {where}: noise of {name}: {error}") from error

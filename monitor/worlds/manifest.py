@@ -1,0 +1,164 @@
+"""The manifest of a world: `kind: world`, a YAML file beside the ONNX graphs of its location and scale."""
+
+from __future__ import annotations
+
+import math
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from monitor.errors import ConfigError, ModelError
+from monitor.worlds.protocol import Feature
+from monitor.yamltext import parse_yaml
+
+__all__ = ["FeatureSpec", "File", "Manifest", "Noise", "read_manifest"]
+
+MAX_MANIFEST_BYTES = 1 << 20
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class File(_Strict):
+    """An ONNX graph: inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), one output."""
+
+    file: Annotated[str, Field(min_length=1, max_length=256)]
+    """The file, relative to the manifest and inside its folder."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """Its SHA-256, hexadecimal."""
+
+    @field_validator("file")
+    @classmethod
+    def _inside(cls, file: str) -> str:
+        path = PurePosixPath(file)
+        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
+            raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
+        return file
+
+
+class Quantity(_Strict):
+    """A number of the state, or an input."""
+
+    name: _Name
+    """Its name in conditions and messages."""
+    unit: str = ""
+    """For people."""
+    low: float = -math.inf
+    """The least it can be."""
+    high: float = math.inf
+    """The most it can be."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Quantity:
+        if not self.low < self.high:
+            raise ValueError(f"low is {self.low} and high {self.high}; low comes first")
+        return self
+
+    @property
+    def feature(self) -> Feature:
+        """As the engines see it."""
+        return Feature(self.name, self.unit, self.low, self.high)
+
+
+class FeatureSpec(Quantity):
+    """A feature: a number, or one of several named values."""
+
+    whole: bool = False
+    """Rounded to a whole number, half up."""
+    clip: bool = False
+    """Cut off at `low` and `high`, after rounding; else a step beyond them is an error."""
+    values: tuple[_Name, ...] = ()
+    """Named values 0, 1, ..; the probabilities of the next one are the output of `probabilities`."""
+    probabilities: File | None = None
+    """Graph with one output [batch, number of values]."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> FeatureSpec:
+        if bool(self.values) != (self.probabilities is not None):
+            raise ValueError("values and probabilities belong together")
+        if self.values and (len(set(self.values)) < len(self.values) or len(self.values) < 2):
+            raise ValueError("values are two or more different names")
+        if self.values and (self.whole or self.clip or self.low > -math.inf or self.high < math.inf):
+            raise ValueError("named values are not rounded, clipped or bounded")
+        return self
+
+    @property
+    def feature(self) -> Feature:
+        """As the engines see it."""
+        if self.values:
+            return Feature(self.name, self.unit, 0.0, len(self.values) - 1.0, whole=True)
+        return Feature(self.name, self.unit, self.low, self.high, self.whole)
+
+
+class Noise(_Strict):
+    """A distribution other than the normal one: Student's, or that of residuals."""
+
+    student: Annotated[float, Field(gt=0)] | None = None
+    """Student's t with so many degrees of freedom, not scaled."""
+    residuals: Annotated[tuple[float, ...], Field(min_length=2, max_length=100_000)] | None = None
+    """The residuals of the training data, divided by the scale; smoothed."""
+    bandwidth: Annotated[float, Field(gt=0)] | None = None
+    """Of the smoothing; absent: by Silverman's rule."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Noise:
+        if (self.student is None) == (self.residuals is None):
+            raise ValueError("give one of student and residuals")
+        return self
+
+
+class Manifest(_Strict):
+    """Manifest of a world: the next value of a feature is location + scale x noise, rounded and clipped."""
+
+    kind: Literal["world"]
+    version: Annotated[str, Field(min_length=1, max_length=256)]
+    """Name and version of the world."""
+    features: Annotated[tuple[FeatureSpec, ...], Field(min_length=1, max_length=256)]
+    """The numbers of a state, in order."""
+    actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=4096)]
+    """The names of the actions 0, 1, .."""
+    inputs: tuple[Quantity, ...] = ()
+    """Numbers recorded with each step. Beyond the recorded ones the last are kept."""
+    location: File | None = None
+    """Graph of the location: one output [batch, number of features without named values]."""
+    scale: File | tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """The same of the scale, or a number for each of these features."""
+    noise: Literal["normal"] | Noise | dict[_Name, Literal["normal"] | Noise] = "normal"
+    """One distribution, or one for each feature by name; those not named are normal."""
+    labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], str] = {}
+    """Name -> condition, such as `level >= 9 and mode == 'busy'`."""
+    learned: bool = False
+    """Whether location, scale and noise were estimated from data."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        numbers = [each.name for each in self.features if not each.values]
+        if bool(numbers) != (self.location is not None):
+            raise ValueError("location is for the features without named values, which need it")
+        if not isinstance(self.scale, File) and len(self.scale) != len(numbers):
+            raise ValueError(f"scale has {len(self.scale)} numbers for {len(numbers)} features without named values")
+        if isinstance(self.noise, dict) and (unknown := set(self.noise) - set(numbers)):
+            raise ValueError(f"noise of {', '.join(sorted(unknown))}: no such feature without named values")
+        names = [each.name for each in (*self.features, *self.inputs)]
+        if len(set(names)) < len(names) or len(set(self.actions)) < len(self.actions):
+            raise ValueError("each name of features and inputs, and of actions, is needed once")
+        return self
+
+
+def read_manifest(content: bytes, where: str) -> Manifest:
+    """Read the manifest in the bytes of a YAML file; `where` names it in messages. Raises ModelError, in one line."""
+    try:
+        given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
+        return Manifest.model_validate(given)
+    except ConfigError as error:
+        raise ModelError(f"world {error}") from error
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'manifest'}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors(include_url=False)
+        )
+        raise ModelError(f"world {where}: {problems}") from error

@@ -1,0 +1,78 @@
+"""What a user writes: a `World`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from monitor.arrays import Bools, Floats, Ints
+
+__all__ = ["Feature", "World"]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A number of the state, or a recorded input.
+
+    `low`, `high`: what it can be, both included; a number outside is an error and never accepted silently. `whole`:
+    whole numbers only. `unit`: for people.
+    """
+
+    name: str
+    unit: str = ""
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+
+
+class World(Protocol):
+    """A structural simulator. States x are float64 arrays [n, f], actions a [n], inputs w [n, i], noise u [n, m].
+
+    The engine owns all randomness: `step` must be a function of its arguments, and row k of its result of row k of
+    theirs. Optional, beside what is listed here:
+
+    - `inputs`: names of recorded inputs, or `Feature`s, and with them `forecast(w)`: the inputs [i] of the step after
+      one with the inputs [i], where none are recorded;
+    - `invert(x, a, x_next, w)` for one observed step, x [f], a int, x_next [f], w [i]: its noise, as an array [m], or
+      as a tuple of two such arrays: an interval for each component, from the first to the second. (0, 1) where a
+      component did not matter; None where the set of noises is no such box. Not needed without noise;
+    - `posterior(x, a, x_next, w, rng, n)` where it is none: n draws [n, m] of the noise given the step, or a tuple of
+      draws and their weights [n];
+    - `reward(x, a, x_next)`: of n transitions, [n];
+    - `learned`: true if `step` was estimated from data.
+    """
+
+    @property
+    def features(self) -> Sequence[str | Feature]:
+        """The numbers of a state, in order."""
+        ...
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """The names of the actions 0, 1, ..."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The names that `holds` knows."""
+        ...
+
+    @property
+    def noise(self) -> int:
+        """How many numbers, uniform in (0, 1) and independent, drive one step."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Name and version of this world."""
+        ...
+
+    def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
+        """Return the next states [n, f]."""
+        ...
+
+    def holds(self, label: str, x: Floats) -> Bools:
+        """Return where a label holds, [n]."""
+        ...

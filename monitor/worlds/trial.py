@@ -1,0 +1,86 @@
+"""The trial of a world before it is used: calls on states of its own ranges, whose answers must fit together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.errors import ModelError, PathError
+from monitor.worlds.abduction import Moment
+from monitor.worlds.checked import TOLERANCE, CheckedWorld
+from monitor.worlds.protocol import Feature
+
+__all__ = ["examine"]
+
+STATES: Final = 8
+"""States in which each action is tried; the first two are the ends of the ranges."""
+
+
+def examine(world: CheckedWorld) -> None:
+    """Raise ModelError unless `step` is a function of its arguments, row by row, and its noise comes back.
+
+    Tried are states in the declared ranges; of a number without a range, some near 0.
+    """
+    rng = np.random.default_rng(0)
+    inputs = tuple(_tried(world.inputs, rng)[-1].tolist())
+    for action in range(world.actions):
+        states = _tried(world.features, rng)
+        noise = rng.uniform(0.01, 0.99, (STATES, world.noise))
+        moved = world.step(states, np.full(STATES, action), noise, inputs)
+        if not np.array_equal(moved, world.step(states, np.full(STATES, action), noise, inputs)):
+            raise ModelError(
+                f"{world}: step gives two answers to one call; all its randomness must come from u, and it must not "
+                "keep anything from call to call"
+            )
+        for n in (0, STATES - 1):
+            alone = world.step(states[n : n + 1], np.array([action]), noise[n : n + 1], inputs)
+            _check_row(world, states[n], moved[n], alone[0])
+        if world.inputs:
+            world.forecast(inputs)
+        for n in range(STATES):
+            _check_inverse(world, Moment(tuple(states[n].tolist()), action, inputs), noise[n], moved[n])
+    for label in world.labels:
+        world.holds(label, states)
+
+
+def _tried(features: tuple[Feature, ...], rng: np.random.Generator) -> Floats:
+    """Return states [STATES, f] in the ranges of the features."""
+    states = np.empty((STATES, len(features)))
+    for column, each in enumerate(features):
+        if np.isfinite([each.low, each.high]).all():
+            values = np.concatenate([[each.low, each.high], rng.uniform(each.low, each.high, STATES - 2)])
+        elif np.isfinite(each.low):
+            values = each.low + np.abs(rng.normal(size=STATES))
+        elif np.isfinite(each.high):
+            values = each.high - np.abs(rng.normal(size=STATES))
+        else:
+            values = rng.normal(size=STATES)
+        states[:, column] = np.round(values) if each.whole else values
+    return states
+
+
+def _check_row(world: CheckedWorld, state: Floats, among: Floats, alone: Floats) -> None:
+    if not np.allclose(alone, among, rtol=TOLERANCE, atol=TOLERANCE):
+        raise ModelError(
+            f"{world}: step gives {world.shown(alone)} for {world.shown(state)} alone and {world.shown(among)} among "
+            "other states; row k of the result may depend on row k of the arguments only"
+        )
+
+
+def _check_inverse(world: CheckedWorld, pair: Moment, noise: Floats, moved: Floats) -> None:
+    try:
+        found = world.abduce(pair, tuple(moved.tolist()))
+    except PathError as error:
+        raise ModelError(f"{world}: noise does not come back from its own step: {error}") from error
+    outside = (noise < found.low - TOLERANCE) | (noise > found.high + TOLERANCE)
+    if outside.any():
+        component = int(np.flatnonzero(outside)[0])
+        assert pair.action is not None
+        raise ModelError(
+            f"{world}: from {world.shown(pair.state)} by {world.action_names[pair.action]!r} noise {component} was "
+            f"{noise[component]:.6g}, and invert says {found.low[component]:.6g} to {found.high[component]:.6g}; it "
+            "must give back all noise that leads to the observed state: an interval where several do, None and a "
+            "posterior where these are no box"
+        )
