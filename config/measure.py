@@ -91,8 +91,8 @@ def _run(loaded: Loaded, spec: FormulaSpec, seed: int, steps: int) -> Counts:
 def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation]:
     """Yield the messages of the demo's agent for this seed."""
     world, own = np.random.default_rng(seed).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    agent = SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, f"seed{seed}")
+    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
+    agent = SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, f"seed{seed}")
     for message in agent.messages(steps):
         fields = {key: value for key, value in message.items() if key != "v"}
         yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names

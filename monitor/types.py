@@ -8,7 +8,7 @@ that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -57,14 +57,17 @@ __all__ = [
     "Outcome",
     "ProfileExtremes",
     "Quantity",
+    "RawInputs",
     "RawState",
     "Received",
     "Recourse",
     "RecourseWhen",
     "Refreshed",
+    "RequestedModel",
     "RewardMismatch",
     "Sampling",
     "Skipped",
+    "State",
     "Step",
     "StreamSettings",
     "TakenOver",
@@ -81,8 +84,17 @@ __all__ = [
 ]
 
 Episode = str | int
-RawState = int | str | tuple[float | str | bool, ...]
-"""A state as the agent sends it; the model's state encoder converts it to an index."""
+RawState = int | str | tuple[float | str | bool, ...] | dict[str, float | str | bool]
+"""A state as the agent sends it; the model's state encoder converts it to a `State`. A map is sorted by its names."""
+RawInputs = tuple[float | str | bool, ...] | dict[str, float | str | bool]
+"""Recorded inputs as the agent sends them."""
+if TYPE_CHECKING:
+    State = Any
+else:
+    State = int | tuple[float, ...]
+"""A state of a table, by its index; of a world with numbers, its features. Which of the two depends on the model, so
+the type checker is told nothing.
+"""
 
 BlindReason = Literal[
     "gap",
@@ -116,7 +128,10 @@ TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"
 """Whether a goal needed a takeover. `needed`: it was met, and the deployed policy would have missed it; `needless`: the
 deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: neither.
 """
-CausalModel = Literal["gumbel", "any", "stable"]
+RequestedModel = Literal["gumbel", "any", "stable"]
+"""Classes of causal models that may be requested."""
+CausalModel = Literal["gumbel", "any", "stable", "world"]
+"""The same of an answer; `world`: a world with numbers is its own causal model."""
 ProfileExtremes = tuple[tuple[float, float, float, float], ...]
 """For each offset from 0 on: least and greatest value under nominal, least and greatest under the alternative."""
 Rate = Annotated[float, Meta(gt=0, lt=1)]
@@ -289,9 +304,9 @@ class StreamSettings(msgspec.Struct, frozen=True):
     """
     pending: Positive = 100_000
     """Maximum number of steps of one agent without an answer; beyond it, all of them are given up."""
-    encoder: Literal["index", "name", "valuation", "bins", "nearest"] = "index"
-    """Form of the agents' states: numbers, names, values of variables, or floats that the model's bin edges sort or
-    whose nearest centre counts."""
+    encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = "index"
+    """Form of the agents' states: numbers, names, values of variables, floats that the model's bin edges sort or whose
+    nearest centre counts, or the features of a world with numbers."""
     policies: Mapping[str, str] = {}
     """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if there are
     none, nothing that it reports is compared.
@@ -316,7 +331,8 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
     allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
-    transition into this state earned. `policy`: sha256 of the policy the agent says it runs.
+    transition into this state earned. `policy`: sha256 of the policy the agent says it runs. `inputs`: recorded
+    inputs of a world with numbers.
     """
 
     agent: str
@@ -329,6 +345,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     terminated: bool = False
     truncated: bool = False
     policy: str | None = None
+    inputs: RawInputs | None = None
 
 
 NO_EXTREMES: Final = "no extremes"
@@ -340,20 +357,22 @@ UNKNOWN_POLICY: Final = ""
 
 
 class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """One step of the path, in order, as indices of the model.
+    """One step of the path, in order, as the model has it: indices, or numbers.
 
     `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
     not among the configured ones. `policy`: the name of the one that acted, UNKNOWN_POLICY if it is not known.
+    `inputs`: recorded inputs, in a world with numbers.
     """
 
     episode: Episode
     seq: int
-    state: int
+    state: State
     action: int | None
     time: float
     late: bool = False
     foreign: bool = False
     policy: str = "nominal"
+    inputs: tuple[float, ...] = ()
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
@@ -517,7 +536,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     method: Literal["exact", "sampled"]
     """Exact: computed; sampled: estimated from samples, with error rates."""
     causal_model: CausalModel
-    """Class of causal models for the bounds; `gumbel`: no bounds."""
+    """Class of causal models for the bounds; `gumbel`: no bounds; `world`: the world's own, without bounds."""
     quantities: tuple[Quantity, ...]
     """Every probability and expected reward of the formula; of `regret` nominal first, then the alternative."""
     value: float | None = None
@@ -705,7 +724,7 @@ class Alert(msgspec.Struct, frozen=True):
     `verdict` is the newest one, `figures` its numbers, `fired` those on which the alarm fired. `seq`, `time`: step of
     the verdict. `first_seq`, `since`: step and time of the first verdict of the breach; seconds since the epoch.
     `path`: (state, action) pairs of the verdict's path, `acted`: the policies that acted at them (none: always
-    nominal), for the evidence; not published.
+    nominal), `inputs`: the recorded inputs (none: the model has none), for the evidence; not published.
     """
 
     id: str
@@ -727,11 +746,12 @@ class Alert(msgspec.Struct, frozen=True):
     late: bool
     summary: str
     runbook: str | None
-    path: tuple[tuple[int, int | None], ...]
+    path: tuple[tuple[State, int | None], ...]
     start_observed: bool
     terminated: bool
     acted: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    inputs: tuple[tuple[float, ...], ...] = ()
 
 
 class Refreshed(msgspec.Struct, frozen=True):
@@ -805,12 +825,13 @@ class Forgotten(msgspec.Struct, frozen=True):
 class Departing(msgspec.Struct, frozen=True):
     """A transition observed more often than the model predicts.
 
-    `seen`: its count in the last `of` steps from `state` by `action`; `expected`: the count the model predicts.
+    `seen`: its count in the last `of` steps from `state` by `action`; `expected`: the count the model predicts. In
+    a world with numbers `state` is a feature's range, and `successor` a part of its noise.
     """
 
-    state: int
-    action: int
-    successor: int
+    state: int | str
+    action: int | str
+    successor: int | str
     seen: int
     of: int
     expected: float

@@ -25,7 +25,7 @@ def fleet_steps(loaded: Loaded, agents: int, count: int, seed: int = 7) -> Itera
     ONNX file at each step; here its table is drawn from, because a fleet makes 10,000 steps a second.
     """
     draw = random.Random(seed)
-    model, policy = loaded.model, loaded.policies["nominal"]
+    model, policy = loaded.mdp, loaded.policies["nominal"]
     assert model.initial is not None, "a shipped model says where episodes begin"
     first = [float(p) for p in np.cumsum(model.initial)]
 

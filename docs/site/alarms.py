@@ -33,17 +33,17 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
         for found in map(read_evidence, (file.content for file in effects.evidence)):
             fired.setdefault(found.alert, found)
     evidence = list(fired.values())[number - 1]
-    explanation = explain(evidence, loaded.model, loaded.tables, loaded.models)
-    return draw(explanation, loaded.model)
+    explanation = explain(evidence, loaded.mdp, loaded.tables)
+    return draw(explanation, loaded.mdp)
 
 
 def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:
     """Yield the effects of each event as the demo's agent runs, a tenth of a second per step."""
     world, own = np.random.default_rng(0).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
+    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
-    agent = SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, "seed0")
+    agent = SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, "seed0")
     for tick, step in enumerate(agent.messages(steps), start=1):
         now = Instant(BEGIN + tick / 10, tick / 10)
         message: dict[str, Any] = {**step, "time": now.wall}

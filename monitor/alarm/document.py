@@ -15,7 +15,7 @@ import msgspec
 
 from monitor.alarm.canonical import check_plain, map_of, members, pack, pack_plain, plain
 from monitor.errors import EvidenceError
-from monitor.types import CausalModel, Episode, TakeoverOutcome, Verdict
+from monitor.types import CausalModel, Episode, State, TakeoverOutcome, Verdict
 
 __all__ = [
     "EVIDENCE_VERSION",
@@ -43,7 +43,7 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     """SHA-256 of its file, which is kept under `objects/`."""
     manifest: Mapping[str, object]
     """The file's manifest."""
-    choices: tuple[tuple[int, tuple[tuple[int, float], ...]], ...]
+    choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
     """For each state of the path, ascending: the actions with positive probability, and their probabilities."""
 
 
@@ -74,7 +74,7 @@ class Evidence(msgspec.Struct, frozen=True):
     text: str
     """Its text."""
     causal_model: CausalModel
-    """The class of causal models of the bounds; `gumbel`: no bounds."""
+    """The class of causal models of the bounds; `gumbel`: no bounds; `world`: the world's own, without bounds."""
     seq: int
     """The step of the path's last pair, at which the alarm fired or the takeover was judged."""
     first_seq: int
@@ -83,7 +83,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """Time of the step `seq`, in seconds since the epoch."""
     since: float
     """Time of the step `first_seq`, in seconds since the epoch."""
-    path: tuple[tuple[int, int | None], ...]
+    path: tuple[tuple[State, int | None], ...]
     """The held path: state and action of each step, oldest first."""
     start_observed: bool
     """True if the path begins with the episode."""
@@ -107,6 +107,8 @@ class Evidence(msgspec.Struct, frozen=True):
     """The policy that acted at each pair of the path; left out if nominal did at all of them. An empty
     name: its table is not known; the answer does not depend on it.
     """
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """The recorded inputs of each step of the path; left out if the model has none."""
     takeover: TakeoverEvidence | None = None
     """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
 

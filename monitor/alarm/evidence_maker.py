@@ -7,9 +7,9 @@ alarm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -18,13 +18,20 @@ from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.exact.evaluators import deployed_name
-from monitor.policy.table import PolicyTable
-from monitor.types import Alert, FormulaSpec, TakenOver
+from monitor.types import Alert, FormulaSpec, State, TakenOver
 
 __all__ = ["EvidenceMaker", "make_evidence"]
 
 STATES: Final = 65_536
 """States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""
+
+
+class Choosing(Protocol):
+    """A policy, as far as its choices in single states are concerned."""
+
+    def choices(self, state: Any) -> Sequence[tuple[int, float]]:  # noqa: ANN401 - as `State` is, of the model's kind
+        """Return the actions with positive probability, and these."""
+        ...
 
 
 class EvidenceMaker:
@@ -37,7 +44,7 @@ class EvidenceMaker:
     def __init__(
         self,
         identity: Identity,
-        tables: Mapping[str, PolicyTable],
+        tables: Mapping[str, Choosing],
         manifests: Mapping[str, Mapping[str, object]],
     ) -> None:
         self._identity = identity
@@ -70,6 +77,8 @@ class EvidenceMaker:
             more["takeover"] = TakeoverEvidence(about.policy, about.outcome)
         if about.acted:
             more["acted"] = about.acted
+        if isinstance(about, Alert) and about.inputs:
+            more["inputs"] = about.inputs
         members = {
             "alert": number,
             "agent": about.agent,
@@ -108,18 +117,18 @@ class EvidenceMaker:
 class _PackedPolicy:
     """A policy as documents have it (`PolicyEvidence`)."""
 
-    def __init__(self, name: str, table: PolicyTable, sha256: str, manifest: Mapping[str, object]) -> None:
+    def __init__(self, name: str, table: Choosing, sha256: str, manifest: Mapping[str, object]) -> None:
         self._constant = {
             "sha256": pack(f"policies.{name}.sha256", sha256, 3),
             "manifest": pack(f"policies.{name}.manifest", manifest, 3),
         }
 
-        def choices(state: int) -> bytes:
+        def choices(state: State) -> bytes:
             return pack(f"policies.{name}.choices", (state, table.choices(state)), 4)
 
         self._choices = lru_cache(STATES)(choices)
 
-    def packed(self, states: list[int]) -> bytes:
+    def packed(self, states: list[State]) -> bytes:
         """Return it with its choices in these states, ascending."""
         return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})
 
@@ -127,7 +136,7 @@ class _PackedPolicy:
 def make_evidence(
     about: Alert | TakenOver,
     identity: Identity,
-    tables: Mapping[str, PolicyTable],
+    tables: Mapping[str, Choosing],
     manifests: Mapping[str, Mapping[str, object]],
 ) -> bytes:
     """Return the document for one alert or judged takeover; arguments and errors as for `EvidenceMaker`."""

@@ -15,9 +15,8 @@ import numpy as np
 from monitor.alarm.figures import effect_of, is_open, own_quantity
 from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
 from monitor.alarm.verdict_cache import VerdictCache
+from monitor.evaluation.models import AnyModel, sha256_of
 from monitor.model.formats import file_name
-from monitor.model.mdp import MDP
-from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
 from monitor.types import (
     Alert,
@@ -31,6 +30,8 @@ from monitor.types import (
     Threshold,
     Verdict,
 )
+from monitor.worlds import CheckedWorld
+from monitor.worlds.policies import WorldPolicy
 
 __all__ = [
     "AlertBands",
@@ -97,20 +98,24 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
         return frozenset(name for name in common if self.policies[name] != other.policies[name])
 
 
-def identity_of(model: MDP, policies: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Identity:
+def identity_of(
+    model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy], models: Mapping[str, AnyModel]
+) -> Identity:
     """Return the identity of models and policies given as values, not as files: digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
-    others = {name: model_sha256(other) for name, other in models.items()}
+    others = {name: sha256_of(other) for name, other in models.items()}
     return Identity(
-        model_name=file_name(model.source),
-        model_sha256=model_sha256(model),
+        model_name=model.version if isinstance(model, CheckedWorld) else file_name(model.source),
+        model_sha256=sha256_of(model),
         policies=digests,
         versions={},
         models=others,
     )
 
 
-def _content(table: PolicyTable) -> bytes:
+def _content(table: PolicyTable | WorldPolicy) -> bytes:
+    if isinstance(table, WorldPolicy):
+        return table.name.encode("utf-8", "surrogatepass")  # a function has no bytes that say what it does
     array = table.probabilities if table.actions is None else table.actions
     assert array is not None
     return array.tobytes()

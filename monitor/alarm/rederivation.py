@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,11 +27,12 @@ from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import check, on_stream
-from monitor.model.mdp import MDP
-from monitor.model.npz import model_sha256
+from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
+from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
-from monitor.types import AlarmSpec, BandSettings, FormulaSpec, Verdict
+from monitor.types import AlarmSpec, BandSettings, FormulaSpec, RequestedModel, State, Verdict
+from monitor.worlds import CheckedWorld
 
 __all__ = [
     "ENGINE",
@@ -48,6 +49,8 @@ __all__ = [
     "read_evidence",
     "rederive",
 ]
+
+Policies = Mapping[str, AnyPolicy]
 
 TOLERANCE = 1e-9
 """Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
@@ -72,7 +75,7 @@ class Deriver(NamedTuple):
     """
 
     name: str
-    derive: Callable[[Evidence, MDP, Mapping[str, PolicyTable], Mapping[str, MDP]], Derived]
+    derive: Callable[[Evidence, AnyModel, Policies, Mapping[str, AnyModel]], Derived]
 
 
 class Rederivation(NamedTuple):
@@ -89,9 +92,9 @@ class Rederivation(NamedTuple):
 
 def rederive(
     evidence: Evidence,
-    model: MDP,
-    tables: Mapping[str, PolicyTable],
-    models: Mapping[str, MDP] | None = None,
+    model: AnyModel,
+    tables: Policies,
+    models: Mapping[str, AnyModel] | None = None,
 ) -> list[str]:
     """Return everything in the evidence that does not follow from its path, this model and these policies.
 
@@ -103,9 +106,9 @@ def rederive(
 
 def derive_again(
     evidence: Evidence,
-    model: MDP,
-    tables: Mapping[str, PolicyTable],
-    models: Mapping[str, MDP] | None = None,
+    model: AnyModel,
+    tables: Policies,
+    models: Mapping[str, AnyModel] | None = None,
     derivers: Sequence[Deriver] | None = None,
 ) -> Rederivation:
     """Derive the verdict as `rederive` does, by the first of `derivers` (default: `ENGINE`) that supports it."""
@@ -139,16 +142,16 @@ def contradictions(evidence: Evidence) -> list[str]:
     return problems or [*_of_noise(evidence), *contradictions_of_takeover(evidence)]
 
 
-def _verdict(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]) -> Verdict:
+def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Verdict:
     """Return the verdict of the engine that gave it: a sampled one is drawn again, with the same noise."""
     drawn = evidence.verdict.drawn
     verdict = check(
         evidence.text,
         model=model,
-        path=evidence.path,
+        path=_given_path(evidence),
         policies=tables,
         engine="exact" if drawn is None else "sampled",
-        causal_model=evidence.causal_model,
+        causal_model=_requested(evidence),
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
         models=models,
@@ -174,14 +177,14 @@ ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
 """The engine of the stream: exact, or drawn again if the verdict was sampled."""
 
 
-def _by_referee(
-    evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable], models: Mapping[str, MDP]
-) -> Derived:
+def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
     """Return the verdict of the second program, which draws neither samples nor models.
 
     Where the engine has to help, its verdict follows, and the first has what only the engine computes.
     """
     recorded = evidence.verdict
+    if evidence.causal_model == "world" or not isinstance(model, MDP):
+        raise LimitError("it knows tables only, and the model is a world with numbers")
     if recorded.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
     delta: float | None = (_band_settings(evidence) or BandSettings()).delta
@@ -190,8 +193,8 @@ def _by_referee(
         evidence.text,
         model=model,
         path=list(evidence.path),
-        policies=tables,
-        models=models,
+        policies={name: table for name, table in tables.items() if isinstance(table, PolicyTable)},
+        models={name: other for name, other in models.items() if isinstance(other, MDP)},
         causal_model=evidence.causal_model,
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
@@ -331,22 +334,40 @@ def _of_manifests(evidence: Evidence) -> Iterator[str]:
             yield f"policies.{name}.manifest.sha256: {named} is recorded, the policy is {policy.sha256}"
 
 
-def _of_models(evidence: Evidence, model: MDP, models: Mapping[str, MDP]) -> Iterator[str]:
-    given = model_sha256(model)
+def _of_models(evidence: Evidence, model: AnyModel, models: Mapping[str, AnyModel]) -> Iterator[str]:
+    given = sha256_of(model)
     if given != evidence.model_sha256:
         yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
-    others = {name: model_sha256(other) for name, other in models.items()}
+    others = {name: sha256_of(other) for name, other in models.items()}
     yield from _differences("models", plain(evidence.models), plain(others))
 
 
-def _of_policies(evidence: Evidence, model: MDP, tables: Mapping[str, PolicyTable]) -> Iterator[str]:
+def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
     """Compare each policy's choices in the states of the path."""
     if tables.keys() != evidence.policies.keys():
         yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
-    states = sorted({state for state, _ in evidence.path if 0 <= state < model.states})
+    states = sorted({state for state, _ in evidence.path if _has(model, state)})
     for name in sorted(tables.keys() & evidence.policies.keys()):
         derived = [(state, tables[name].choices(state)) for state in states]
         yield from _differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
+
+
+def _has(model: AnyModel, state: State) -> bool:
+    if isinstance(model, CheckedWorld):
+        return isinstance(state, tuple) and len(state) == len(model.features) and not model.outside(state)
+    return isinstance(state, int) and 0 <= state < model.states
+
+
+def _given_path(evidence: Evidence) -> Sequence[Sequence[Any]]:
+    """Return the path as `check` takes it, with recorded inputs where there are any."""
+    if not evidence.inputs:
+        return evidence.path
+    return [(*pair, inputs) for pair, inputs in zip(evidence.path, evidence.inputs, strict=True)]
+
+
+def _requested(evidence: Evidence) -> RequestedModel:
+    """Return the class of causal models to ask for; a world with numbers is its own."""
+    return "gumbel" if evidence.causal_model == "world" else evidence.causal_model
 
 
 def _differences(where: str, recorded: object, derived: object) -> Iterator[str]:

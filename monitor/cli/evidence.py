@@ -113,8 +113,9 @@ def explain(
         from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "drawing the alarm")
-        explanation = explain(proof.evidence, proof.model, proof.tables, proof.models)
-        picture = draw(explanation, proof.model)
+        model, tables, models = proof.on_tables()
+        explanation = explain(proof.evidence, model, tables, models)
+        picture = draw(explanation, model)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
     if target == PIPE:
         sys.stdout.buffer.write(content)

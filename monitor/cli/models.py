@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.draft import OutputKind
     from monitor.policy.onnx_policy import Policy
+    from monitor.policy.table import PolicyTable
 
 __all__ = ["model_app", "policy_app"]
 
@@ -203,7 +204,7 @@ def _encoders(mdp: MDP) -> list[str]:
     return ["index", *(name for name, data in held.items() if data)]
 
 
-def _policy_facts(policy: Policy, mdp: MDP) -> dict[str, object]:
+def _policy_facts(policy: Policy[PolicyTable], mdp: MDP) -> dict[str, object]:
     table = policy.table
     several = sum(len(table.choices(state)) > 1 for state in range(mdp.states))
     return {

@@ -58,7 +58,7 @@ class DemoRun:
                 loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
-        watcher = Watcher(loaded.model, self._header(loaded, service.start()))
+        watcher = Watcher(loaded.mdp, self._header(loaded, service.start()))
         with interrupted() as stop:
             async with embedded_broker(broker_port), running(service), _watching(loaded, url, watcher) as online:
                 if not await eventually(online.is_set):

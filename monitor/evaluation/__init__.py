@@ -6,7 +6,7 @@
 
 from monitor.evaluation.check import NO_BOUNDS, check, check_many
 from monitor.evaluation.credible import check_band_settings
-from monitor.evaluation.engines import NOT_EXACT, Engines
+from monitor.evaluation.engines import NOT_EXACT, AnyEngines, Engines, Names, WorldEngines, engines_of
 from monitor.evaluation.hindsight import recourse
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import (
@@ -19,13 +19,17 @@ from monitor.evaluation.seeding import (
 __all__ = [
     "NOT_EXACT",
     "NO_BOUNDS",
+    "AnyEngines",
     "Engines",
+    "Names",
     "SampledChecker",
+    "WorldEngines",
     "alone",
     "check",
     "check_band_settings",
     "check_many",
     "check_sampling",
+    "engines_of",
     "on_stream",
     "recourse",
     "stream_seed",

@@ -13,7 +13,7 @@ from monitor.evaluation.engines import NOT_EXACT, neither
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
-from monitor.evaluation.worlds import WorldChecker
+from monitor.evaluation.worlds import NO_TABLE, WorldChecker
 from monitor.exact import Checker, tables
 from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
@@ -22,14 +22,13 @@ from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
-from monitor.types import BandSettings, CausalModel, Drawn, Engine, Sampling, Verdict
+from monitor.types import BandSettings, CausalModel, Drawn, Engine, RequestedModel, Sampling, Verdict
 from monitor.worlds import CheckedWorld, Moment, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]
 
 Model = MDP | Simulator | VectorSimulator | World | type[World] | CheckedWorld
 BANDS = BandSettings()
-NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
 
 
@@ -290,7 +289,7 @@ def _in_world(read: Sequence[tuple[Formula, str]], worlds: WorldChecker, setting
 def _check_engine(engine: str, causal_model: str) -> None:
     if engine not in get_args(Engine):
         raise ConfigError(f"engine {engine!r} does not exist; use {', '.join(get_args(Engine))}")
-    if causal_model not in get_args(CausalModel):
-        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if causal_model not in get_args(RequestedModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(RequestedModel))}")
     if engine == "sampled" and causal_model != "gumbel":
         raise ConfigError(f"causal model {causal_model!r}: {NO_BOUNDS}; use engine 'exact', or 'gumbel'")

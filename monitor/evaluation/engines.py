@@ -1,21 +1,34 @@
-"""Both engines over one enumerated model, for streams."""
+"""What answers formulas on a stream: both engines over a table, or the sampled one over a world with numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
-from monitor.errors import LimitError
+from msgspec.structs import replace
+
+from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
+from monitor.evaluation.noise_rows import NoiseRows
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import alone, check_sampling
-from monitor.exact import Checker
+from monitor.evaluation.worlds import NO_TABLE, WorldChecker
+from monitor.exact import Checker, tables
+from monitor.exact.avoidable import unexamined
+from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
 from monitor.logic import Formula
+from monitor.model import MDP
 from monitor.sampled import Enumerated
-from monitor.types import BandSettings, FormulaSpec, Sampling
+from monitor.types import BandSettings, Drawn, FormulaSpec, Sampling, Verdict
+from monitor.worlds import Moment, is_world
 
-__all__ = ["NOT_EXACT", "Engines", "neither"]
+__all__ = ["NOT_EXACT", "AnyEngines", "Engines", "Names", "WorldEngines", "engines_of", "neither"]
+
+PathPairs = Sequence[tuple[Any, int | None]]
+Inputs = Sequence[tuple[float, ...]]
 
 BANDS = BandSettings()
 NOT_EXACT = "sampled, because the exact engine refused: "
@@ -30,6 +43,19 @@ def neither(exact: LimitError, sampled: LimitError) -> LimitError:
     return LimitError(f"{exact}; nor by sampling: {str(sampled).partition('; ')[0]}")
 
 
+class Names:
+    """The names that formulas on a table may use: its labels and actions, policies, other models."""
+
+    def __init__(self, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]) -> None:
+        self._given = model, policies, models
+        self.learned = any(each.counts is not None for each in (model, *models.values()))
+
+    def validate(self, formula: Formula, text: str) -> None:
+        """Raise FormulaError at the first name that there is not."""
+        model, policies, models = self._given
+        validate(formula, model, policies, text, models)
+
+
 class Engines:
     """The exact engine and the sampled one, over the same model and policies.
 
@@ -38,13 +64,16 @@ class Engines:
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
         bands: how the credible band of a learned model is computed; likewise.
 
-    `learned`: computes the bands of a learned model; None for a given one.
+    `learned`: computes the bands of a learned model; None for a given one. `names`: those that formulas may use.
+    `tested`: the rows that observed steps are tested against.
     """
 
     def __init__(self, checker: Checker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
         self.checker, self.sampling = checker, check_sampling(sampling)
         check_band_settings(bands)
         self.learned = LearnedBands(checker, bands) if checker.evaluators.learned else None
+        self.names = Names(checker.model, checker.policies, checker.models)
+        self.tested = checker.model
 
     @cached_property
     def sampled_checker(self) -> SampledChecker:
@@ -83,6 +112,23 @@ class Engines:
             self.learned.prepare(formula, self.checker.some_path())
         return False, ""
 
+    def drawn_verdict(
+        self,
+        formula: Formula,
+        spec: FormulaSpec,
+        path: PathPairs,
+        inputs: Inputs,
+        drawn: Drawn,
+        **more: Any,  # noqa: ANN401
+    ) -> Verdict:
+        """Return a sampled verdict on a path; `more`: further arguments of `SampledChecker.verdict`."""
+        del inputs
+        return self.sampled_checker.verdict(formula, path, drawn, text=spec.text, **more)
+
+    def with_recourse(self, verdict: Verdict, formula: Formula, path: PathPairs, **more: Any) -> Verdict:  # noqa: ANN401 - as listed there
+        """Return a verdict, on a missed goal with whether that could have been met: `Checker.with_recourse`."""
+        return self.checker.with_recourse(verdict, formula, path, **more)
+
     def _warm_up(self, formula: Formula) -> None:
         self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
 
@@ -92,3 +138,69 @@ class Engines:
             self._warm_up(formula)
         except LimitError:
             return
+
+
+class WorldEngines:
+    """The sampled engine over one world with numbers, which draws only where it must.
+
+    Args:
+        checker: of the world and its policies.
+        sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
+    """
+
+    learned = None
+
+    def __init__(self, checker: WorldChecker, sampling: Sampling) -> None:
+        self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
+        self.tested = NoiseRows(checker.world)
+
+    def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
+        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
+
+        Returns True and no reason: whether an answer is exact depends on what was observed.
+        """
+        del window
+        once = replace(alone(self.sampling), sampling=replace(self.sampling, limit=1))
+        self.drawn_verdict(formula, replace(spec, engine="auto"), *self.checker.some_path(), once)
+        return True, ""
+
+    def drawn_verdict(
+        self,
+        formula: Formula,
+        spec: FormulaSpec,
+        path: PathPairs,
+        inputs: Inputs,
+        drawn: Drawn,
+        **more: Any,  # noqa: ANN401
+    ) -> Verdict:
+        """Return the verdict on a path, each step of which was found to be possible."""
+        more.pop("why", None)
+        moments = [Moment(state, action, inputs[n] if inputs else ()) for n, (state, action) in enumerate(path)]
+        return self.checker.verdict(formula, spec.text, moments, drawn, engine=spec.engine, **more)
+
+    def with_recourse(self, verdict: Verdict, formula: Formula, path: PathPairs, **more: Any) -> Verdict:  # noqa: ANN401 - as listed there
+        """Return the verdict, with why it is not examined whether a missed goal could have been met."""
+        del formula, path, more
+        return unexamined(verdict, NO_TABLE)
+
+
+AnyEngines = Engines | WorldEngines
+
+
+def engines_of(
+    model: object,
+    policies: Mapping[str, object],
+    models: Mapping[str, object],
+    sampling: Sampling,
+    bands: BandSettings,
+) -> AnyEngines:
+    """Return what answers formulas on a model, whichever kind it is. Raises ConfigError, ModelError or PolicyError."""
+    if is_world(model):
+        return WorldEngines(WorldChecker(model, policies, models), sampling)
+    assert isinstance(model, MDP)
+    tabled: dict[str, MDP] = {}
+    for name, other in models.items():
+        if not isinstance(other, MDP):
+            raise ConfigError(f"model {name!r} is no table, and the main model is one; give each as an MDP")
+        tabled[name] = other
+    return Engines(Checker(model, tables(policies, model), tabled, delta=bands.delta), sampling, bands)

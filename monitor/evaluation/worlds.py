@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from operator import index
-from pathlib import Path as FilePath
 from typing import Any, get_args
 
-import numpy as np
 from msgspec.structs import replace
 
-from monitor.arrays import Bools, Floats, Ints
-from monitor.errors import ConfigError, LimitError, MonitorError, PathError, PolicyError
+from monitor.errors import ConfigError, LimitError, PathError
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
-from monitor.policy.network import Network
-from monitor.sampled import Decisions, Simulated
+from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
-from monitor.user_code import explained
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world
+from monitor.worlds.policies import WorldPolicy, as_world_policy
+from monitor.worlds.trial import some_moment
 
-__all__ = ["WorldChecker"]
+__all__ = ["NO_TABLE", "WorldChecker"]
 
+NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
 
 
@@ -43,11 +41,20 @@ class WorldChecker:
     """
 
     def __init__(self, model: object, policies: Mapping[str, object], models: Mapping[str, object]) -> None:
-        self.world = load_world(model)
-        others = {name: _other(name, each, self.world) for name, each in models.items()}
-        decisions = {name: _decisions(name, each, self.world) for name, each in policies.items()}
+        self.model = self.world = load_world(model)
+        self.models = others = {name: _other(name, each, self.world) for name, each in models.items()}
+        decisions = {name: as_world_policy(name, each, self.world) for name, each in policies.items()}
+        self.policies: Mapping[str, WorldPolicy] = decisions
         self._scene = Simulated(self.world, decisions, others, self.world.action_names)
         self._checker = SampledChecker(self._scene)
+
+    learned = False
+    """A guaranteed band, which only learned tables have, is never asked of it."""
+
+    def some_path(self) -> tuple[list[tuple[tuple[float, ...], int]], list[tuple[float, ...]]]:
+        """Return a path of one pair, somewhere in the ranges of the features, and its inputs."""
+        state, inputs = some_moment(self.world)
+        return [(state, 0)], [inputs] if inputs else []
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
@@ -103,7 +110,7 @@ class WorldChecker:
         )
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
-        return replace(verdict, tiers=self._tiers(formula, path))
+        return replace(verdict, causal_model="world", tiers=self._tiers(formula, path))
 
     @property
     def _dynamics(self) -> WorldDynamics:
@@ -166,64 +173,6 @@ def _pair(n: int) -> Iterator[None]:
         yield
     except PathError as error:
         raise PathError(f"pair {n}: {error}") from error
-
-
-class _Function:
-    """A policy given as a function of states."""
-
-    def __init__(self, function: Callable[[Floats], object], name: str) -> None:
-        self._function, self._name = function, name
-
-    def decide(self, states: Floats) -> Any:  # noqa: ANN401 - checked by `as_decisions`
-        """Return what the function does."""
-        try:
-            return self._function(states)
-        except MonitorError:
-            raise
-        except Exception as error:
-            raise PolicyError(f"policy {self._name!r} fails ({explained(error)})") from error
-
-
-class _Batched:
-    """A policy network, in batches of the size that it takes."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    def decide(self, states: Floats) -> Ints | Floats:
-        """Return what the network chooses."""
-        size, choose = self._network.batch, self._network.choose
-        if len(states) <= size:
-            return choose(states)
-        return np.concatenate([choose(states[n : n + size]) for n in range(0, len(states), size)])
-
-
-class _Sight:
-    """What a policy network sees of a world: the state itself, with every action available."""
-
-    def __init__(self, world: CheckedWorld) -> None:
-        self.actions, self.width = world.actions, len(world.features)
-
-    def observations(self, states: Floats) -> Floats:
-        """Return the states."""
-        return states
-
-    def available(self, states: Floats) -> Bools:
-        """Return that every action is."""
-        return np.ones((len(states), self.actions), dtype=np.bool_)
-
-
-def _decisions(name: str, policy: object, world: CheckedWorld) -> Decisions:
-    if isinstance(policy, str | FilePath):
-        from monitor.policy.onnx_policy import load_network  # noqa: PLC0415 - onnxruntime only where a file is named
-
-        return _Batched(load_network(policy, _Sight(world)))
-    if not callable(policy):
-        raise PolicyError(
-            f"policy {name!r} is a {type(policy).__name__}; in a world with numbers a policy is a function of states "
-            "[n, f] that gives actions [n] or distributions [n, A], or the path of a manifest"
-        )
-    return _Function(policy, name)
 
 
 def _other(name: str, model: object, main: CheckedWorld) -> CheckedWorld:

@@ -176,6 +176,7 @@ class PathValues:
     ) -> tuple[float, float]:
         """Return bounds of the value over a class of causal models."""
         assert causal_model != "gumbel"
+        assert causal_model != "world"
         if change.decides:
             return self.evaluators.decided_interval(change, measure, self._since(position), causal_model)
         entry = self._by_world.get((id(change), id(measure)))

@@ -35,6 +35,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     >>> encode_state(model, "index", 1), encode_state(model, "name", "end"), encode_state(model, "bins", (0.75,))
     (1, 1, 1)
     """
+    if isinstance(raw, dict):
+        raise InputError("unknown_state", "a map is a state of a world with numbers, and the model is a table")
     match encoder:
         case "index":
             state = _index(raw, model.states)

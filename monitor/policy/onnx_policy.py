@@ -6,8 +6,10 @@ A policy becomes one table over all states at start, so that all its faults rais
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -24,6 +26,7 @@ __all__ = [
     "Policy",
     "load_network",
     "load_policy",
+    "opened",
     "read_bytes",
     "read_onnx",
     "read_pinned",
@@ -31,26 +34,37 @@ __all__ = [
 ]
 
 
+Chosen = TypeVar("Chosen")
+
+
 @dataclass(frozen=True, eq=False)
-class Policy:
-    """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`."""
+class Policy(Generic[Chosen]):
+    """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`.
+
+    `table`: what it chooses; in a world with numbers, which has no table, a `WorldPolicy`.
+    """
 
     name: str
-    table: PolicyTable
+    table: Chosen
     sha256: str
     manifest: Manifest
     content: bytes
 
 
-def load_policy(manifest_path: str | Path, model: MDP) -> Policy:
+def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
     """Return the policy a manifest describes, evaluated in every state of `model`.
 
     Raises:
         PolicyError: a file is missing, altered or too large, holds what `onnx_scan` refuses, or does not fit the
             manifest or the model; the output is NaN, infinite, or no distribution; or an action is unavailable.
     """
+    return opened(manifest_path, lambda manifest, content, where: table_from_onnx(content, manifest, model, where))
+
+
+def opened(manifest_path: str | Path, table_of: Callable[[Manifest, bytes, str], Chosen]) -> Policy[Chosen]:
+    """Return the policy a manifest describes. `table_of`: (manifest, bytes, where) -> what it chooses."""
     manifest, content = _read(Path(manifest_path))
-    table = table_from_onnx(content, manifest, model, str(manifest_path))
+    table = table_of(manifest, content, str(manifest_path))
     return Policy(
         name=manifest.name or Path(manifest_path).stem,
         table=table,

@@ -27,7 +27,7 @@ from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types import BandSettings, CausalModel, Verdict
+from monitor.types import BandSettings, RequestedModel, Verdict
 
 __all__ = ["TOO_LARGE", "judge"]
 
@@ -39,7 +39,7 @@ def judge(
     path: Path,
     policies: Mapping[str, object],
     models: Mapping[str, MDP] | None = None,
-    causal_model: CausalModel = "gumbel",
+    causal_model: RequestedModel = "gumbel",
     terminated: bool = False,
     start_observed: bool = True,
     delta: float | None = BandSettings().delta,
@@ -74,8 +74,8 @@ def judge(
     >>> judge('bold@1.P=? [ F<=2 "goal" ]', model=model, policies=policies, path=[(0, 0), (0, 0)]).value
     0.75
     """
-    if causal_model not in get_args(CausalModel):
-        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(CausalModel))}")
+    if causal_model not in get_args(RequestedModel):
+        raise ConfigError(f"causal model {causal_model!r} does not exist; use {', '.join(get_args(RequestedModel))}")
     if delta is not None and not 0.0 < delta < 1.0:
         raise ConfigError(f"delta must lie strictly between 0 and 1, not {delta:g}")
     if not isinstance(model, MDP):

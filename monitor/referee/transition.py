@@ -59,6 +59,7 @@ def _posterior(
         return both, counterfactual(p, q, i), None
     if (at, world.now.model) == ((step.state, step.action), step.moment.model):
         return both, np.eye(1, len(both), i)[0], None
+    assert causal_model != "world", "a table is evaluated"
     return both, *limits(p, q, i, causal_model)
 
 

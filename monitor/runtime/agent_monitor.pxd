@@ -16,7 +16,6 @@ cdef class AgentMonitor:
     cdef ModelTrust _model_trust
     cdef object _engines
     cdef bint _impossible, _open, _by_time
-    cdef long long _actions
     cdef list _formulas, _followed, _judging
 
     @cython.locals(formula=FormulaMonitor, times=list)

@@ -9,7 +9,7 @@ import msgspec
 
 from monitor.alarm.blindness import MARKS
 from monitor.alarm.message import Identity
-from monitor.evaluation import Engines
+from monitor.evaluation import AnyEngines, Engines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
 from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
@@ -50,7 +50,7 @@ class AgentMonitor:
         self,
         session: Session,
         queries: Sequence[Query],
-        engines: Engines,
+        engines: AnyEngines,
         identity: Identity,
         trust: ModelTrust | None = None,
     ) -> None:
@@ -59,7 +59,6 @@ class AgentMonitor:
         self._model_trust = trust
         self._impossible = False  # the newest step was impossible, so its state may be a wrong reading
         self._engines = engines
-        self._actions = session.model.actions
         self._formulas = [FormulaMonitor(query, session.agent, identity) for query in queries]
         self._followed = [formula.forecasts for formula in self._formulas if formula.forecasts is not None]
         self._judging = [formula.takeovers for formula in self._formulas if formula.takeovers is not None]
@@ -229,6 +228,7 @@ class AgentMonitor:
         `before`: the step before this one on the path, if any.
         """
         path, engines = self.session.path, self._engines
+        assert isinstance(engines, Engines), "worlds with numbers judge no takeovers"
         match event:
             case Step(foreign=True):
                 for takeovers in self._judging:
@@ -266,7 +266,9 @@ class AgentMonitor:
                 if before is None or before.action is None:
                     self._impossible = was_impossible  # no transition: still the first step after an impossible one
                 elif not was_impossible:
-                    test.step(before.state * self._actions + before.action, event.state)
+                    trust = self._model_trust
+                    assert trust is not None, "it made the test"
+                    trust.step(test, self.session.agent, before, event)
             case Break(reason="impossible_step" | "unknown_state" | "out_of_range") if not was_impossible:
                 self._impossible = self._test_break(test, before, event)
             case _:
@@ -276,9 +278,8 @@ class AgentMonitor:
 
     def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
         """Test the model on a transition that it lacks; return whether it leads to what may be a wrong reading."""
-        row = None
-        if before is not None and before.action is not None:
-            row = before.state * self.session.model.actions + before.action
+        assert self._model_trust is not None, "it made the test"
+        row = self._model_trust.row(before)
         if event.unrecorded:
             if row is not None:
                 test.step(row, UNRECORDED)

@@ -12,7 +12,7 @@ from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
 from monitor.alarm.machine import Alarm, AlarmChange, Judgement, close, judge, next_alarm, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
-from monitor.evaluation import Engines
+from monitor.evaluation import AnyEngines
 from monitor.exact.verdict import is_missed
 from monitor.runtime.forecasts import Forecasts, ForecastsState
 from monitor.runtime.query import Query, QueryEvaluator
@@ -30,6 +30,7 @@ from monitor.types import (
     Notice,
     Refreshed,
     Skipped,
+    State,
     Step,
     Verdict,
 )
@@ -46,10 +47,11 @@ PAUSE: Final = 1.0
 class _JudgedPath(msgspec.Struct, frozen=True):
     """The path a verdict was given on; the session's path may have grown before an alert is published."""
 
-    pairs: tuple[tuple[int, int | None], ...]
+    pairs: tuple[tuple[State, int | None], ...]
     start_observed: bool
     terminated: bool
     acted: tuple[str, ...] = ()
+    inputs: tuple[tuple[float, ...], ...] = ()
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -153,7 +155,7 @@ class FormulaMonitor:
     def answer(  # noqa: PLR0917 - by position they are passed in less time
         self,
         session: Session,
-        engines: Engines,
+        engines: AnyEngines,
         step: Step,
         notices: list[Notice],
         now: Instant,
@@ -180,7 +182,8 @@ class FormulaMonitor:
         self._note(verdict, step, path, notices)
         self.alarm, change = next_alarm(self.alarm, judgement, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
-            self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, tuple(path.acted))
+            acted, inputs = tuple(path.acted), tuple(path.inputs)
+            self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
         if change is not None:
             notices += self._report(change, step.time, now)
         elif self.alarm.state == "firing" and not ends:
@@ -358,4 +361,5 @@ class FormulaMonitor:
             start_observed=path.start_observed,
             terminated=path.terminated,
             acted=path.acted,
+            inputs=path.inputs,
         )

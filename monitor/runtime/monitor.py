@@ -22,8 +22,8 @@ import msgspec
 
 from monitor.alarm.message import Identity, identity_of
 from monitor.errors import ConfigError, FormulaError, InputError
-from monitor.evaluation import Engines
-from monitor.exact import Checker, tables
+from monitor.evaluation import AnyEngines, engines_of
+from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.runtime.admission import Admission
@@ -33,9 +33,12 @@ from monitor.runtime.query import Query, prepare
 from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
+from monitor.stream.adapter import Adapter
 from monitor.stream.decode import validate as validate_observation
+from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
 from monitor.stream.timer_queue import TimerQueue
+from monitor.stream.world_adapter import WorldAdapter
 from monitor.types import (
     BandSettings,
     Calibrated,
@@ -50,6 +53,7 @@ from monitor.types import (
     StreamSettings,
     TrustSettings,
 )
+from monitor.worlds import CheckedWorld, World
 
 __all__ = ["Monitor", "MonitorState", "Saved", "Waiting"]
 
@@ -98,8 +102,9 @@ class Monitor:
     """Monitor of any number of agents that share one model.
 
     Args:
-        model: the MDP every agent acts in.
-        policies: name -> S actions, an S x A matrix, a table, or the path of a manifest; `nominal` is the deployed one.
+        model: the MDP every agent acts in, or a `World` with numbers.
+        policies: name -> S actions, an S x A matrix, a table, a function in a world with numbers, or the path of a
+            manifest; `nominal` is the deployed one.
         formulas: those to monitor; a bare text gets the name `formula_<n>`.
         settings: limits and waiting times of the stream.
         identity: names and digests for alerts; made from the contents where not given.
@@ -119,27 +124,28 @@ class Monitor:
 
     def __init__(
         self,
-        model: MDP,
+        model: MDP | World | type[World] | CheckedWorld,
         policies: Mapping[str, object],
         formulas: Sequence[Query | FormulaSpec | str],
         settings: StreamSettings | None = None,
         *,
         identity: Identity | None = None,
-        models: Mapping[str, MDP] | None = None,
+        models: Mapping[str, object] | None = None,
         sampling: Sampling | None = None,
         trust: TrustSettings | None = None,
         bands: BandSettings | None = None,
     ) -> None:
         self.settings = _checked(settings or StreamSettings())
         bands = bands or BandSettings()
-        self._checker = Checker(model, tables(policies, model), models, delta=bands.delta)
-        self._engines = Engines(self._checker, sampling or Sampling(), bands)
+        self._engines = engines_of(model, policies, models or {}, sampling or Sampling(), bands)
+        self._adapter = _adapter(self._engines, self.settings)
         known = set(self.settings.policies.values()) - {"nominal"}
         self._queries = prepare(formulas, self._engines, window=self.settings.window, known=known)
-        self._identity = identity or identity_of(model, self._checker.policies, models or {})
+        checker = self._engines.checker
+        self._identity = identity or identity_of(checker.model, checker.policies, checker.models)
         self.patience = min(self.settings.stale_after, self.settings.forget_after)
         self.pause = self.patience / 4  # looking for silent agents visits all of them
-        self._new_trust = partial(ModelTrust, model, trust or TrustSettings(), self.settings.encoder)
+        self._new_trust = partial(ModelTrust, self._engines.tested, trust or TrustSettings(), self.settings.encoder)
         self._start(self._new_trust())
 
     def _start(self, trust: ModelTrust) -> None:
@@ -170,7 +176,7 @@ class Monitor:
     def _copy(self, trust: ModelTrust) -> Monitor:
         other = Monitor.__new__(Monitor)  # `copy` cannot copy a compiled object
         other.settings, other.patience, other.pause = self.settings, self.patience, self.pause
-        other._checker, other._engines, other._queries = self._checker, self._engines, self._queries  # noqa: SLF001
+        other._adapter, other._engines, other._queries = self._adapter, self._engines, self._queries  # noqa: SLF001
         other._identity, other._new_trust = self._identity, self._new_trust  # noqa: SLF001
         other._start(trust)  # noqa: SLF001
         return other
@@ -446,11 +452,22 @@ class Monitor:
     def _session(
         self, agent: str, before: AgentMonitorState | None = None, pages: Mapping[int, bytes | None] | None = None
     ) -> Session:
-        model, nominal = self._checker.model, self._checker.policies["nominal"]
         if before is None:
-            return Session(agent, model, self.settings, nominal=nominal)
+            return Session(agent, self._adapter, self.settings)
         held = {number: page for number, page in (pages or {}).items() if page is not None}
-        return Session.load(before.session, model, self.settings, pages=held, nominal=nominal)
+        return Session.load(before.session, self._adapter, self.settings, pages=held)
+
+
+def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
+    """Return what maps observations to the model. Raises ConfigError for a state encoder that does not fit it."""
+    checker, features = engines.checker, settings.encoder == "features"
+    if isinstance(checker, WorldChecker):
+        if not features:
+            raise ConfigError(f"state_encoder is {settings.encoder!r}; of a world with numbers it is 'features'")
+        return WorldAdapter(checker.world, settings, checker.policies["nominal"])
+    if features:
+        raise ConfigError("state_encoder is 'features', which is for worlds with numbers; the model is a table")
+    return ModelAdapter(checker.model, settings, checker.policies["nominal"])
 
 
 def _checked(settings: StreamSettings) -> StreamSettings:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Protocol, get_args
 
 from msgspec import structs
 
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, Engines, on_stream
-from monitor.exact import validate
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, parse
@@ -23,19 +22,18 @@ from monitor.logic.direction import FormulaUse, reversed_goals
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
-from monitor.model import MDP
 from monitor.runtime.forecasts import FollowedForecast, ForecastTarget, followed_forecast, target_of
 from monitor.runtime.shared_verdicts import SharedVerdicts
-from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
+from monitor.runtime.takeovers import SAMPLED, UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
 from monitor.types import (
     AlarmOnlyIf,
     BandsWhen,
-    CausalModel,
     Engine,
     FormulaSpec,
     Outcome,
     RecourseWhen,
+    RequestedModel,
     Step,
     Threshold,
     Verdict,
@@ -52,11 +50,20 @@ BACKWARDS: Final = (
     "by default an alarm fires when its formula is false, here while it is not too late to hand over; write when: "
     "holds, or the comparison with <"
 )
+OWN: Final = "a world's own step is its causal model; leave it out"
 MANY: Final = 10_000_000
 """Multiplications at each step that are mentioned: some 10 ms."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-Vocabulary = tuple[MDP, Collection[str], Mapping[str, MDP]]
-"""The names a formula may use: labels of the model, policies, other models."""
+
+
+class Vocabulary(Protocol):
+    """The names a formula may use. `learned`: a model is learned and has a guaranteed band."""
+
+    learned: bool
+
+    def validate(self, formula: Formula, text: str) -> None:
+        """Raise FormulaError at the first name that there is not."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -119,13 +126,14 @@ class QueryEvaluator:
         self.begun = -1
         self.pushed = 0
 
-    def verdict(self, query: Query, engines: Engines, session: Session, step: Step) -> Verdict:
+    def verdict(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
         """Return the verdict on the session's path, whose last pair is `step`; undecided, with a reason, on failure.
 
         An exact one is shared from now on. Where verdicts were shared instead, `check` catches up here.
         """
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
+        assert isinstance(engines, Engines), "worlds with numbers are always sampled"
         spec, path = query.spec, session.path
         added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
@@ -146,7 +154,7 @@ class QueryEvaluator:
         shared.keep(path, verdict)
         return verdict
 
-    def with_bands(self, verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
+    def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
         """Return an exact verdict on the session's path with its credible band and support, on a learned model."""
         if engines.learned is None:
             return verdict
@@ -154,44 +162,48 @@ class QueryEvaluator:
         return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted)
 
     @staticmethod
-    def with_recourse(verdict: Verdict, query: Query, engines: Engines, session: Session) -> Verdict:
+    def with_recourse(verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
         """Return a verdict on the session's path; on a missed goal with whether that could have been met."""
         path = session.path
         known = query.shared.peek(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
             return structs.replace(verdict, recourse=known.recourse)
-        examined = engines.checker.with_recourse(
+        examined = engines.with_recourse(
             verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted
         )
         if known is not None:
             known.recourse = examined.recourse
         return examined
 
-    def _sampled(self, query: Query, engines: Engines, session: Session, step: Step, why: str) -> Verdict:
+    def _sampled(self, query: Query, engines: AnyEngines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
         spec, path = query.spec, session.path
-        self.tests += 1
         drawn = on_stream(
             engines.sampling,
             spec.alarm,
             stream=(session.agent, step.episode, spec.name),
             seq=step.seq,
             first=step.seq - (len(path.held) - 1),
-            test=self.tests,
+            test=self.tests + 1,
         )
         try:
-            return engines.sampled_checker.verdict(
+            verdict = engines.drawn_verdict(
                 query.formula,
+                spec,
                 path.pairs,
+                path.inputs,
                 drawn,
-                text=spec.text,
                 terminated=path.terminated,
                 start_observed=path.start_observed,
                 why=why,
                 acted=path.acted,
             )
         except MonitorError as error:
+            self.tests += 1
             return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
+        if verdict.method == "sampled":
+            self.tests += 1
+        return verdict
 
 
 def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
@@ -226,16 +238,20 @@ def read_query(spec: FormulaSpec, vocabulary: Vocabulary | None, *, window: int)
     """
     query = Query(spec, parse(spec.text))
     if vocabulary is not None:
-        model, policies, models = vocabulary
-        validate(query.formula, model, policies, spec.text, models)
-        _check_guarantee(query, [model, *models.values()])
+        vocabulary.validate(query.formula, spec.text)
+        if vocabulary.learned:
+            _check_guarantee(query)
     for key, problem in _problems(query, window):
         raise SpecError(spec.name, key, problem)
     return query
 
 
 def prepare(
-    formulas: Sequence[Query | FormulaSpec | str], engines: Engines, *, window: int, known: Collection[str] = ()
+    formulas: Sequence[Query | FormulaSpec | str],
+    engines: AnyEngines,
+    *,
+    window: int,
+    known: Collection[str] = (),
 ) -> list[Query]:
     """Return the formulas to monitor, checked and their tables built; a bare text gets the name `formula_<n>`.
 
@@ -251,12 +267,15 @@ def prepare(
     return queries
 
 
-def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: Collection[str]) -> Query:
-    checker = engines.checker
-    vocabulary = checker.model, checker.policies, checker.models
-    query = spec if isinstance(spec, Query) else read_query(spec, vocabulary, window=window)
+def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
+    query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
-    target = None if sampled else target_of(query.formula, query.spec.engine, checker.model)
+    if isinstance(engines, WorldEngines):
+        if query.spec.causal_model != "gumbel":
+            raise SpecError(query.spec.name, ("causal_model",), OWN)
+        spec = structs.replace(query.spec, causal_model="world")
+        return replace(query, spec=spec, sampled=sampled, unjudged=SAMPLED)
+    target = None if sampled else target_of(query.formula, query.spec.engine, engines.checker.model)
     judged = _judged(query, engines, known, sampled=sampled)
     return replace(
         query,
@@ -265,7 +284,7 @@ def _prepared(spec: Query | FormulaSpec, engines: Engines, window: int, known: C
         target=target,
         judged=None if isinstance(judged, str) else judged,
         unjudged=judged if isinstance(judged, str) else "",
-        products=0 if sampled else checker.products(query.formula, window),
+        products=0 if sampled else engines.checker.products(query.formula, window),
     )
 
 
@@ -306,10 +325,10 @@ def _check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"two formulas are called {name!r}; give each a name of its own")
 
 
-def _check_guarantee(query: Query, models: Sequence[MDP]) -> None:
+def _check_guarantee(query: Query) -> None:
     """Raise SpecError for an alarm that never fires: only if robust, on a learned model without a guaranteed band."""
     spec = query.spec
-    if spec.alarm.only_if is None or spec.causal_model != "any" or all(model.counts is None for model in models):
+    if spec.alarm.only_if is None or spec.causal_model != "any":
         return
     measures = [goal.measure for goal, _, _ in goals(query.formula)]
     decides = any(change.decides for _, changes, _ in goals(query.formula) for change in changes)
@@ -336,7 +355,7 @@ def _problems(query: Query, window: int) -> Iterator[tuple[tuple[str, ...], str]
     if not 0 <= alarm.step < math.inf:
         yield ("alarm", "step"), f"is {alarm.step}; it must be a difference between two values, 0 or more"
     for key, words in (
-        ("causal_model", get_args(CausalModel)),
+        ("causal_model", get_args(RequestedModel)),
         ("engine", get_args(Engine)),
         ("bands", get_args(BandsWhen)),
         ("recourse", get_args(RecourseWhen)),

@@ -9,13 +9,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from monitor.evaluation.noise_rows import NoiseRows
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
 from monitor.statistics.fleet import FleetState, FleetTest, wrong_agents
 from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.statistics.row_tests import RejectedRow as Rejected
-from monitor.types import Contradictions, Departing, Notice, Trust, TrustSettings, WrongAgent, WrongRow
+from monitor.types import Contradictions, Departing, Notice, Step, Trust, TrustSettings, WrongAgent, WrongRow
 
 __all__ = ["EVERYBODY", "MOST_NAMED", "ModelTrust", "ModelTrustState"]
 
@@ -57,7 +58,7 @@ class ModelTrust:
     Of a learned model, half of `trust.alpha` is the error probability of the bounds of its rows, half that of the test.
 
     Args:
-        model: the model under test.
+        model: the rows under test: those of a table, or of the noise of a world with numbers.
         settings: error rate and tolerance; switched off, nothing is tested, and the reports say so.
         encoder: how states are encoded; with another encoder the tests start again.
 
@@ -65,10 +66,12 @@ class ModelTrust:
         contradicted: True if the transitions of all agents together contradict the model; False if it is not tested.
     """
 
-    def __init__(self, model: MDP, settings: TrustSettings, encoder: str) -> None:
+    def __init__(self, model: MDP | NoiseRows, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
         self._state_names, self._action_names = model.state_names, model.action_names
+        self._noises = model if isinstance(model, NoiseRows) else None
+        self._successor_names = model.successor_names if isinstance(model, NoiseRows) else model.state_names
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
@@ -84,6 +87,7 @@ class ModelTrust:
         other = ModelTrust.__new__(ModelTrust)  # `copy` cannot copy a compiled object
         other._settings, other._encoder, other._actions = self._settings, self._encoder, self._actions  # noqa: SLF001
         other._state_names, other._action_names = self._state_names, self._action_names  # noqa: SLF001
+        other._noises, other._successor_names = self._noises, self._successor_names  # noqa: SLF001
         other._delta = self._delta  # noqa: SLF001
         other._start(None if self._fleet is None else self._fleet.alone())  # noqa: SLF001
         return other
@@ -166,7 +170,7 @@ class ModelTrust:
             state=state,
             action=action,
             log10_e=math.log10(row.evidence),
-            successor=_name(self._state_names, row.successor),
+            successor=_name(self._successor_names, row.successor),
             seen=row.seen,
             visits=row.visits,
             probability=row.probability,
@@ -195,9 +199,29 @@ class ModelTrust:
 
     def _named(self, departures: Iterable[Departure]) -> tuple[Departing, ...]:
         return tuple(
-            Departing(*divmod(each.row, self._actions), each.successor, each.seen, each.of, each.expected)
+            Departing(*self._transition(each.row, each.successor), each.seen, each.of, each.expected)
             for each in departures
         )
+
+    def _transition(self, row: int, successor: int) -> tuple[int | str, int | str, int | str]:
+        if self._noises is None:
+            return *divmod(row, self._actions), successor
+        return *self._place(row), self._successor_names[successor]
+
+    def step(self, test: ModelTest, agent: str, before: Step, after: Step) -> None:
+        """Test an observed transition."""
+        if self._noises is None:
+            test.step(before.state * self._actions + before.action, after.state)
+            return
+        for row, cell in self._noises.transitions(agent, before, after):
+            test.step(row, cell)
+
+    def row(self, before: Step | None) -> int | None:
+        """Return the row of a step that a table does not predict; None where there is none."""
+        if before is None or before.action is None or self._noises is not None:
+            return None
+        row: int = before.state * self._actions + before.action
+        return row
 
     def dump(self) -> ModelTrustState | None:
         """Return the state beside the agents' tests; None if nothing is tested."""
@@ -228,9 +252,9 @@ class ModelTrust:
         return True
 
 
-def _fleet(model: MDP, settings: TrustSettings, delta: float) -> FleetTest:
+def _fleet(model: MDP | NoiseRows, settings: TrustSettings, delta: float) -> FleetTest:
     """Return the test of a model; `delta`: as in `ModelTrustState`."""
-    if model.counts is None:
+    if isinstance(model, NoiseRows) or model.counts is None:
         rows = model.indptr.data, model.successors.data, model.probabilities.data
         return FleetTest(*rows, alpha=settings.alpha, impossible=settings.impossible)
     allowed = allowed_rows(model, model.counts, delta, settings.impossible)

@@ -15,12 +15,11 @@ from monitor.model import MDP
 from monitor.sampled.noise import NOTHING, POSTERIOR, STATE, ObservedRow, race, uniforms
 from monitor.sampled.particle_rows import RowSource, as_rows
 from monitor.sampled.simulator import Simulator, VectorSimulator
+from monitor.types import State
 from monitor.worlds import Abduction, CheckedWorld, Moment
 
 __all__ = ["Dynamics", "Given", "Keys", "Pair", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
 
-State = int | tuple[float, ...]
-"""A state of a table or a simulator, by its number; of a world with numbers, its features."""
 Pair = tuple[int, int | None] | Moment
 """A state and the action taken there; None: not yet taken."""
 Given = Any
@@ -28,8 +27,6 @@ Given = Any
 
 BLOCK = 1024
 """Particles whose noise is drawn together where a world draws from its posterior itself."""
-MAX_ABDUCTIONS = 4096
-"""Observed steps whose noise is kept, of all paths together, before all are forgotten."""
 
 
 class Keys(NamedTuple):
@@ -140,7 +137,6 @@ class WorldDynamics:
         self.world, self._observed = world, observed or self
         self.labels, self.holds, self.rewards = world.labels, world.holds, world.rewards
         self._components = np.arange(world.noise)
-        self._abductions: dict[tuple[Moment, State], _Known] = {}
 
     def given(self, pair: Pair, successor: State | None) -> _Known:
         """Return the inputs and the noise of a step. Raises PathError if no noise explains it."""
@@ -149,13 +145,8 @@ class WorldDynamics:
             return _Known(pair.inputs)
         if self._observed is not self:
             return self._observed.given(pair, successor)
-        key = pair, successor
-        if key not in self._abductions:
-            assert isinstance(successor, tuple)
-            if len(self._abductions) >= MAX_ABDUCTIONS:
-                self._abductions.clear()
-            self._abductions[key] = _Known(pair.inputs, self.world.abduce(pair, successor))
-        return self._abductions[key]
+        assert isinstance(successor, tuple)
+        return _Known(pair.inputs, self.world.abduce(pair, successor))
 
     def beyond(self, given: _Known) -> _Known:
         """Return the inputs that the world forecasts."""

@@ -93,7 +93,7 @@ class Enumerated:
                 "a nested quantity looks back (@t, t not 0) along each sampled path, and sampled answers are not made "
                 "for that; use the exact engine, or @0 in it"
             )
-        end, until = (None, 0) if ending is None else (int(ending.state), ending.until)  # type: ignore[arg-type] # a number here
+        end, until = (None, 0) if ending is None else (int(ending.state), ending.until)
         law = self._evaluators.nominal(end, until).under(self._evaluators.intervention(change, end))
         many = self._evaluators.value_table(law, measure).labelling.many
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from monitor.errors import ConfigError, InputError
 from monitor.stream.encoding import MAX_BYTES, unpack
-from monitor.types import Episode, Observation, RawState
+from monitor.types import Episode, Observation, RawInputs, RawState
 
 __all__ = ["MAX_DIMENSIONS", "MAX_TEXT", "REASONS", "agent_of", "decode", "is_plain", "validate"]
 
@@ -54,7 +54,7 @@ REASONS = frozenset(
 """All reasons for which this package rejects a message; labels of `cfmon_rejected_total`."""
 
 _REQUIRED = frozenset({"v", "episode", "seq", "state"})
-_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "extra"}
+_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "inputs", "extra"}
 _AGENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -104,9 +104,11 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
         raise _wrong("extra", fields["extra"], "a map, or nothing")
     action, time, reward = fields.get("action"), fields.get("time"), fields.get("reward")
     terminated, truncated = fields.get("terminated", False), fields.get("truncated", False)
-    policy = fields.get("policy")
-    sent = Observation(agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy)
-    plain = _are_plain(seq, state, action, time, reward, terminated, truncated, policy)
+    policy, inputs = fields.get("policy"), fields.get("inputs")
+    sent = Observation(
+        agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy, inputs
+    )
+    plain = _are_plain(seq, state, action, time, reward, terminated, truncated, policy, inputs)
     return sent if plain else _checked(sent)
 
 
@@ -126,7 +128,7 @@ def is_plain(observation: Observation) -> bool:
     That is so for most steps with integers for state and action.
     """
     o = observation
-    return _are_plain(o.seq, o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
+    return _are_plain(o.seq, o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy, o.inputs)
 
 
 def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to look at it
@@ -138,6 +140,7 @@ def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to lo
     terminated: object,
     truncated: object,
     policy: object,
+    inputs: object,
 ) -> bool:
     return (
         type(seq) is int
@@ -150,6 +153,7 @@ def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to lo
         and type(terminated) is bool
         and type(truncated) is bool
         and (policy is None or (type(policy) is str and len(policy) == 64 and _is_normal(policy)))
+        and inputs is None
     )
 
 
@@ -167,6 +171,7 @@ def _checked(observation: Observation) -> Observation:
         terminated=_flag("terminated", o.terminated),
         truncated=_flag("truncated", o.truncated),
         policy=_policy(o.policy),
+        inputs=None if o.inputs is None else _inputs(o.inputs),
     )
 
 
@@ -197,23 +202,39 @@ def _state(value: object) -> RawState:
         return _integer("state", value, -_MAX_INT)
     if type(value) is str:
         return _text("state", value)
-    if not isinstance(value, list | tuple):
-        raise _wrong("state", value, "an integer, a name or a list, as the configured state encoder requires")
+    if not isinstance(value, list | tuple | dict):
+        raise _wrong("state", value, "an integer, a name, a list or a map, as the configured state encoder requires")
+    return _entries("state", value)
+
+
+def _inputs(value: object) -> RawInputs:
+    if not isinstance(value, list | tuple | dict):
+        raise _wrong("inputs", value, "a list of numbers, or a map from names to numbers")
+    return _entries("inputs", value)
+
+
+def _entries(
+    key: str, value: list[object] | tuple[object, ...] | dict[object, object]
+) -> tuple[float | str | bool, ...] | dict[str, float | str | bool]:
     if len(value) > MAX_DIMENSIONS:
-        raise InputError("out_of_range", f'"state" has {len(value)} entries; send at most {MAX_DIMENSIONS}')
-    return tuple(_entry(entry) for entry in value)
+        raise InputError("out_of_range", f'"{key}" has {len(value)} entries; send at most {MAX_DIMENSIONS}')
+    if not isinstance(value, dict):
+        return tuple(_entry(key, entry) for entry in value)
+    if not all(type(name) is str for name in value):
+        raise _wrong(key, value, "a map whose keys are names")
+    return {_text(key, name): _entry(key, value[name]) for name in sorted(value)}  # type: ignore[type-var,arg-type] # texts
 
 
-def _entry(value: object) -> float | str | bool:
+def _entry(key: str, value: object) -> float | str | bool:
     if type(value) is float:
-        return _finite("state", value)
+        return _finite(key, value)
     if type(value) is int:
-        return _integer("state", value, -_MAX_INT)
+        return _integer(key, value, -_MAX_INT)
     if type(value) is str:
-        return _text("state", value)
+        return _text(key, value)
     if type(value) is bool:
         return value
-    raise _wrong("state", value, "a flat list of numbers, strings or booleans")
+    raise _wrong(key, value, "a flat list of numbers, strings or booleans")
 
 
 def _action(value: object) -> int | str | None:

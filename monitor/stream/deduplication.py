@@ -40,9 +40,11 @@ def digest(observation: Observation) -> bytes:
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
     state, action, time, reward, terminated, truncated, policy = content
-    if type(state) is int and type(action) is int and not (terminated or truncated) and state >= 0:
+    if type(state) is int and type(action) is int and o.inputs is None and not (terminated or truncated) and state >= 0:
         time, reward = _ABSENT if time is None else time, _ABSENT if reward is None else reward
         return int(plain_digest(state, action, time, reward, policy_word(policy))).to_bytes(_SIZE, "little")
+    if o.inputs is not None:
+        content = (*content, o.inputs)  # type: ignore[assignment]
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"
     found = hashed.digest()

@@ -1,10 +1,9 @@
 # The C types of `model_adapter.py`.
-from monitor.stream.deduplication cimport digest
+from monitor.stream.adapter cimport Adapter
 
 
-cdef class ModelAdapter:
-    cdef object _model, _settings, _ended
-    cdef dict _policies
+cdef class ModelAdapter(Adapter):
+    cdef object _model, _encoder, _ended
     cdef long long _states, _actions
     cdef bint _by_index
     cdef const long long[::1] _starts, _successors, _nominal
@@ -12,8 +11,8 @@ cdef class ModelAdapter:
     cdef double _largest
 
     cpdef bint goes_on(self, tuple pair, state, action)
-    cpdef bint off_policy(self, long long state, long long action)
-    cpdef (double, double) excess(self, long long state, long long action)
-    cpdef acting(self, sha256)
+    cpdef bint possible(self, tuple pair, successor)
+    cpdef bint off_policy(self, state, long long action)
+    cpdef tuple excess(self, state, long long action)
     cdef long long _place(self, long long state, long long action, long long successor) noexcept
     cdef bint _available(self, long long state, long long action) noexcept

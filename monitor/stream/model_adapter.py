@@ -1,17 +1,16 @@
-"""Map an observation to the model: to state and action indices, or to the reason why it is not a step."""
+"""Map an observation to a model that is a table: to state and action indices, or to why it is not a step."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from monitor.errors import InputError
-from monitor.model.encode import encode_action, encode_state
+from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
-from monitor.stream.deduplication import digest
-from monitor.stream.reorder_buffer import BufferedMessage
-from monitor.types import Break, Instant, Observation, StreamSettings
+from monitor.stream.adapter import Adapter, Pair
+from monitor.types import Break, Observation, StreamSettings
 
 __all__ = ["ModelAdapter"]
 
@@ -22,8 +21,8 @@ ROUNDING: Final = 1e-9
 """Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""
 
 
-class ModelAdapter:
-    """Mapping of one agent's observations to the model.
+class ModelAdapter(Adapter):
+    """Mapping of one agent's observations to a table.
 
     Args:
         model: the MDP.
@@ -32,9 +31,10 @@ class ModelAdapter:
     """
 
     def __init__(self, model: MDP, settings: StreamSettings, nominal: PolicyTable | None) -> None:
+        super().__init__(settings)
+        assert settings.encoder != "features", "that is for worlds with numbers"
         self._model = model
-        self._settings = settings
-        self._policies = {sha256.lower(): name for sha256, name in settings.policies.items()}
+        self._encoder: StateEncoder = settings.encoder
         # Single entries are read at each message: from memory views, which are fast also where nothing is compiled.
         self._states, self._actions = model.states, model.actions
         self._by_index = settings.encoder == "index"
@@ -53,26 +53,29 @@ class ModelAdapter:
             self._repeats = nominal.repeats.reshape(-1).data
         self._ended = None if model.ended_as is None else model.ended_as.data
 
-    def entry(self, observation: Observation, now: Instant) -> tuple[BufferedMessage, InputError | None]:
-        """Return the entry of a valid observation, and the error if its state or action is rejected.
+    def read(self, observation: Observation) -> Pair:
+        """Return the pair that an observation reports, without inputs. Raises InputError."""
+        if observation.inputs is not None:
+            raise InputError(
+                "unknown_key", "the model is a table and has no inputs; leave `inputs` out, or put them into `extra`"
+            )
+        state = encode_state(self._model, self._encoder, observation.state)
+        if observation.terminated and self._ended is not None:
+            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
+        return state, self._action(observation), ()
 
-        A rejected message has an entry too: its seq is not awaited, and the path breaks there.
-        """
-        problem: Break | None = None
-        refused: InputError | None = None
-        state: int | None = None
-        action: int | None = None
-        try:
-            state, action = self._encode(observation)
-        except InputError as error:
-            refused = self._explained(error)
-            problem = self._unusable(refused)
-        if state is not None and action is not None and not self._available(state, action):
-            problem = Break("impossible_step", f"action {action} is not available in state {state}")
-            state = action = None  # without a row it has no future
-        return self._entry(observation, now, (state, action), problem), refused
+    def encode_action(self, raw: int | str) -> int:
+        """Return the number of an action. Raises InputError."""
+        return encode_action(self._model, raw)
 
-    def goes_on(self, pair: tuple[int, int], state: object, action: object) -> bool:
+    def unavailable(self, pair: Pair) -> Break | None:
+        """Return why a state and an action are no pair of the model; None if they are."""
+        state, action = pair[:2]
+        if action is None or self._available(state, action):
+            return None
+        return Break("impossible_step", f"action {action} is not available in state {state}")
+
+    def goes_on(self, pair: Pair, state: object, action: object) -> bool:
         """Return whether a state and an action, as sent, are a pair of the model that is possible after `pair`.
 
         False also if they are not numbers of the model's: then `entry` finds out.
@@ -83,19 +86,19 @@ class ModelAdapter:
             return False
         return self._available(state, action) and self._place(pair[0], pair[1], state) >= 0
 
-    def impossible(self, pair: tuple[int, int], successor: int) -> Break:
+    def impossible(self, pair: Pair, successor: int) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
-        if new := never_recorded(self._model, pair, successor):
+        state, action = pair[:2]
+        if new := never_recorded(self._model, (state, action), successor):
             return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
-        state, action = pair
         words = f"the model has no transition ({state}, {action}) -> {successor}"
         return Break("impossible_step", words, unpredicted=True)
 
-    def possible(self, pair: tuple[int, int], successor: int) -> bool:
+    def possible(self, pair: Pair, successor: int) -> bool:
         """Return whether the model gives the transition from the pair a positive probability."""
         return self._place(pair[0], pair[1], successor) >= 0
 
-    def contradicts(self, pair: tuple[int, int], successor: int, reward: float) -> str:
+    def contradicts(self, pair: Pair, successor: int, reward: float) -> str:
         """Return a sentence on how a reward differs from that of the model's transition; empty if it does not.
 
         It is not compared if all rewards of the model are 0, or if the model lacks the transition.
@@ -112,14 +115,12 @@ class ModelAdapter:
         around = f" +- {width:g}" if width else ""
         return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {expected:g}{around}"
 
-    def fits(self, before: tuple[int, int | None] | None, pair: tuple[int, int | None]) -> bool:
-        """Return whether the model has the pair and, given the pair before it, the transition between them."""
-        state, action = pair
-        if state >= self._model.states or (action is not None and action >= self._model.actions):
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair is one of the model's."""
+        state, action = pair[:2]
+        if type(state) is not int or state >= self._model.states:
             return False
-        if action is not None and not self._available(state, action):
-            return False
-        return before is None or before[1] is None or self.possible((before[0], before[1]), state)
+        return action is None or (action < self._model.actions and self._available(state, action))
 
     def off_policy(self, state: int, action: int) -> bool:
         """Return whether nominal never takes this action in this state."""
@@ -134,26 +135,13 @@ class ModelAdapter:
         likely = self._likely[state * self._actions + action]
         return self._repeats[2 * state] - likely, self._repeats[2 * state + 1]
 
-    def acting(self, sha256: str | None) -> str | None:
-        """Return the name of the policy that an agent reported; None if it is not among the known ones.
-
-        `sha256`: as reported; None: it reported none, so it is taken to run the nominal one.
-        """
-        if sha256 is None or not self._policies:
-            return "nominal"
-        return self._policies.get(sha256)
-
-    def knows(self, policy: str) -> bool:
-        """Return whether a policy of this name is known."""
-        return policy == "nominal" or policy in self._policies.values()
-
-    def _explained(self, error: InputError) -> InputError:
+    def explained(self, error: InputError) -> InputError:
         """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""
         if self._model.counts is None or error.reason == "missing_action":
             return error
         return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")
 
-    def _unusable(self, error: InputError) -> Break:
+    def unusable(self, error: InputError) -> Break:
         """Return why the path breaks at a message whose state or action was rejected."""
         if error.reason == "missing_action":
             return Break("gap", error.detail)
@@ -178,36 +166,3 @@ class ModelAdapter:
     def _available(self, state: int, action: int) -> bool:
         row = state * self._actions + action
         return self._starts[row] != self._starts[row + 1]
-
-    def _encode(self, observation: Observation) -> tuple[int, int | None]:
-        state = encode_state(self._model, self._settings.encoder, observation.state)
-        if observation.terminated and self._ended is not None:
-            state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
-        if observation.action is not None:
-            return state, encode_action(self._model, observation.action)
-        if observation.terminated or observation.truncated:
-            return state, None
-        raise InputError(
-            "missing_action",
-            f"seq {observation.seq} has no action; only the last message of an episode may have none",
-        )
-
-    def _entry(
-        self, observation: Observation, now: Instant, pair: tuple[int | None, int | None], problem: Break | None
-    ) -> BufferedMessage:
-        named, time = observation.policy, observation.time
-        return BufferedMessage(
-            episode=observation.episode,
-            seq=observation.seq,
-            digest=digest(observation),
-            arrived=now.ticks,
-            time=now.wall if time is None else time,
-            state=pair[0],
-            action=pair[1],
-            late=time is not None and time < now.wall - self._settings.max_lag,
-            ends=observation.terminated or observation.truncated,
-            terminated=observation.terminated,
-            policy=None if named is None else named.lower(),
-            problem=problem,
-            reward=observation.reward,
-        )

@@ -6,6 +6,6 @@ cdef class SlidingPath:
     cdef public long long window, begun, pushed
     cdef public object last, broken, detail
     cdef public bint oldest_dropped, ended, terminated
-    cdef public list held, acted
+    cdef public list held, acted, inputs
 
     cpdef push(self, step)

@@ -5,12 +5,12 @@ A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 import msgspec
 
-from monitor.types import BlindReason, Break, End, Episode, Step
+from monitor.types import BlindReason, Break, End, Episode, State, Step
 
 __all__ = ["PathState", "SlidingPath"]
 
@@ -21,7 +21,7 @@ NOMINAL: Final = "nominal"
 class PathState(msgspec.Struct, frozen=True, array_like=True):
     """State of a `SlidingPath` as plain data; the fields are its attributes."""
 
-    held: list[tuple[int, int | None]]
+    held: list[tuple[State, int | None]]
     last: Step | None
     oldest_dropped: bool
     ended: bool
@@ -29,6 +29,7 @@ class PathState(msgspec.Struct, frozen=True, array_like=True):
     broken: BlindReason | None
     detail: str
     acted: list[str] = []
+    inputs: list[tuple[float, ...]] = []
 
 
 class SlidingPath:
@@ -39,6 +40,7 @@ class SlidingPath:
             list is updated in place; `pairs` is a copy.
         acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
             did at all of them.
+        inputs: recorded inputs at the held pairs, oldest first; empty if the model has none.
         last: the newest step, None if the path is empty.
         oldest_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.
@@ -66,16 +68,22 @@ class SlidingPath:
         self.detail = "no step seen yet"
         self.begun = 0
         self.pushed = 0
-        self.held: list[tuple[int, int | None]] = []
+        self.held: list[tuple[State, int | None]] = []
         self.acted: list[str] = []
+        self.inputs: list[tuple[float, ...]] = []
 
     def __len__(self) -> int:
         return len(self.held)
 
     @property
-    def pairs(self) -> tuple[tuple[int, int | None], ...]:
+    def pairs(self) -> tuple[tuple[State, int | None], ...]:
         """The held pairs, as a tuple of their own."""
         return tuple(self.held)
+
+    def moments(self) -> Iterator[tuple[State, int | None, tuple[float, ...]]]:
+        """Yield the held pairs with their inputs, oldest first."""
+        for n, (state, action) in enumerate(self.held):
+            yield state, action, self.inputs[n] if self.inputs else ()
 
     @property
     def episode(self) -> Episode | None:
@@ -121,8 +129,11 @@ class SlidingPath:
         if self.acted or step.policy != NOMINAL:
             self._note_policy(step.policy)
         self.held.append((step.state, step.action))
+        if step.inputs:
+            self.inputs.append(step.inputs)
         if len(self.held) > self.window:
             del self.held[0]
+            del self.inputs[: -self.window]
             self.oldest_dropped = True
         self.pushed += 1
         self.last = step
@@ -152,6 +163,7 @@ class SlidingPath:
             self.broken,
             self.detail,
             self.acted,
+            self.inputs,
         )
 
     @classmethod
@@ -159,6 +171,7 @@ class SlidingPath:
         """Return the path of a dumped state; a smaller window keeps the newest pairs."""
         path = cls(window)
         path.held, path.acted = state.held[-window:], state.acted[-window:]
+        path.inputs = state.inputs[-window:]
         path.last = state.last
         path.oldest_dropped = state.oldest_dropped or len(state.held) > window
         path.ended, path.terminated = state.ended, state.terminated
@@ -193,6 +206,7 @@ class SlidingPath:
     def _clear(self, broken: BlindReason | None, detail: str) -> None:
         self.held.clear()
         self.acted.clear()
+        self.inputs.clear()
         self.begun += 1
         self.pushed = 0
         self.last = None

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from monitor.stream.deduplication import CONFLICTED, Deduplicator, DigestsState
 from monitor.stream.past_episodes import PastEpisodes, PastState
-from monitor.types import Break, Episode, Wait
+from monitor.types import Break, Episode, State, Wait
 
 __all__ = [
     "ENDED_REMEMBERED",
@@ -44,11 +44,11 @@ ENDED_BYTES = 4096
 
 
 class BufferedMessage(msgspec.Struct, frozen=True):
-    """A message in the reorder buffer, in the model's indices.
+    """A message in the reorder buffer, as the model has it.
 
     `arrived`: ticks. `problem`: the break before it, if any. `state`: None if the message is not a step. `ends`: True
     for the last message of the episode. `policy`: the sha256 that the agent sent, in lower case, or None. `reward`: of
-    the transition into `state`, or None.
+    the transition into `state`, or None. `inputs`: as in `Step`.
     """
 
     episode: Episode
@@ -56,7 +56,7 @@ class BufferedMessage(msgspec.Struct, frozen=True):
     digest: bytes
     arrived: float
     time: float
-    state: int | None
+    state: State | None
     action: int | None
     late: bool
     ends: bool
@@ -64,6 +64,7 @@ class BufferedMessage(msgspec.Struct, frozen=True):
     policy: str | None
     problem: Break | None
     reward: float | None = None
+    inputs: tuple[float, ...] = ()
 
 
 class Missing(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 from monitor.statistics.deviation cimport Deviation
 from monitor.stream.decode cimport is_plain
 from monitor.stream.deduplication cimport digest
-from monitor.stream.model_adapter cimport ModelAdapter
+from monitor.stream.adapter cimport Adapter
 from monitor.stream.path cimport SlidingPath
 from monitor.stream.reorder_buffer cimport ReorderBuffer
 
@@ -12,13 +12,13 @@ cdef object NOT_TAKEN_OVER, UNKNOWN_POLICY, Deviates, OffPolicy, Received
 
 
 cdef class Session:
-    cdef public object agent, model, settings, nominal, pending, since, last_heard, last_message, old, policy
+    cdef public object agent, settings, pending, since, last_heard, last_message, old, policy
     cdef public SlidingPath path
     cdef public ReorderBuffer order
     cdef public Deviation deviation
     cdef public tuple previous
     cdef public bint mismatch, dropped
-    cdef ModelAdapter _adapter
+    cdef Adapter _adapter
     cdef double _ticks
 
     cpdef list arrive(self, observation, now)
@@ -29,5 +29,5 @@ cdef class Session:
     cdef _hear(self, double time, now)
     cdef _follow(self, observation, now)
     cdef _take(self, episode, long long seq, tuple pair, double time, bint late)
-    cdef _acted(self, long long state, long long action)
+    cdef _acted(self, state, long long action)
     cdef _emit(self, event)

@@ -15,12 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor.errors import InputError
-from monitor.model.mdp import MDP
-from monitor.policy.table import PolicyTable
 from monitor.statistics.deviation import Deviation, DeviationState
+from monitor.stream.adapter import Adapter, Pair
 from monitor.stream.decode import is_plain, validate
 from monitor.stream.deduplication import digest
-from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.path import PathState, SlidingPath
 from monitor.stream.reorder_buffer import (
     BufferedMessage,
@@ -42,6 +40,7 @@ from monitor.types import (
     OffPolicy,
     Received,
     RewardMismatch,
+    State,
     Step,
     StreamSettings,
     Wait,
@@ -63,7 +62,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     since: list[float]
     path: PathState
     order: ReorderBufferState
-    previous: tuple[int, int] | None
+    previous: tuple[State, int, tuple[float, ...]] | None
     mismatch: bool
     policy: str | None
     dropped: bool
@@ -81,9 +80,8 @@ class Session:
 
     Args:
         agent: its name.
-        model: the MDP.
+        adapter: the model, as far as observations are concerned.
         settings: limits and timeouts.
-        nominal: an action that it never takes is reported as `OffPolicy`, the deviation from it as `Deviates`.
 
     Attributes:
         pending: events not yet on the path, oldest first, at most `settings.pending`. If there are more, all are
@@ -97,16 +95,15 @@ class Session:
         old: ticks of the first and last message since `last_heard` of episodes that have (or may have) ended, or None.
         deviation: deviation of the last actions from nominal.
         order: the reorder buffer.
-        previous, policy: the newest pair (None after a break) and the policy last reported, pending events included;
+        previous, policy: the newest pair, with its inputs (None after a break), and the policy last reported, pending
+            events included;
             the end of an episode forgets a known one other than nominal.
         dropped: True after `lost`, until a gap is attributed to it.
     """
 
-    def __init__(self, agent: str, model: MDP, settings: StreamSettings, *, nominal: PolicyTable | None = None) -> None:
+    def __init__(self, agent: str, adapter: Adapter, settings: StreamSettings) -> None:
         self.agent = agent
-        self.model = model
         self.settings = settings
-        self.nominal = nominal
         self.pending: deque[Step | Break | End] = deque()
         self.since: deque[float] = deque()
         self.path = SlidingPath(settings.window)
@@ -115,11 +112,11 @@ class Session:
         self.last_message: float | None = None
         self.old: tuple[float, float] | None = None
         self.order = ReorderBuffer(settings.reorder_steps, settings.reorder_wait)
-        self.previous: tuple[int, int] | None = None
+        self.previous: Pair | None = None
         self.policy: str | None = None
         self.deviation = Deviation()
         self.dropped = False
-        self._adapter = ModelAdapter(model, settings, nominal)
+        self._adapter = adapter
         self._ticks = 0.0
 
     @property
@@ -214,17 +211,16 @@ class Session:
     def load(
         cls,
         state: SessionState,
-        model: MDP,
+        adapter: Adapter,
         settings: StreamSettings,
         *,
         pages: Mapping[int, bytes],
-        nominal: PolicyTable | None = None,
     ) -> Session:
         """Return the session of a dumped state. Settings may differ; if model or policies do, call `revise` next.
 
         `pages`: all pages of `order.past`. Raises InputError (`bad_snapshot`) if one is missing.
         """
-        session = cls(state.agent, model, settings, nominal=nominal)
+        session = cls(state.agent, adapter, settings)
         session.pending.extend(state.pending)
         session.since.extend(state.since)
         session.path = SlidingPath.load(settings.window, state.path)
@@ -296,7 +292,7 @@ class Session:
         time = now.wall if o.time is None else o.time
         self._hear(time, now)
         self.order.follow(o.seq, digest(o), now.ticks)
-        pair: tuple[int, int] = o.state, o.action  # type: ignore[assignment] # `goes_on` looked at them
+        pair = o.state, o.action, ()  # `goes_on` looked at them
         late = o.time is not None and time < now.wall - self.settings.max_lag
         acted = self._take(o.episode, o.seq, pair, time, late)
         if o.reward is None or previous is None:
@@ -366,29 +362,30 @@ class Session:
             self._break(self._adapter.impossible(self.previous, entry.state))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry.episode, entry.seq, entry.reward)
-        notices += self._take(entry.episode, entry.seq, (entry.state, entry.action), entry.time, entry.late)
+        pair = entry.state, entry.action, entry.inputs
+        notices += self._take(entry.episode, entry.seq, pair, entry.time, entry.late)
         return notices
 
     def _take(
         self,
         episode: Episode,
         seq: int,
-        pair: tuple[int, int | None],
+        pair: Pair,
         time: float,
         late: bool,  # noqa: FBT001
     ) -> Sequence[Notice]:
         """Queue a step; return what is to be said of its action."""
-        state, action = pair
+        state, action, inputs = pair
         acting = "nominal" if self.policy is None else self._adapter.acting(self.policy)
         policy = UNKNOWN_POLICY if acting is None else acting
-        self._emit(Step(episode, seq, state, action, time, late, acting is None, policy))
+        self._emit(Step(episode, seq, state, action, time, late, acting is None, policy, inputs))
         if action is None:
             self.previous = None
             return ()
-        self.previous = state, action
+        self.previous = pair
         return self._acted(state, action) if policy in NOT_TAKEN_OVER else ()
 
-    def _acted(self, state: int, action: int) -> Sequence[Notice]:
+    def _acted(self, state: State, action: int) -> Sequence[Notice]:
         """Compare an action with the nominal policy; report it if it deviates."""
         deviation = self.deviation
         excess, variance = self._adapter.excess(state, action)
@@ -404,9 +401,7 @@ class Session:
             notices.append(Deviates(self.agent, round(after, 2), deviation.steps))
         return notices
 
-    def _rewarded(
-        self, pair: tuple[int, int], state: int, episode: Episode, seq: int, reward: float
-    ) -> Iterator[Notice]:
+    def _rewarded(self, pair: Pair, state: State, episode: Episode, seq: int, reward: float) -> Iterator[Notice]:
         """Compare the reward of a transition into `state` with the model's; report it if it differs."""
         if wrong := self._adapter.contradicts(pair, state, reward):
             yield RewardMismatch(self.agent, f"seq {seq} of episode {episode!r}: {wrong}")
@@ -452,11 +447,15 @@ class Session:
 
     def _fits(self) -> bool:
         """Return whether all accepted steps are possible in the model."""
-        pending = ((event.state, event.action) if isinstance(event, Step) else None for event in self.pending)
-        before: tuple[int, int | None] | None = None
-        for pair in chain(self.path.held, [None] if self.path.ended else [], pending):
+        pending = (
+            (event.state, event.action, event.inputs) if isinstance(event, Step) else None for event in self.pending
+        )
+        before: Pair | None = None
+        for pair in chain(self.path.moments(), [None] if self.path.ended else [], pending):
             if pair is not None and not self._adapter.fits(before, pair):
                 return False
             before = pair
-        held = ((entry.state, entry.action) for entry in self.order.held.values() if entry.state is not None)
-        return all(self._adapter.fits(None, (state, action)) for state, action in held)
+        held = (
+            (entry.state, entry.action, entry.inputs) for entry in self.order.held.values() if entry.state is not None
+        )
+        return all(self._adapter.fits(None, pair) for pair in held)

@@ -12,6 +12,7 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError, MonitorError, PathError
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
+from monitor.worlds.content import of_python
 from monitor.worlds.protocol import Feature, World
 
 __all__ = ["TOLERANCE", "CheckedWorld"]
@@ -24,6 +25,8 @@ WITHIN: Final = (0.5, 1e-3, 1.0 - 1e-3)
 """Where an interval of noise is tried: any noise in it must lead to the observed state."""
 TRIED: Final = 256
 """Draws of a posterior that are tried on an observed step."""
+MAX_ABDUCTIONS: Final = 4096
+"""Observed steps whose noise is kept, of all paths together, before all are forgotten."""
 EFFECTIVE: Final = 0.1
 """Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
 
@@ -35,9 +38,10 @@ class CheckedWorld:
     since there the path may be wrong as well.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, content: bytes = b"") -> None:
         self._world: Any = world
         self.version = str(self._part("version"))
+        self.content = content or getattr(world, "content", b"") or of_python(self.version, b"")
         self.features = _features(self._part("features"), "feature")
         self.inputs = _features(getattr(world, "inputs", ()), "input")
         self.action_names = _names(self._part("actions"), "action")
@@ -63,6 +67,8 @@ class CheckedWorld:
                 f"{self}: it has inputs and says nothing about those to come: add forecast(w), which gives the next "
                 "inputs after w; `return w` keeps the last ones recorded"
             )
+        self._abductions: dict[tuple[Moment, tuple[float, ...]], Abduction] = {}
+        self.has_rewards = self._reward is not None
         self._low, self._high, whole = _ranges(self.features)
         self._whole = np.flatnonzero(whole)
 
@@ -112,6 +118,16 @@ class CheckedWorld:
 
     def abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         """Return the noise of an observed step. Raises PathError if what comes back does not lead to `successor`."""
+        key = pair, successor
+        found = self._abductions.get(key)
+        if found is None:
+            found = self._abduce(pair, successor)
+            if len(self._abductions) >= MAX_ABDUCTIONS:
+                self._abductions.clear()
+            self._abductions[key] = found
+        return found
+
+    def _abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         state, action, inputs = pair
         assert action is not None
         arguments = np.array(state), action, np.array(successor), np.array(inputs, dtype=np.float64)

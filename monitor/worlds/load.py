@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from monitor.errors import ModelError
-from monitor.user_code import explained
+from monitor.user_code import explained, is_reference, load_object
 from monitor.worlds.checked import CheckedWorld
+from monitor.worlds.content import of_python
 from monitor.worlds.trial import examine
 
 __all__ = ["is_world", "load_world"]
@@ -19,8 +20,9 @@ def is_world(model: object) -> bool:
 
 
 def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the parts of a `World`
-    """Return a world, checked and tried out: a class (made without arguments), an instance, or a manifest's path.
+    """Return a world, checked and tried out.
 
+    `source`: a class (made without arguments), an instance, `module.py:name` of one, or a manifest's path.
     A world that is checked already comes back as it is, so load it once if you ask often.
 
     Raises:
@@ -29,7 +31,12 @@ def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the
     """
     if isinstance(source, CheckedWorld):
         return source
-    if isinstance(source, str | Path):
+    content = b""
+    if isinstance(source, str) and is_reference(source):
+        reference, source = source, load_object(source, ModelError)
+        file, _, name = reference.rpartition(":")
+        content = of_python(f"{Path(file).name}:{name}", Path(file).read_bytes())
+    elif isinstance(source, str | Path):
         from monitor.worlds.location_scale import read_world  # noqa: PLC0415 - onnxruntime and scipy only where needed
 
         source = read_world(Path(source))
@@ -39,6 +46,6 @@ def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the
         except Exception as error:
             problem = f"world {source.__name__!r}: it cannot be made without arguments ({explained(error)})"
             raise ModelError(f"{problem}; give an instance") from error
-    world = CheckedWorld(source)
+    world = CheckedWorld(source, content)
     examine(world)
     return world

@@ -6,6 +6,7 @@ observed step leaves a point or an interval of each.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.policy.onnx_policy import read_bytes, read_pinned
 from monitor.worlds.conditions import compiled
+from monitor.worlds.content import of_manifest, opened
 from monitor.worlds.distributions import Distribution, Empirical, Normal, Student
 from monitor.worlds.graph import Graph, as_model_errors
 from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
 
-__all__ = ["LocationScale", "read_world"]
+__all__ = ["LocationScale", "read_world", "world_of"]
 
 SUM_TOLERANCE = 1e-5
 """Of probabilities, which come as 32-bit floats."""
@@ -27,19 +29,37 @@ SUM_TOLERANCE = 1e-5
 
 def read_world(path: Path) -> LocationScale:
     """Return the world of a manifest. Raises ModelError: a file is missing, altered, unsafe, or does not fit."""
-    where = str(path)
+    where, files = str(path), dict[str, bytes]()
     with as_model_errors():
-        manifest = read_manifest(read_bytes(path, f"policy {where}", MAX_MANIFEST_BYTES), where)
-    return LocationScale(manifest, lambda file: _content(path, file), where)
+        text = read_bytes(path, f"policy {where}", MAX_MANIFEST_BYTES)
+
+    def content(file: File) -> bytes:
+        with as_model_errors():
+            files[file.sha256] = read_pinned(path, file.file, file.sha256)
+        return files[file.sha256]
+
+    world = LocationScale(read_manifest(text, where), content, where)
+    world.content = of_manifest(text, files)
+    return world
 
 
-def _content(path: Path, file: File) -> bytes:
-    with as_model_errors():
-        return read_pinned(path, file.file, file.sha256)
+def world_of(packed: bytes, where: str) -> LocationScale:
+    """Return the world in the bytes of `LocationScale.content`. Raises ModelError."""
+    text, files = opened(packed)
+
+    def content(file: File) -> bytes:
+        found = files.get(file.sha256, b"")
+        if hashlib.sha256(found).hexdigest() != file.sha256:
+            raise ModelError(f"world {where}: its graph {file.file} is missing or altered")
+        return found
+
+    world = LocationScale(read_manifest(text, where), content, where)
+    world.content = packed
+    return world
 
 
 class LocationScale:
-    """A `World` made of a manifest.
+    """A `World` made of a manifest. `content`: its bytes, with those of its files; empty until they are known.
 
     Args:
         manifest: its description.
@@ -48,6 +68,7 @@ class LocationScale:
     """
 
     def __init__(self, manifest: Manifest, content: Callable[[File], bytes], where: str) -> None:
+        self.content = b""
         self.version, self.actions, self.learned = manifest.version, manifest.actions, manifest.learned
         self.features = tuple(each.feature for each in manifest.features)
         self.inputs = tuple(each.feature for each in manifest.inputs)

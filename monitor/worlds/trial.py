@@ -12,7 +12,7 @@ from monitor.worlds.abduction import Moment
 from monitor.worlds.checked import TOLERANCE, CheckedWorld
 from monitor.worlds.protocol import Feature
 
-__all__ = ["examine"]
+__all__ = ["examine", "some_moment"]
 
 STATES: Final = 8
 """States in which each action is tried; the first two are the ends of the ranges."""
@@ -43,6 +43,12 @@ def examine(world: CheckedWorld) -> None:
             _check_inverse(world, Moment(tuple(states[n].tolist()), action, inputs), noise[n], moved[n])
     for label in world.labels:
         world.holds(label, states)
+
+
+def some_moment(world: CheckedWorld) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return a state in the declared ranges, and inputs."""
+    rng = np.random.default_rng(0)
+    return tuple(_tried(world.features, rng)[-1].tolist()), tuple(_tried(world.inputs, rng)[-1].tolist())
 
 
 def _tried(features: tuple[Feature, ...], rng: np.random.Generator) -> Floats:

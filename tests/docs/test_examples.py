@@ -47,8 +47,8 @@ def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The demo's first steps (seed 0), and all that the monitor publishes on them."""
     loaded = assemble(CONFIG)
     world, own = np.random.default_rng(0).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.model)
-    steps = list(SimulatedAgent(ModelEnvironment(loaded.model, world), actor, own, "seed0").messages(20))
+    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
+    steps = list(SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, "seed0").messages(20))
     pipeline = loaded.pipeline("sidecar-1")
     effects = [pipeline.step(Connected(Instant(0.0, 0.0), up=True))]
     for tick, step in enumerate(steps, start=1):

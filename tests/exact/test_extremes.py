@@ -16,7 +16,7 @@ from monitor.exact.checker import Checker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.policy import as_table
-from monitor.types import NO_EXTREMES, AlarmSpec, CausalModel, Verdict
+from monitor.types import NO_EXTREMES, AlarmSpec, RequestedModel, Verdict
 from tests.exact.learned import Learned, learned_model, learned_world
 from tests.exact.small import LAW, chances
 
@@ -36,7 +36,7 @@ def road(crawled: int = 0) -> MDP:
     return learned_model(5, 2, draws, labels)[0]
 
 
-def ask(text: str, model: MDP | None = None, causal_model: CausalModel = "gumbel") -> Verdict:
+def ask(text: str, model: MDP | None = None, causal_model: RequestedModel = "gumbel") -> Verdict:
     """Return the engine's verdict on the ledge, which agrees with the referee's."""
     model = model or road()
     path, policies = [(START, WALK), (LEDGE, WALK)], {"nominal": [WALK] * 5, "careful": [CRAWL] * 5}
@@ -106,7 +106,7 @@ def test_whether_anybody_could_have_met_the_goal_is_unknown_too() -> None:
 
 
 @pytest.mark.parametrize("causal_model", ["gumbel", "any", "stable"])
-def test_an_answer_that_holds_at_both_extremes_stands(causal_model: CausalModel) -> None:
+def test_an_answer_that_holds_at_both_extremes_stands(causal_model: RequestedModel) -> None:
     verdict = ask('careful@0.P>=0 [ G<=3 !"unsafe" ]', causal_model=causal_model)
     assert (verdict.holds, verdict.reason) == (True, "")
     open_ = ask(f"careful@0.{GOAL}", causal_model=causal_model)
@@ -208,7 +208,7 @@ TEXTS = [
 def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
     text = chance.choice(TEXTS)
     learned = with_unknown(learned_world(chance, rewards="R" in text or chance.random() < 0.2), chance)
-    kind: CausalModel = chance.choice(("gumbel", "any", "stable"))
+    kind: RequestedModel = chance.choice(("gumbel", "any", "stable"))
     terminated, path = chance.random() < 0.3, learned.setting.path
     checker = Checker(learned.model, learned.policies)
     verdict = checker.check(parse(text), path, causal_model=kind, terminated=terminated, recourse=True)
@@ -217,7 +217,7 @@ def test_the_referee_finds_the_same_extremes(chance: Random) -> None:
 
 
 @pytest.mark.parametrize("causal_model", ["gumbel", "any"])
-def test_a_goal_without_extremes_takes_none_from_the_others(causal_model: CausalModel) -> None:
+def test_a_goal_without_extremes_takes_none_from_the_others(causal_model: RequestedModel) -> None:
     """An upper bound of a nested reward has no worst and best case; what stands beside it has."""
     nested = "P>=0.5 [ G<=1 (R<=0.1 [ C<=2 ]) ]"
     verdict = ask(f'careful@0.P>=0.6 [ G<=3 !"unsafe" ] & {nested}', causal_model=causal_model)

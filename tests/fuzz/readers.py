@@ -98,7 +98,7 @@ def decoder(data: bytes) -> None:
         _promised(error.reason in REASONS and len(error.detail) < 600, f"a reason of the list: {error}")
         return
     validate(observation)
-    world = loaded().model
+    world = loaded().mdp
     for encoder in ENCODERS:
         with contextlib.suppress(InputError):
             assert 0 <= encode_state(world, encoder, observation.state) < world.states
@@ -134,7 +134,7 @@ def formula(data: bytes) -> None:
         assert print_formula(parse(printed)) == printed
     world = loaded()
     with contextlib.suppress(FormulaError, LimitError):
-        validate_formula(read, world.model, world.tables, written, world.models)
+        validate_formula(read, world.mdp, world.tables, written)
 
 
 def config(data: bytes) -> None:
@@ -232,7 +232,8 @@ def forged(data: bytes) -> None:
     if not report.problems:
         assert report.proof is not None
         with contextlib.suppress(LimitError):
-            picture = draw(explain(report.proof.evidence, report.proof.model, report.proof.tables), report.proof.model)
+            model, tables, _ = report.proof.on_tables()
+            picture = draw(explain(report.proof.evidence, model, tables), model)
             assert all(line.isprintable() for line in picture.replace("\t", " ").split("\n"))
 
 
@@ -373,7 +374,7 @@ def path(data: bytes) -> None:
     kind, content = data[:1], data[1:]
     file = folder() / ("fuzzed.csv" if kind == b"c" else "fuzzed.json")
     file.write_bytes(content)
-    world = loaded().model
+    world = loaded().mdp
     match kind:
         case b"p":
             with contextlib.suppress(PolicyError, PathError):

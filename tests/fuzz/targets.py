@@ -56,7 +56,7 @@ def found(name: str) -> tuple[bytes, ...]:
 
 def _umb() -> list[bytes]:
     """A UMB file, and the same without compression."""
-    content = umb_files(loaded().model)[".umb"]
+    content = umb_files(loaded().mdp)[".umb"]
     return [content, zlib.decompress(content, 31)]
 
 
@@ -64,7 +64,7 @@ def _explicit() -> list[bytes]:
     """PRISM's files in one text, each below its suffix, or below its heading."""
     values = b"".join(b"%d:(%d,true)\n" % (s, s) for s in range(6))
     more = {".srew": b"6 1\n0 1.5\n", ".sta": b"(x,b)\n" + values}
-    files = prism_files(replace(loaded().model, valuations=())) | more
+    files = prism_files(replace(loaded().mdp, valuations=())) | more
     headings = {
         ".tra": b"# Transitions (MDP)",
         ".lab": b"# Labels",

@@ -50,7 +50,7 @@ class Walk:
         self._rng = np.random.default_rng(0)
 
     def step(self) -> None:
-        model = self._scene.loaded.model
+        model = self._scene.loaded.mdp
         actions = [int(action) for action in np.flatnonzero(model.availability[self._state])]
         action = int(self._rng.choice(actions))
         self._scene.step(self._agent, self._state, action=action)

@@ -77,7 +77,7 @@ def test_compared_worlds_share_their_noise() -> None:
 
 
 def test_the_noise_of_many_paths_is_forgotten_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.sampled.dynamics.MAX_ABDUCTIONS", 1)
+    monkeypatch.setattr("monitor.worlds.checked.MAX_ABDUCTIONS", 1)
     sampler, path = some("whole")
     asked = goal('alternative@3.P=? [ F<=6 "hot" ]')
     first = sampler.outcomes(asked, path, range(100))

@@ -26,7 +26,7 @@ def config(tmp_path: Path, corridor: MDP) -> Path:
 
 def test_everything_the_configuration_names_is_loaded(config: Path) -> None:
     loaded = assemble(config)
-    assert loaded.model.states == 6
+    assert loaded.mdp.states == 6
     assert sorted(loaded.policies) == ["careful", "nominal"]
     assert [formula.name for formula in loaded.formulas] == ["watch", "chance"]
     assert loaded.formulas[0].alarm.runbook == "https://example.org/watch"
@@ -54,7 +54,7 @@ def test_objects_are_named_by_what_they_hold(config: Path) -> None:
     assert len(objects) == 3
     assert all(hashlib.sha256(content).hexdigest() == name for name, content in objects.items())
     again = read_model(objects[loaded.identity.model_sha256], "object")
-    assert np.array_equal(again.probabilities, loaded.model.probabilities)
+    assert np.array_equal(again.probabilities, loaded.mdp.probabilities)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from monitor.model import MDP
 from monitor.model.encode import StateEncoder
-from monitor.stream.session import Session
 from monitor.types import Break, End, Instant, Observation, RawState, Step, StreamSettings
+from tests.stream.adapters import begun
 
 START, GOAL, ENDED = 0, 1, 2
 ON, BACK = 0, 1
@@ -23,6 +23,7 @@ MODEL = MDP.from_transitions(
     valuations=[(0, False), (1, False), (1, True)],
     ended_as=[START, ENDED, ENDED],
 )
+
 WRITTEN: dict[StateEncoder, tuple[RawState, RawState]] = {
     "index": (START, GOAL),
     "name": ("start", "goal"),
@@ -34,7 +35,7 @@ WRITTEN: dict[StateEncoder, tuple[RawState, RawState]] = {
 
 
 def events(*steps: Observation, encoder: StateEncoder = "index") -> list[Step | Break | End]:
-    session = Session("a", MODEL, StreamSettings(encoder=encoder))
+    session = begun(MODEL, StreamSettings(encoder=encoder))
     for step in steps:
         session.arrive(step, Instant(1000.0, 0.0))
     return list(session.drain())
@@ -80,7 +81,7 @@ def test_the_last_action_is_one_of_the_copy() -> None:
 
 
 def test_a_message_said_again_is_a_duplicate_of_what_was_written() -> None:
-    session = Session("a", MODEL, StreamSettings())
+    session = begun(MODEL, StreamSettings())
     first, end = Observation("a", 0, 0, START, ON), Observation("a", 0, 1, GOAL, None, terminated=True)
     for step in (first, end):
         session.arrive(step, Instant(1000.0, 0.0))

@@ -34,6 +34,7 @@ from monitor.types import (
     Step,
     StreamSettings,
 )
+from tests.stream.adapters import adapter, begun
 from tests.tiers import examples
 
 # every action leads everywhere, but action 1 is unavailable in state 3 and state 0 is never returned to
@@ -43,6 +44,7 @@ MODEL = MDP.from_transitions(
     transitions=[(s, a, s2, 1 / 3) for s in range(4) for a in range(2) for s2 in (1, 2, 3) if (s, a) != (3, 1)],
     labels={},
 )
+
 SETTINGS = StreamSettings(window=5, reorder_steps=6, reorder_wait=0.5, policies={"ab" * 32: "nominal"})
 PATIENT = StreamSettings(window=5, reorder_steps=64)
 NOON = Instant(wall=1000.0, ticks=50.0)
@@ -74,7 +76,7 @@ def disturbed(messages: list[Observation], reach: int, copies: int, rng: random.
 
 
 def events_of(messages: Sequence[Observation]) -> list[Step | Break | End]:
-    session = Session("a", MODEL, PATIENT)
+    session = begun(MODEL, PATIENT)
     for message in messages:
         session.arrive(message, NOON)
     assert session.waiting is None
@@ -113,7 +115,7 @@ def test_a_step_65_places_early_costs_nothing() -> None:
 @given(st.integers(1, 60), st.integers(0, 30), st.randoms(use_true_random=False))
 def test_the_path_is_that_in_order(length: int, reach: int, rng: random.Random) -> None:
     def path_of(messages: Sequence[Observation]) -> tuple[tuple[int, int | None], ...]:
-        session = Session("a", MODEL, PATIENT)
+        session = begun(MODEL, PATIENT)
         for message in messages:
             session.arrive(message, NOON)
             tuple(session.drain())
@@ -169,7 +171,7 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
 @LAW
 @given(DEEDS)
 def test_whatever_comes_every_event_is_sound(deeds: list[Deed]) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     notices, events = do(session, deeds, 0.0)
     events += session.drain()
     arrivals = sum(what == "arrive" for what, _, _ in deeds)
@@ -187,7 +189,7 @@ def test_whatever_comes_every_event_is_sound(deeds: list[Deed]) -> None:
 @LAW
 @given(DEEDS)
 def test_whatever_comes_memory_is_bounded_and_waiting_ends(deeds: list[Deed]) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     for deed in deeds:
         do(session, [deed], 0.0)
         assert len(session.order.held) <= SETTINGS.reorder_steps
@@ -214,7 +216,7 @@ TWICE = st.builds(
 def test_no_gap_is_of_what_came_and_only_conflicts_cost_a_step(
     sent: list[tuple[Observation, float]],
 ) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     came: set[Place] = set()
     conflicts: set[Place] = set()
     late: set[Place] = set()
@@ -248,13 +250,13 @@ def places_of(detail: str) -> set[Place]:
 def kept(session: Session, model: MDP = MODEL, settings: StreamSettings = SETTINGS) -> Session:
     """The session as it comes back from bytes."""
     pages = {n: page for n, page in session.order.past.pages(everything=True).items() if page is not None}
-    return Session.load(unseal(seal(session.dump()), SessionState), model, settings, pages=pages)
+    return Session.load(unseal(seal(session.dump()), SessionState), adapter(model, settings), settings, pages=pages)
 
 
 @LAW
 @given(DEEDS, DEEDS)
 def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[Deed]) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     do(session, past, 0.0)
     again = kept(session)
     assert again.dump() == session.dump()
@@ -266,7 +268,7 @@ def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[D
 
 def test_what_a_library_user_leaves_open_is_kept_as_decoding_would_fill_it_in() -> None:
     """Flags of None, an integer time, and a digest in capitals, of a step that waits for the one before it."""
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     careless: dict[str, Any] = {"terminated": None, "truncated": None, "time": 1000, "policy": "AB" * 32}
     session.arrive(Observation(agent="a", episode=1, seq=0, state=0, action=0), NOON)
     session.arrive(Observation(agent="a", episode=1, seq=2, state=2, action=0, **careless), NOON)
@@ -282,7 +284,7 @@ def test_what_a_library_user_leaves_open_is_kept_as_decoding_would_fill_it_in() 
 
 
 def test_a_snapshot_is_small() -> None:
-    session = Session("a", MODEL, StreamSettings())
+    session = begun(MODEL, StreamSettings())
     for seq in range(10_000):
         session.arrive(Observation(agent="a", episode="e", seq=seq, state=1, action=0), NOON)
         tuple(session.drain())
@@ -292,7 +294,7 @@ def test_a_snapshot_is_small() -> None:
 @LAW
 @given(DEEDS, st.data())
 def test_other_bytes_are_no_snapshot(past: list[Deed], data: st.DataObject) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     do(session, past, 0.0)
     good = seal(session.dump())
     place = data.draw(st.integers(0, len(good) - 1))
@@ -317,7 +319,7 @@ SMALLER = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]
 @LAW
 @given(DEEDS, st.sampled_from([NO_WAY, SMALLER]))
 def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: MDP) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     do(session, past, 0.0)
     ends = [event for event in session.pending if isinstance(event, End)]
     again = kept(session, model)
@@ -337,7 +339,7 @@ def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: 
 @LAW
 @given(DEEDS)
 def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     do(session, past, 0.0)
     again = kept(session)
     again.revise()
@@ -346,7 +348,7 @@ def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
 
 
 def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     session.arrive(Observation("a", "e", 0, 0, 0, policy="ab" * 32), NOON)
     tuple(session.drain())
     changed = replace(SETTINGS, policies={"cd" * 32: "nominal"})
@@ -360,7 +362,7 @@ def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
 @pytest.mark.parametrize("still_known", [True, False])
 def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) -> None:
     both = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"})
-    session = Session("a", MODEL, both)
+    session = begun(MODEL, both)
     for seq, policy in enumerate(["ab", "cd", "cd"]):
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
     session.advance()
@@ -390,7 +392,7 @@ def test_steps_are_not_attributed_to_another_file_of_the_same_name(
     acted: list[str], changed: set[str], advanced: int, then: list[str]
 ) -> None:
     all_of = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful", "ef" * 32: "other"})
-    session = Session("a", MODEL, all_of)
+    session = begun(MODEL, all_of)
     for seq, policy in enumerate(acted):
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
     for _ in range(advanced):
@@ -403,7 +405,7 @@ def test_steps_are_not_attributed_to_another_file_of_the_same_name(
 
 def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:
     both = replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"})
-    session = Session("a", MODEL, both)
+    session = begun(MODEL, both)
     for seq, policy in enumerate(["ab", "cd", "cd"]):
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
     tuple(session.drain())
@@ -428,7 +430,7 @@ def test_the_short_cut_of_the_next_step_changes_nothing(
     chaos: list[Deed], lengths: list[int], reach: int, rng: random.Random
 ) -> None:
     orderly: list[Deed] = [("arrive", message, 0.0) for message in disturbed(episodes(lengths), reach, 2, rng)]
-    short, thorough = Session("a", MODEL, SETTINGS), Thorough("a", MODEL, SETTINGS)
+    short, thorough = begun(MODEL, SETTINGS), begun(MODEL, SETTINGS, kind=Thorough)
     for deed in [*orderly, *chaos, *orderly]:
         assert do(short, [deed], 0.0) == do(thorough, [deed], 0.0)
         assert short.deadline == thorough.deadline
@@ -468,7 +470,7 @@ def test_nor_does_it_with_rewards_times_and_policies(
         )
         for message in episodes([length])
     ]
-    short, thorough = (kind("a", REWARDED, KNOWN, nominal=nominal) for kind in (Session, Thorough))
+    short, thorough = (begun(REWARDED, KNOWN, nominal, kind=kind) for kind in (Session, Thorough))
     for n, message in enumerate(disturbed(messages, reach, 2, rng)):
         arrives: list[Deed] = [("arrive", message, 0.01 * n)]
         assert do(short, arrives, 0.0) == do(thorough, arrives, 0.0)
@@ -489,7 +491,7 @@ class Counting(ReorderBuffer):
 @LAW
 @given(st.lists(st.integers(1, 9), max_size=4))
 def test_in_order_only_the_ends_of_an_episode_are_sorted(lengths: list[int]) -> None:
-    session = Session("a", MODEL, SETTINGS)
+    session = begun(MODEL, SETTINGS)
     session.order = counting = Counting(SETTINGS.reorder_steps, SETTINGS.reorder_wait)
     for message in episodes(lengths):
         session.arrive(message, NOON)

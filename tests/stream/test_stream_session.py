@@ -27,6 +27,7 @@ from monitor.types import (
     StreamSettings,
     Wait,
 )
+from tests.stream.adapters import adapter, begun
 
 # a ring: action 0 goes on by one state, action 1 stays; action 1 is unavailable in state 3
 RING = MDP.from_transitions(
@@ -35,6 +36,7 @@ RING = MDP.from_transitions(
     transitions=[(s, 0, (s + 1) % 4, 1.0) for s in range(4)] + [(s, 1, s, 1.0) for s in range(3)],
     labels={},
 )
+
 SETTINGS = StreamSettings(window=8, reorder_steps=4, reorder_wait=0.5, max_lag=2.0)
 
 
@@ -53,7 +55,7 @@ class Told:
     def __init__(
         self, settings: StreamSettings = SETTINGS, nominal: PolicyTable | None = None, model: MDP = RING
     ) -> None:
-        self.session = Session("a", model, settings, nominal=nominal)
+        self.session = begun(model, settings, nominal)
         self.notices: list[Notice] = []
 
     def send(self, *messages: Observation, ticks: float = 0.0) -> Told:
@@ -427,7 +429,7 @@ def test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes() 
     assert deviations(told) == [], "of an agent that follows it nothing is told"
     told.send(message(40, action=1), message(41, state=0, action=1))
     assert deviations(told) == [Deviates("a", round(1 / 41, 2), 41), Deviates("a", round(2 / 42, 2), 42)]
-    again = Session.load(told.session.dump(), RING, SETTINGS, pages={}, nominal=nominal)
+    again = Session.load(told.session.dump(), adapter(RING, SETTINGS, nominal), SETTINGS, pages={})
     assert again.deviation.fraction == told.session.deviation.fraction == 2 / 42
     again.revise()
     assert again.deviation.fraction == 0.0, "it was the deviation from another policy"

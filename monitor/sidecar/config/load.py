@@ -11,21 +11,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from monitor._version import __version__
 from monitor.alarm.document import evidence_id
 from monitor.alarm.evidence_maker import EvidenceMaker
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
+from monitor.evaluation import Names
+from monitor.evaluation.models import AnyModel, bytes_of, load_any_policy, sha256_of
+from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
-from monitor.model.npz import canonical_bytes, model_sha256
-from monitor.policy.onnx_policy import Policy, load_policy
-from monitor.policy.table import PolicyTable
+from monitor.policy.onnx_policy import Policy
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
@@ -43,6 +44,8 @@ from monitor.types import (
     TakenOver,
     TrustSettings,
 )
+from monitor.user_code import is_reference
+from monitor.worlds import CheckedWorld, load_world
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
@@ -55,9 +58,9 @@ class Loaded:
     """Everything a configuration names, read and checked, and a new `monitor`."""
 
     config: Config
-    model: MDP
-    policies: Mapping[str, Policy]
-    models: Mapping[str, MDP]
+    model: AnyModel
+    policies: Mapping[str, Policy[Any]]
+    models: Mapping[str, AnyModel]
     identity: Identity
     monitor: Monitor
 
@@ -67,8 +70,8 @@ class Loaded:
         return tuple(query.spec for query in self.monitor.queries)
 
     @property
-    def tables(self) -> dict[str, PolicyTable]:
-        """Action tables of the policies, by name."""
+    def tables(self) -> dict[str, Any]:
+        """What the policies choose, by name."""
         return {name: policy.table for name, policy in self.policies.items()}
 
     @property
@@ -86,19 +89,26 @@ class Loaded:
         return replace(self, monitor=monitor)
 
     @property
+    def mdp(self) -> MDP:
+        """The model, for what works on tables alone; ConfigError if it is a world with numbers."""
+        if isinstance(self.model, MDP):
+            return self.model
+        raise ConfigError("the model is a world with numbers, and this needs a table")
+
+    @property
     def world(self) -> str:
         """Digest of what all verdicts depend on: models, policies, sampling settings, and those of bands if learned."""
         identity, sampling = self.identity, self.config.sampling.model_dump()
         parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]
-        if any(model.counts is not None for model in (self.model, *self.models.values())):
+        if any(isinstance(model, MDP) and model.counts is not None for model in (self.model, *self.models.values())):
             parts.append(self.config.bands.model_dump())
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def objects(self) -> dict[str, bytes]:
         """Return models and policies by sha256, which evidence refers to, each in its canonical form."""
         files = {policy.sha256: policy.content for policy in self.policies.values()}
-        models = {self.identity.models[name]: canonical_bytes(other) for name, other in self.models.items()}
-        return {self.identity.model_sha256: canonical_bytes(self.model), **models, **files}
+        models = {self.identity.models[name]: bytes_of(other) for name, other in self.models.items()}
+        return {self.identity.model_sha256: bytes_of(self.model), **models, **files}
 
     def evidence_of(self, notice: Alert | TakenOver) -> EvidenceFile:
         """Return the evidence of an alarm or of a judged takeover; EvidenceError if there is no store."""
@@ -160,9 +170,9 @@ def _monitor(
     config: Config,
     formulas: Sequence[Query | FormulaSpec],
     *,
-    model: MDP,
-    policies: Mapping[str, Policy],
-    models: Mapping[str, MDP],
+    model: AnyModel,
+    policies: Mapping[str, Policy[Any]],
+    models: Mapping[str, AnyModel],
     identity: Identity,
 ) -> Monitor:
     return Monitor(
@@ -178,11 +188,11 @@ def _monitor(
     )
 
 
-def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list[Query]]:
+def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, Policy[Any]], list[Query]]:
     """Read what a configuration names; report all mistakes, not only the first."""
     mistakes = Mistakes()
-    models: dict[str | None, MDP] = {}
-    policies: dict[str, Policy] = {}
+    models: dict[str | None, AnyModel] = {}
+    policies: dict[str, Policy[Any]] = {}
     for name in (None, *config.models):
         with mistakes.collect():
             models[name] = _read_model(config, "model" if name is None else "models", name)
@@ -195,7 +205,10 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list
             _check_labels(config, model)
     others = {name: other for name, other in models.items() if name is not None}
     # If a model or policy could not be read, only the syntax of formulas is checked.
-    vocabulary = None if model is None or mistakes else (model, policies, others)
+    vocabulary = None
+    if model is not None and not mistakes:
+        with mistakes.collect():
+            vocabulary = _vocabulary(config, model, policies, others)
     queries = []
     for index in range(len(config.formulas)):
         with mistakes.collect():
@@ -205,18 +218,38 @@ def _parts(config: Config) -> tuple[MDP, dict[str, MDP], dict[str, Policy], list
     return model, others, policies, queries
 
 
-def _read_model(config: Config, key: str, name: str | None = None) -> MDP:
+def _vocabulary(
+    config: Config, model: AnyModel, policies: Mapping[str, Policy[Any]], others: Mapping[str, AnyModel]
+) -> Vocabulary:
+    features = config.state_encoder == "features"
+    if features != isinstance(model, CheckedWorld):
+        wanted = (
+            "is for worlds with numbers, and the model is a table" if features else "must be features: it is a world"
+        )
+        raise ConfigError(f"{config.where('state_encoder')}: {config.state_encoder!r} {wanted}")
+    tables = {name: policy.table for name, policy in policies.items()}
+    if isinstance(model, CheckedWorld):
+        return WorldChecker(model, tables, others)
+    return Names(model, tables, {name: other for name, other in others.items() if isinstance(other, MDP)})
+
+
+def _read_model(config: Config, key: str, name: str | None = None) -> AnyModel:
     where, source = ((key,), config.model) if name is None else ((key, name), config.models[name])
     try:
-        return load_model(source)
+        return load_world(source) if _is_world(source) else load_model(source)
     except ModelError as error:
         raise ModelError(f"{config.where(*where)}: {error}") from error
 
 
-def _read_policy(config: Config, name: str, model: MDP) -> Policy:
+def _is_world(source: str) -> bool:
+    """Return whether a model is named that is a world with numbers: a manifest, or `module.py:name`."""
+    return is_reference(source) or Path(source).suffix.lower() in (".yaml", ".yml")
+
+
+def _read_policy(config: Config, name: str, model: AnyModel) -> Policy[Any]:
     _check_policy_name(config, name)
     try:
-        return load_policy(config.policies[name], model)
+        return load_any_policy(config.policies[name], model)
     except PolicyError as error:
         raise PolicyError(f"{config.where('policies', name)}: {error}") from error
 
@@ -250,7 +283,7 @@ def _query(config: Config, index: int, vocabulary: Vocabulary | None) -> Query:
     return query
 
 
-def _check_labels(config: Config, model: MDP) -> None:
+def _check_labels(config: Config, model: AnyModel) -> None:
     """Raise ConfigError for a description of a label that the model does not have."""
     for name in config.labels:
         if name not in model.labels:
@@ -273,7 +306,7 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     )
 
 
-def _stream_settings(config: Config, policies: Mapping[str, Policy]) -> StreamSettings:
+def _stream_settings(config: Config, policies: Mapping[str, Policy[Any]]) -> StreamSettings:
     known = {policy.sha256: name for name, policy in policies.items()}
     known[policies["nominal"].sha256] = "nominal"  # also where another name has the same file
     return StreamSettings(
@@ -291,11 +324,13 @@ def _stream_settings(config: Config, policies: Mapping[str, Policy]) -> StreamSe
     )
 
 
-def _identity(config: Config, model: MDP, policies: Mapping[str, Policy], models: Mapping[str, MDP]) -> Identity:
+def _identity(
+    config: Config, model: AnyModel, policies: Mapping[str, Policy[Any]], models: Mapping[str, AnyModel]
+) -> Identity:
     name = config.model if has_scheme(config.model) else Path(config.model).name
     return Identity(
         model_name=name,
-        model_sha256=model_sha256(model),
+        model_sha256=sha256_of(model),
         policies={policy_name: policy.sha256 for policy_name, policy in policies.items()},
         versions={
             "counterfactual-monitor": __version__,
@@ -303,7 +338,7 @@ def _identity(config: Config, model: MDP, policies: Mapping[str, Policy], models
             "numpy": _version_of("numpy"),
             "onnxruntime": _version_of("onnxruntime"),
         },
-        models={other: model_sha256(dynamics) for other, dynamics in models.items()},
+        models={other: sha256_of(dynamics) for other, dynamics in models.items()},
     )
 
 

@@ -44,10 +44,10 @@ from monitor.types import (
     AlarmWhen,
     BandSettings,
     BandsWhen,
-    CausalModel,
     Engine,
     FormulaSpec,
     RecourseWhen,
+    RequestedModel,
     Sampling,
     StreamSettings,
     TestName,
@@ -179,7 +179,7 @@ class FormulaConfig(Section):
     name: Identifier = setting(FormulaSpec, "name")
     formula: str = setting(FormulaSpec, "text", min_length=1, max_length=65536)
     every: Every = setting(FormulaSpec, "every")
-    causal_model: CausalModel = setting(FormulaSpec, "causal_model")
+    causal_model: RequestedModel = setting(FormulaSpec, "causal_model")
     engine: Engine = setting(FormulaSpec, "engine")
     bands: BandsWhen = setting(FormulaSpec, "bands")
     recourse: RecourseWhen = setting(FormulaSpec, "recourse")
@@ -308,7 +308,9 @@ class Config(BaseSettings):
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
     """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`."""
-    state_encoder: Literal["index", "name", "valuation", "bins", "nearest"] = setting(StreamSettings, "encoder")
+    state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
+        StreamSettings, "encoder"
+    )
     policies: dict[Identifier, Path]
     """Name -> manifest; `nominal` is the policy that the agents run."""
     models: dict[Identifier, str] = {}

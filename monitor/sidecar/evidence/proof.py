@@ -10,12 +10,11 @@ from typing import Final
 from monitor.alarm.canonical import plain
 from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.errors import EvidenceError, LimitError, ModelError, PolicyError
-from monitor.model.io import read_model
-from monitor.model.mdp import MDP
+from monitor.evaluation.models import AnyModel, AnyPolicy, model_of, policy_of
+from monitor.model import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
-from monitor.policy.onnx_policy import table_from_onnx
 from monitor.policy.table import PolicyTable
 
 __all__ = ["Proof", "open_proof"]
@@ -28,9 +27,16 @@ class Proof:
     """Everything needed to recompute an alarm; the digests of all objects were checked."""
 
     evidence: Evidence
-    model: MDP
-    tables: Mapping[str, PolicyTable]
-    models: Mapping[str, MDP]
+    model: AnyModel
+    tables: Mapping[str, AnyPolicy]
+    models: Mapping[str, AnyModel]
+
+    def on_tables(self) -> tuple[MDP, dict[str, PolicyTable], dict[str, MDP]]:
+        """Return model, policies and other models, for what works on tables; LimitError if the model is no table."""
+        if not isinstance(self.model, MDP):
+            raise LimitError("alarms on worlds with numbers are not drawn; `cfmon verify` recomputes them")
+        tables = {name: each for name, each in self.tables.items() if isinstance(each, PolicyTable)}
+        return self.model, tables, {name: each for name, each in self.models.items() if isinstance(each, MDP)}
 
 
 def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int = MAX_UNPACKED_BYTES) -> Proof:
@@ -49,16 +55,16 @@ def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int 
         return content
 
     try:
-        model = read_model(fetch(evidence.model_sha256, "the model"), evidence.model, limit=limit)
+        model = model_of(fetch(evidence.model_sha256, "the model"), evidence.model, limit=limit)
         models = {
-            name: read_model(fetch(sha256, f"model {name}"), name, limit=limit)
+            name: model_of(fetch(sha256, f"model {name}"), name, limit=limit)
             for name, sha256 in evidence.models.items()
         }
-        tables = {}
+        tables: dict[str, AnyPolicy] = {}
         for name, policy in evidence.policies.items():
             manifest = _manifest(name, policy)
             content = fetch(policy.sha256, f"policy {name}")
-            tables[name] = table_from_onnx(content, manifest, model, f"policy {name}")
+            tables[name] = policy_of(manifest, content, model, f"policy {name}")
     except LargeModelError as error:
         raise LimitError(f"{error}{_LARGE if memory < MAX_UNPACKED_BYTES else ''}") from error
     except (ModelError, PolicyError) as error:  # the digest is right, the content is not

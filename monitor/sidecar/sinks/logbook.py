@@ -17,6 +17,7 @@ from monitor._version import __version__
 from monitor.alarm.blindness import BLIND_WORDS
 from monitor.alarm.phrases import departing_text, wrong_row_text
 from monitor.alarm.takeover import takeover_text
+from monitor.model import MDP
 from monitor.runtime.query import query_notes
 from monitor.runtime.takeovers import UNREPORTED
 from monitor.sidecar.config.load import Loaded
@@ -87,9 +88,9 @@ def log_banner(loaded: Loaded, client_id: str) -> None:
 def log_watched(loaded: Loaded) -> None:
     """Log what is watched, with which model and policies."""
     identity, model = loaded.identity, loaded.model
+    states = f"{model.states:,} states" if isinstance(model, MDP) else f"{len(model.features)} features"
     _say(
-        f"model {identity.model_name}: {model.states:,} states, {model.actions:,} actions, sha256 "
-        f"{identity.model_sha256[:12]}",
+        f"model {identity.model_name}: {states}, {model.actions:,} actions, sha256 {identity.model_sha256[:12]}",
         model=identity.model_name,
         sha256=identity.model_sha256,
     )

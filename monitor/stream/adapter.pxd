@@ -1,0 +1,13 @@
+# The C types of `adapter.py`.
+from monitor.stream.deduplication cimport digest
+
+
+cdef class Adapter:
+    cdef object _settings
+    cdef dict _policies
+
+    cpdef bint goes_on(self, tuple pair, state, action)
+    cpdef bint possible(self, tuple pair, successor)
+    cpdef bint off_policy(self, state, long long action)
+    cpdef tuple excess(self, state, long long action)
+    cpdef acting(self, sha256)

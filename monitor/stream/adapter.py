@@ -1,0 +1,157 @@
+"""What a session needs of a model: its own form of what an agent sends. `ModelAdapter` and `WorldAdapter` are the two.
+
+Pairs are (state, action, inputs): the model's own state, the number of the action (None: not taken), and the recorded
+inputs, which only a world with numbers has.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from monitor.errors import InputError
+from monitor.stream.deduplication import digest
+from monitor.stream.reorder_buffer import BufferedMessage
+from monitor.types import Break, Instant, Observation, StreamSettings
+
+__all__ = ["Adapter", "Pair"]
+
+Pair = tuple[Any, Any, tuple[float, ...]]
+"""(State, action or None, inputs): `State` is narrower in each adapter."""
+
+
+class Adapter:
+    """Mapping of one agent's observations to a model.
+
+    Args:
+        settings: state encoder, largest lag, and the sha256 of each known policy's file.
+    """
+
+    def __init__(self, settings: StreamSettings) -> None:
+        self._settings = settings
+        self._policies = {sha256.lower(): name for sha256, name in settings.policies.items()}
+
+    def entry(self, observation: Observation, now: Instant) -> tuple[BufferedMessage, InputError | None]:
+        """Return the entry of a valid observation, and the error if its state or action is rejected.
+
+        A rejected message has an entry too: its seq is not awaited, and the path breaks there.
+        """
+        problem: Break | None = None
+        refused: InputError | None = None
+        pair: Pair | None = None
+        try:
+            pair = self.read(observation)
+        except InputError as error:
+            refused = self.explained(error)
+            problem = self.unusable(refused)
+        if pair is not None and (problem := self.unavailable(pair)) is not None:
+            pair = None  # without a row it has no future
+        return self._entry(observation, now, (None, None, ()) if pair is None else pair, problem), refused
+
+    def acting(self, sha256: str | None) -> str | None:
+        """Return the name of the policy that an agent reported; None if it is not among the known ones.
+
+        `sha256`: as reported; None: it reported none, so it is taken to run the nominal one.
+        """
+        if sha256 is None or not self._policies:
+            return "nominal"
+        return self._policies.get(sha256)
+
+    def knows(self, policy: str) -> bool:
+        """Return whether a policy of this name is known."""
+        return policy == "nominal" or policy in self._policies.values()
+
+    def fits(self, before: Pair | None, pair: Pair) -> bool:
+        """Return whether the model has the pair and, given the pair before it, the transition between them."""
+        return self.has(pair) and (before is None or before[1] is None or self.possible(before, pair[0]))
+
+    # ---- what each kind of model does in its own way ----
+
+    @abstractmethod
+    def read(self, observation: Observation) -> Pair:
+        """Return the pair that an observation reports. Raises InputError."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def encode_action(self, raw: int | str) -> int:
+        """Return the number of an action. Raises InputError."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def unavailable(self, pair: Pair) -> Break | None:
+        """Return why a state and an action are no pair of the model; None if they are."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def goes_on(self, pair: Pair, state: object, action: object) -> bool:
+        """Return whether a state and an action, as sent, are possible after `pair`; False: `entry` finds out."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def possible(self, pair: Pair, successor: Any) -> bool:  # noqa: ANN401 - as `State` is
+        """Return whether the model has the transition from the pair."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def impossible(self, pair: Pair, successor: Any) -> Break:  # noqa: ANN401 - as `State` is
+        """Return why the path breaks at a transition that is not `possible`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def contradicts(self, pair: Pair, successor: Any, reward: float) -> str:  # noqa: ANN401 - as `State` is
+        """Return a sentence on how a reward differs from that of the model's transition; empty if it does not."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair is one of the model's."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def off_policy(self, state: Any, action: int) -> bool:  # noqa: ANN401 - as `State` is
+        """Return whether nominal never takes this action in this state."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def excess(self, state: Any, action: int) -> tuple[float, float]:  # noqa: ANN401 - as `State` is
+        """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
+        raise NotImplementedError
+
+    def explained(self, error: InputError) -> InputError:
+        """Return the error about a state or an action that the model does not have, with what can be done."""
+        return error
+
+    def unusable(self, error: InputError) -> Break:
+        """Return why the path breaks at a message whose state or action was rejected."""
+        if error.reason == "missing_action":
+            return Break("gap", error.detail)
+        return Break("out_of_range" if error.reason == "out_of_range" else "unknown_state", error.detail)
+
+    def _action(self, observation: Observation) -> int | None:
+        if observation.action is not None:
+            return self.encode_action(observation.action)
+        if observation.terminated or observation.truncated:
+            return None
+        raise InputError(
+            "missing_action",
+            f"seq {observation.seq} has no action; only the last message of an episode may have none",
+        )
+
+    def _entry(self, observation: Observation, now: Instant, pair: Pair, problem: Break | None) -> BufferedMessage:
+        named, time = observation.policy, observation.time
+        return BufferedMessage(
+            episode=observation.episode,
+            seq=observation.seq,
+            digest=digest(observation),
+            arrived=now.ticks,
+            time=now.wall if time is None else time,
+            state=pair[0],
+            action=pair[1],
+            late=time is not None and time < now.wall - self._settings.max_lag,
+            ends=observation.terminated or observation.truncated,
+            terminated=observation.terminated,
+            policy=None if named is None else named.lower(),
+            problem=problem,
+            reward=observation.reward,
+            inputs=pair[2],
+        )

@@ -1,0 +1,147 @@
+"""Map an observation to a world with numbers: to features and inputs in its ranges, or to why it is not a step."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.errors import InputError, PathError
+from monitor.stream.adapter import Adapter, Pair
+from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
+from monitor.worlds import CheckedWorld, Feature, Moment
+
+__all__ = ["BatchPolicy", "WorldAdapter"]
+
+RELATIVE: Final = 1e-6
+"""Relative difference allowed between an agent's reward and the world's: single precision and sums of floats."""
+
+
+class BatchPolicy(Protocol):
+    """A policy that decides for many states at once."""
+
+    def decide(self, states: Floats) -> Ints | Floats:
+        """Return the actions [n] in states [n, f], or their probabilities [n, A]."""
+        ...
+
+
+class WorldAdapter(Adapter):
+    """Mapping of one agent's observations to a world with numbers.
+
+    Args:
+        world: the world.
+        settings: largest lag, and the sha256 of each known policy's file.
+        nominal: the agent's own policy, as configured; actions are compared with it.
+    """
+
+    def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: BatchPolicy | None) -> None:
+        super().__init__(settings)
+        self._world, self._nominal = world, nominal
+
+    def read(self, observation: Observation) -> Pair:
+        """Return features, action and inputs of an observation. Raises InputError."""
+        world = self._world
+        state = _numbers(observation.state, world.features, "state", "unknown_state")
+        inputs = _numbers(observation.inputs, world.inputs, "inputs", "unknown_state")
+        if problem := world.outside(state, inputs):
+            raise InputError("out_of_range", f"{problem}; send it in the unit and range of the world")
+        return state, self._action(observation), inputs
+
+    def encode_action(self, raw: int | str) -> int:
+        """Return the number of an action. Raises InputError."""
+        names = self._world.action_names
+        if isinstance(raw, str) and raw in names:
+            return names.index(raw)
+        if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < len(names):
+            return raw
+        raise InputError("unknown_action", f"{raw!r:.80} is not an action of the world; send one of {', '.join(names)}")
+
+    def unavailable(self, pair: Pair) -> Break | None:
+        """Return None: every action is available everywhere."""
+        del pair
+        return None
+
+    def goes_on(self, pair: Pair, state: object, action: object) -> bool:
+        """Return False: numbers are always read by `entry`."""
+        del pair, state, action
+        return False
+
+    def possible(self, pair: Pair, successor: tuple[float, ...]) -> bool:
+        """Return whether some noise of the world leads from the pair to the successor."""
+        return not self._problem(pair, successor)
+
+    def impossible(self, pair: Pair, successor: tuple[float, ...]) -> Break:
+        """Return why the path breaks at a transition that is not `possible`."""
+        return Break("impossible_step", self._problem(pair, successor), unpredicted=True)
+
+    def _problem(self, pair: Pair, successor: tuple[float, ...]) -> str:
+        try:
+            self._world.abduce(Moment(*pair), successor)
+        except PathError as error:
+            return str(error)
+        return ""
+
+    def contradicts(self, pair: Pair, successor: tuple[float, ...], reward: float) -> str:
+        """Return a sentence on how a reward differs from the world's; empty if it does not, or if there is none."""
+        world = self._world
+        if not world.has_rewards:
+            return ""
+        before, after = np.array([pair[0]]), np.array([successor])
+        expected = float(world.rewards(before, np.array([pair[1]]), after)[0])
+        if abs(reward - expected) <= RELATIVE * max(abs(expected), abs(reward), 1.0):
+            return ""
+        return (
+            f"{world.shown(pair[0])} by {world.action_names[pair[1]]!r} to {world.shown(successor)} earned {reward:g}, "
+            f"the world says {expected:g}"
+        )
+
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair is one of the world's."""
+        state, action, inputs = pair
+        world = self._world
+        if not isinstance(state, tuple) or (len(state), len(inputs)) != (len(world.features), len(world.inputs)):
+            return False
+        return not world.outside(state, inputs) and (action is None or action < world.actions)
+
+    def off_policy(self, state: tuple[float, ...], action: int) -> bool:
+        """Return whether nominal never takes this action in this state."""
+        return self._nominal is not None and self._likely(state)[action] == 0.0
+
+    def excess(self, state: tuple[float, ...], action: int) -> tuple[float, float]:
+        """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
+        if self._nominal is None:
+            return 0.0, 0.0
+        likely = self._likely(state)
+        repeats = float((likely**2).sum())
+        return repeats - float(likely[action]), float((likely**3).sum()) - repeats**2
+
+    def _likely(self, state: tuple[float, ...]) -> Floats:
+        """Return the probabilities of nominal's actions in a state."""
+        assert self._nominal is not None
+        chosen = self._nominal.decide(np.array([state]))[0]
+        if np.ndim(chosen):
+            return np.asarray(chosen, dtype=np.float64)
+        likely = np.zeros(self._world.actions)
+        likely[int(chosen)] = 1.0
+        return likely
+
+
+def _numbers(
+    given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str, reason: str
+) -> tuple[float, ...]:
+    """Return numbers in the order of their names, from a list or a map. Raises InputError."""
+    names = [each.name for each in named]
+    wanted = f"a list of {len(names)} numbers, or a map: {', '.join(names)}" if names else "none"
+    if given is None:
+        given = ()
+    if isinstance(given, dict):
+        if given.keys() != set(names):
+            raise InputError(reason, f'"{key}" has {", ".join(given) or "no names"}; send {wanted}'[:300])
+        given = tuple(given[name] for name in names)
+    if not isinstance(given, tuple) or len(given) != len(names):
+        size = f"{len(given)} numbers" if isinstance(given, tuple) else f"{given!r:.80}"
+        raise InputError(reason, f'"{key}" is {size}; send {wanted}')
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in given):
+        raise InputError(reason, f'"{key}" holds something that is no number; send {wanted}')
+    return tuple(map(float, given))

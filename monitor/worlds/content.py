@@ -1,0 +1,46 @@
+"""A world as bytes, whose digest is its name in alerts and evidence: a manifest with its graphs, or Python's source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from monitor.errors import ModelError
+
+__all__ = ["of_manifest", "of_python", "opened"]
+
+MANIFEST, PYTHON = "world manifest", "world in Python"
+
+
+def of_manifest(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
+    """Return the bytes of a manifest and of the files it names, by their sha256."""
+    packed: bytes = msgpack.packb([MANIFEST, manifest, dict(sorted(files.items()))])
+    return packed
+
+
+def of_python(name: str, source: bytes) -> bytes:
+    """Return the bytes of a world written in Python: its name and the file it is in, if there is one."""
+    packed: bytes = msgpack.packb([PYTHON, name, source])
+    return packed
+
+
+def opened(content: bytes) -> tuple[bytes, Mapping[str, bytes]]:
+    """Return the manifest and the files in the bytes of a world.
+
+    Raises ModelError: they are damaged, or of a world in Python, whose code is not run just because a file contains it.
+    """
+    try:
+        kind, first, second = msgpack.unpackb(content)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ModelError("world: its bytes are damaged") from error
+    if kind == PYTHON:
+        raise ModelError(
+            f"world {first}: it is written in Python, and code that comes with evidence is not run; give the world "
+            "yourself, after reading it"
+        )
+    if kind != MANIFEST or not isinstance(first, bytes) or not isinstance(second, dict):
+        raise ModelError("world: its bytes are damaged")
+    files: dict[str, Any] = second
+    return first, files
