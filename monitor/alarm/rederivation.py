@@ -150,7 +150,7 @@ def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapp
         model=model,
         path=_given_path(evidence),
         policies=tables,
-        engine="exact" if drawn is None else "sampled",
+        engine="auto" if evidence.causal_model == "world" else "exact" if drawn is None else "sampled",
         causal_model=_requested(evidence),
         terminated=evidence.terminated,
         start_observed=evidence.start_observed,
@@ -160,7 +160,8 @@ def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapp
         acted=evidence.acted,
         recourse=evidence.verdict.recourse is not None,
     )
-    return verdict if drawn is None else replace(verdict, reason=evidence.verdict.reason)
+    sampled = drawn is not None and evidence.causal_model != "world"
+    return replace(verdict, reason=evidence.verdict.reason) if sampled else verdict
 
 
 def _band_settings(evidence: Evidence) -> BandSettings | None:

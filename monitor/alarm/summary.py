@@ -338,8 +338,10 @@ class _Sentences:
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
-        if verdict.drawn is not None:
+        if verdict.method == "sampled":
             return f"Sampled, {self._confidence() or 'a mean'}"
+        if verdict.drawn is not None:
+            return "Exact for this model, but handing over is estimated"
         if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
             return self._sure_of_data()
         if verdict.robust is None:
@@ -423,7 +425,7 @@ class _Sentences:
     def obtained(self) -> list[str]:
         """Return samples and confidence of a sampled verdict."""
         verdict = self._verdict
-        if verdict.drawn is None:
+        if verdict.drawn is None or verdict.method == "exact":
             return []
         samples = f"Sampled: {max((quantity.samples for quantity in verdict.quantities), default=0):,} samples"
         confidence = self._confidence()

@@ -39,21 +39,22 @@ class NoiseRows:
         self.indptr: Ints = np.arange(rows + 1) * CELLS
         self.successors: Ints = np.tile(np.arange(CELLS), rows)
         self.probabilities: Floats = np.full(rows * CELLS, 1.0 / CELLS)
-        self._own = world.noise == len(world.features)  # then noise k drives feature k, as in a manifest's world
+        self._features = world.noise_features  # the feature that each noise drives, if one each
         self._cuts = [_cuts(each.low, each.high) for each in world.features]
         self.state_names = tuple(self._name(noise, part) for noise in range(world.noise) for part in range(RANGES))
         self.action_names = world.action_names
-        self.successor_names = tuple(f"noise {k / CELLS:g} to {(k + 1) / CELLS:g}" for k in range(CELLS))
+        order = ("lowest", "2nd", "3rd", "4th", "5th", "6th", "7th", "highest")
+        self.successor_names = tuple(f"in the {each} eighth of what is expected" for each in order)
         self._numbers = np.arange(max(world.noise, 1))
 
     def _name(self, noise: int, part: int) -> str:
-        if not self._own:
+        if self._features is None:
             return f"noise {noise}"
-        feature, cuts = self._world.features[noise], self._cuts[noise]
+        feature, cuts = self._world.features[self._features[noise]], self._cuts[self._features[noise]]
         if cuts is None:
             return feature.name
         ends = feature.low, *cuts, feature.high
-        return f"{feature.name} {ends[part]:g} to {ends[part + 1]:g}"
+        return f"{feature.name} {ends[part]:.3g} to {ends[part + 1]:.3g}"
 
     def transitions(self, agent: str, before: Step, after: Step) -> Iterator[tuple[int, int]]:
         """Yield the row and the cell of each number of the noise of an observed step."""
@@ -76,8 +77,11 @@ class NoiseRows:
             yield row, min(int(noise[number] * CELLS), CELLS - 1)
 
     def _part(self, number: int, state: tuple[float, ...]) -> int:
-        cuts = self._cuts[number] if self._own else None
-        return 0 if cuts is None else int(np.searchsorted(cuts, state[number], side="right"))
+        if self._features is None:
+            return 0
+        feature = self._features[number]
+        cuts = self._cuts[feature]
+        return 0 if cuts is None else int(np.searchsorted(cuts, state[feature], side="right"))
 
 
 def _cuts(low: float, high: float) -> tuple[float, ...] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -13,11 +15,11 @@ from msgspec.structs import replace
 from monitor.errors import ConfigError, LimitError, PathError
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.simulated import check_simulated_labels
-from monitor.exact.verdict import resolve
+from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
-from monitor.logic.syntax import InterventionRef
-from monitor.logic.traversal import goals
-from monitor.sampled import Simulated
+from monitor.logic.syntax import InterventionRef, Regret
+from monitor.logic.traversal import goals, regret_goals
+from monitor.sampled import Sampler, Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world
@@ -27,6 +29,10 @@ from monitor.worlds.trial import some_moment
 __all__ = ["NO_TABLE", "WorldChecker"]
 
 NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
+PROFILE_DRAWS = 1024
+"""Draws of a value of a profile for which noise is needed: its standard error is below .016."""
+ERRORS = 3.0
+"""Standard errors that such a value must be beyond a threshold, so that handing over counts as useful."""
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
 
 
@@ -108,9 +114,45 @@ class WorldChecker:
             acted=acted,
             spare=engine != "sampled",
         )
+        if isinstance(formula, Regret):
+            verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
         return replace(verdict, causal_model="world", tiers=self._tiers(formula, path))
+
+    def _with_profile(
+        self, verdict: Verdict, formula: Regret, path: Sequence[Moment], drawn: Drawn, *, terminated: bool
+    ) -> Verdict:
+        """Return the verdict with the values of both policies had they taken over at each step since its offset.
+
+        Where the goal is met, only the values of now, which a firing alarm still tells.
+        A value for which noise is needed is the mean of `PROFILE_DRAWS` draws, with noise in common.
+        """
+        one, other = regret_goals(formula)
+        assert one.test is not None
+        if verdict.offset < 0:
+            return verdict
+        sampler = Sampler(self._scene, drawn.seed)
+        values: dict[int, tuple[float, float]] = {}
+        least: list[float] = []  # the alternative's at its worst
+        most: list[float] = []  # nominal's at its best
+        certain = True
+        for offset in range(1 if verdict.outcome == "safe" else verdict.offset + 1):
+            pair = []
+            for goal, side in ((one, 1.0), (other, -1.0)):
+                at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))
+                question = sampler.question(at, path, first_seq=drawn.first, terminated=terminated)
+                value, error = question.certain, 0.0
+                if value is None:
+                    certain = False
+                    draws = question.outcomes(range(PROFILE_DRAWS))
+                    value, error = float(draws.mean()), float(draws.std()) / math.sqrt(PROFILE_DRAWS)
+                pair.append(value)
+                worst = side * (1.0 if one.test.comparison in (">=", ">") else -1.0) * ERRORS * error
+                (most if goal is one else least).append(value + worst)
+            values[offset] = pair[0], pair[1]
+        useful = latest_useful(one.test, most, least)
+        return replace(verdict, profile=values, latest_useful=useful, drawn=verdict.drawn if certain else drawn)
 
     @property
     def _dynamics(self) -> WorldDynamics:

@@ -32,7 +32,7 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
 
-__all__ = ["IncrementalCheck", "Path", "is_missed", "resolve"]
+__all__ = ["IncrementalCheck", "Path", "is_missed", "latest_useful", "resolve"]
 
 
 Band = tuple[float, float]
@@ -223,7 +223,7 @@ class IncrementalCheck:
             effect_bounds=_difference(other.bounds, one.bounds),
             profile=dict(enumerate(zip(nominals, alternatives, strict=True))),
             profile_extremes=ends,
-            latest_useful=_latest_useful(test, *_at_worst(test, ends, nominals, alternatives)),
+            latest_useful=latest_useful(test, *_at_worst(test, ends, nominals, alternatives)),
             offset=used,
             clipped=clipped,
             start_dropped=self.start_dropped,
@@ -442,7 +442,7 @@ def _at_worst(
     return [each[side] for each in ends], [each[2 + side] for each in ends]
 
 
-def _latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
+def latest_useful(test: Test, nominals: list[float], alternatives: list[float]) -> int | None:
     """Return the smallest offset at which only the alternative meets the goal; lists nearest offset first."""
     worst = min if test.comparison in (">=", ">") else max
     if test.holds(worst(nominals)):

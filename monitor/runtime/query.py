@@ -51,6 +51,7 @@ BACKWARDS: Final = (
     "holds, or the comparison with <"
 )
 OWN: Final = "a world's own step is its causal model; leave it out"
+ONLY_DRAWN: Final = "in a world with numbers noise is drawn only where it must be; leave it out, or use exact"
 MANY: Final = 10_000_000
 """Multiplications at each step that are mentioned: some 10 ms."""
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -273,6 +274,8 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
     if isinstance(engines, WorldEngines):
         if query.spec.causal_model != "gumbel":
             raise SpecError(query.spec.name, ("causal_model",), OWN)
+        if query.spec.engine == "sampled":
+            raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
         spec = structs.replace(query.spec, causal_model="world")
         return replace(query, spec=spec, sampled=sampled, unjudged=SAMPLED)
     target = None if sampled else target_of(query.formula, query.spec.engine, engines.checker.model)

@@ -48,6 +48,7 @@ class CheckedWorld:
         self.actions = len(self.action_names)
         self.labels = _names(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
+        self.noise_features: Sequence[int] | None = getattr(world, "noise_features", None)
         self.learned = bool(getattr(world, "learned", False))
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")

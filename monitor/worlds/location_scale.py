@@ -1,7 +1,7 @@
 """The world of a manifest: the next value of a feature is location + scale x noise, rounded and clipped.
 
-A feature with named values takes one by the inverse distribution function. Each feature has one noise, so that an
-observed step leaves a point or an interval of each.
+A feature with named values takes one by the inverse distribution function. Each feature has one noise, unless its scale
+is the number 0, so that an observed step leaves a point or an interval of each.
 """
 
 from __future__ import annotations
@@ -72,19 +72,27 @@ class LocationScale:
         self.version, self.actions, self.learned = manifest.version, manifest.actions, manifest.learned
         self.features = tuple(each.feature for each in manifest.features)
         self.inputs = tuple(each.feature for each in manifest.inputs)
-        self.noise = len(manifest.features)
-        widths = {"x": self.noise, "a": len(self.actions), "w": len(self.inputs)}
+        widths = {"x": len(self.features), "a": len(self.actions), "w": len(self.inputs)}
 
         def graph(file: File, columns: int) -> Graph:
             return Graph(content(file), f"{where}, {file.file}", widths, columns)
 
         numbers = [n for n, each in enumerate(manifest.features) if not each.values]
-        self._numbers = [_Number(manifest.features[n], n, _distribution(manifest, n, where)) for n in numbers]
+        still = (
+            ()
+            if isinstance(manifest.scale, File)
+            else {n for n, s in zip(numbers, manifest.scale, strict=True) if not s}
+        )
+        self.noise_features = tuple(n for n in range(len(self.features)) if n not in still)
+        self.noise, number_of = len(self.noise_features), {n: k for k, n in enumerate(self.noise_features)}
+        self._numbers = [
+            _Number(manifest.features[n], n, number_of.get(n), _distribution(manifest, n, where)) for n in numbers
+        ]
         self._location = None if manifest.location is None else graph(manifest.location, len(numbers))
         scale = manifest.scale
         self._scale = graph(scale, len(numbers)) if isinstance(scale, File) else np.array(scale, dtype=np.float64)
         self._categories = [
-            (n, graph(each.probabilities, len(each.values)))
+            (n, number_of[n], graph(each.probabilities, len(each.values)))
             for n, each in enumerate(manifest.features)
             if each.probabilities is not None
         ]
@@ -102,22 +110,23 @@ class LocationScale:
         given, moved = self._given(x, a, w), np.empty_like(x)
         location, scale = self._located(given)
         for k, number in enumerate(self._numbers):
-            moved[:, number.column] = number.moved(location[:, k], scale[:, k], u[:, number.column])
-        for column, graph in self._categories:
-            moved[:, column] = (u[:, column, np.newaxis] > self._ends(graph, given)[:, :-1]).sum(axis=1)
+            moved[:, number.column] = number.moved(location[:, k], scale[:, k], u)
+        for column, noise, graph in self._categories:
+            moved[:, column] = (u[:, noise, np.newaxis] > self._ends(graph, given)[:, :-1]).sum(axis=1)
         return moved
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
-        """Return the interval [f], [f] of the noise of a step; a point where its ends are equal."""
+        """Return the interval [m], [m] of the noise of a step; a point where its ends are equal."""
         given = self._given(x[np.newaxis], np.array([a]), w[np.newaxis])
         low, high = np.zeros(self.noise), np.ones(self.noise)
         location, scale = self._located(given)
         for k, number in enumerate(self._numbers):
-            n = number.column
-            low[n], high[n] = number.interval(float(location[0, k]), float(scale[0, k]), float(x_next[n]))
-        for column, graph in self._categories:
-            ends, value = self._ends(graph, given)[0], int(x_next[column])
-            low[column], high[column] = ends[value - 1] if value else 0.0, ends[value]
+            if (n := number.noise) is not None:
+                value = float(x_next[number.column])
+                low[n], high[n] = number.interval(float(location[0, k]), float(scale[0, k]), value)
+        for column, noise, graph in self._categories:
+            ends, named = self._ends(graph, given)[0], int(x_next[column])
+            low[noise], high[noise] = ends[named - 1] if named else 0.0, ends[named]
         return low, high
 
     def forecast(self, w: Floats) -> Floats:
@@ -157,11 +166,13 @@ class LocationScale:
 class _Number:
     """A feature without named values: how a noise moves it, and which noise has moved it."""
 
-    def __init__(self, spec: FeatureSpec, column: int, distribution: Distribution) -> None:
-        self.column, self._spec, self._distribution = column, spec, distribution
+    def __init__(self, spec: FeatureSpec, column: int, noise: int | None, distribution: Distribution) -> None:
+        self.column, self.noise, self._spec, self._distribution = column, noise, spec, distribution
 
     def moved(self, location: Floats, scale: Floats, u: Floats) -> Floats:
-        value = location + scale * self._distribution.quantile(u)
+        value = location
+        if self.noise is not None:
+            value = location + scale * self._distribution.quantile(u[:, self.noise])
         if self._spec.whole:
             value = np.floor(value + 0.5)
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value

@@ -68,7 +68,7 @@ def test_other_models_have_to_be_those_of_the_alarm(
 def test_a_program_is_given_the_other_models(regret: Alert, identity: Identity, road: MDP, tables: Tables) -> None:
     given: list[Mapping[str, object]] = []
 
-    def note(evidence: Evidence, model: object, policies: Mapping[str, object], models: Mapping[str, object]) -> Derived:
+    def note(evidence: Evidence, model: object, policies: object, models: Mapping[str, object]) -> Derived:
         del model, policies
         given.append(models)
         return Derived([evidence.verdict])

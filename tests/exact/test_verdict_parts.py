@@ -11,7 +11,7 @@ from monitor.exact import value_table as table_module
 from monitor.exact.forward import row_table
 from monitor.exact.labelling import NEAR, _passes
 from monitor.exact.path_values import PathValues
-from monitor.exact.verdict import _latest_useful, resolve
+from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Test
 from monitor.model import MDP
@@ -48,7 +48,7 @@ def incremental(text: str, kind: CausalModel = "gumbel", window: int = 20) -> In
 def test_the_smallest_offset_at_which_the_alternative_helps(
     test: Test, nominals: list[float], alternatives: list[float], useful: int | None
 ) -> None:
-    assert _latest_useful(test, nominals, alternatives) == useful
+    assert latest_useful(test, nominals, alternatives) == useful
 
 
 def test_offsets_are_clipped_to_the_path() -> None:
