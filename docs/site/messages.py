@@ -34,8 +34,9 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "episode": ("text or whole number", "One run of the environment; a new value starts a new path."),
     "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
     "state": (
-        "whole number, text or list",
-        "As the `state_encoder` requires: a number, a name, values of variables, or floats to be binned.",
+        "whole number, text, list or map",
+        "As the `state_encoder` requires: a number, a name, values of variables, floats to be binned, or the features of a "
+        "world with numbers, in order or by name.",
     ),
     "action": (
         "whole number or text",
@@ -56,6 +57,7 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
             "is not configured stays reported, also across episodes, until another one is."
         ),
     ),
+    "inputs": ("list or map, optional", "Recorded inputs of a world with numbers, in order or by name."),
     "extra": (
         "map, optional",
         "Anything else; kept in recordings, otherwise ignored, also when duplicates are compared.",

@@ -307,7 +307,9 @@ class Config(BaseSettings):
     mqtt: MqttConfig = MqttConfig()
     """The broker and the topics."""
     model: Annotated[str, Field(min_length=1)]
-    """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`."""
+    """A model file, or a source such as `gymnasium:ID?argument=value`; see the help of `cfmon model info`. A world with
+    numbers is a manifest (`.yaml`), or `module.py:name`, which runs that file.
+    """
     state_encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = setting(
         StreamSettings, "encoder"
     )
