@@ -35,8 +35,10 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
     "state": (
         "whole number, text, list or map",
-        "As the `state_encoder` requires: a number, a name, values of variables, floats to be binned, or the features of a "
-        "world with numbers, in order or by name.",
+        (
+            "As the `state_encoder` requires: a number, a name, values of variables, floats to be binned, or the features of a "
+            "world with numbers, in order or by name."
+        ),
     ),
     "action": (
         "whole number or text",
