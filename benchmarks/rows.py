@@ -57,6 +57,7 @@ ORDER = (
     "robust",
     "recourse",
     "learned",
+    "numbers",
     "states",
     "memory",
     "reach-100",

@@ -51,8 +51,8 @@ class WorldChecker:
         self.models = others = {name: _other(name, each, self.world) for name, each in models.items()}
         decisions = {name: as_world_policy(name, each, self.world) for name, each in policies.items()}
         self.policies: Mapping[str, WorldPolicy] = decisions
-        self._scene = Simulated(self.world, decisions, others, self.world.action_names)
-        self._checker = SampledChecker(self._scene)
+        self.scene = Simulated(self.world, decisions, others, self.world.action_names)
+        self._checker = SampledChecker(self.scene)
 
     learned = False
     """A guaranteed band, which only learned tables have, is never asked of it."""
@@ -64,7 +64,7 @@ class WorldChecker:
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
-        self._scene.validate(formula, text)
+        self.scene.validate(formula, text)
         check_simulated_labels(self.world.labels, formula, text)
 
     def path(self, given: Any) -> list[Moment]:  # noqa: ANN401 - whatever the user gives
@@ -132,7 +132,7 @@ class WorldChecker:
         assert one.test is not None
         if verdict.offset < 0:
             return verdict
-        sampler = Sampler(self._scene, drawn.seed)
+        sampler = Sampler(self.scene, drawn.seed)
         values: dict[int, tuple[float, float]] = {}
         least: list[float] = []  # the alternative's at its worst
         most: list[float] = []  # nominal's at its best
@@ -156,7 +156,7 @@ class WorldChecker:
 
     @property
     def _dynamics(self) -> WorldDynamics:
-        dynamics = self._scene.world(InterventionRef("nominal")).dynamics
+        dynamics = self.scene.world(InterventionRef("nominal")).dynamics
         assert isinstance(dynamics, WorldDynamics)
         return dynamics
 
