@@ -13,6 +13,7 @@ nothing else, which an unsigned document therefore cannot prove.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,11 +29,17 @@ from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import check, on_stream
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
+from monitor.evaluation.worlds import PROFILE_DRAWS
+from monitor.logic import parse, print_formula
+from monitor.logic.syntax import Regret
+from monitor.logic.traversal import quantity_goals, regret_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
+from monitor.referee.numbers import Given, mean
 from monitor.types import AlarmSpec, BandSettings, FormulaSpec, RequestedModel, State, Verdict
-from monitor.worlds import CheckedWorld
+from monitor.worlds import CheckedWorld, Moment
+from monitor.worlds.policies import WorldPolicy
 
 __all__ = [
     "ENGINE",
@@ -184,8 +191,9 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
     Where the engine has to help, its verdict follows, and the first has what only the engine computes.
     """
     recorded = evidence.verdict
-    if evidence.causal_model == "world" or not isinstance(model, MDP):
-        raise LimitError("it knows tables only, and the model is a world with numbers")
+    if not isinstance(model, MDP):
+        return _drawn_again(evidence, model, tables, models)
+    assert evidence.causal_model != "world", "its verdict was for a table"
     if recorded.drawn is not None:
         raise LimitError("a sampled verdict has to be drawn again, with the noise it was drawn with")
     delta: float | None = (_band_settings(evidence) or BandSettings()).delta
@@ -228,6 +236,37 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
                 "and by the engine, which alone computes the credible band, the support and the pairs to visit"
             )
     return Derived([judged, other], tuple(helped))
+
+
+def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
+    """Return the verdict on a world with numbers, its values by the referee's own draws."""
+    recorded, formula = evidence.verdict, parse(evidence.text)
+    pairs = regret_goals(formula) if isinstance(formula, Regret) else tuple(quantity_goals(formula))
+    of = {print_formula(goal): goal for goal in pairs}
+    inputs = evidence.inputs or ((),) * len(evidence.path)
+    given = Given(
+        path=[Moment(*pair, each) for pair, each in zip(evidence.path, inputs, strict=True)],
+        first=evidence.seq - (len(evidence.path) - 1),
+        terminated=evidence.terminated,
+        worlds={"": world, **{name: each for name, each in models.items() if isinstance(each, CheckedWorld)}},
+        policies={name: each.decide for name, each in tables.items() if isinstance(each, WorldPolicy)},
+        seed=0 if recorded.drawn is None else recorded.drawn.seed,
+        draws=1,
+    )
+    quantities = tuple(
+        replace(each, value=mean(of[each.text], given._replace(draws=max(each.samples, 1))))
+        for each in recorded.quantities
+    )
+    profile = dict(recorded.profile)
+    if isinstance(formula, Regret):
+        drawn = given._replace(draws=PROFILE_DRAWS)
+        for offset in profile:
+            at = [dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset)) for goal in pairs]
+            profile[offset] = mean(at[0], drawn), mean(at[1], drawn)
+    judged = replace(recorded, quantities=quantities, profile=profile)
+    sampled = recorded.method == "sampled"
+    helped = ("and by the engine what follows from these draws: intervals, and whether they decide",) if sampled else ()
+    return Derived([judged, _verdict(evidence, world, tables, models)], helped)
 
 
 def _unexamined(recorded: Verdict, judged: Verdict) -> str:

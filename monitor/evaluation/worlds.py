@@ -26,7 +26,7 @@ from monitor.worlds import CheckedWorld, Moment, is_world, load_world
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 from monitor.worlds.trial import some_moment
 
-__all__ = ["NO_TABLE", "WorldChecker"]
+__all__ = ["NO_TABLE", "PROFILE_DRAWS", "WorldChecker"]
 
 NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 PROFILE_DRAWS = 1024

@@ -13,7 +13,7 @@ import pytest
 
 from monitor import Monitor, PolicyError, check
 from monitor.alarm.document import Evidence, pack_evidence, read_evidence
-from monitor.alarm.rederivation import derive_again
+from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again
 from monitor.errors import ConfigError, MonitorError
 from monitor.evaluation.noise_rows import NoiseRows
 from monitor.runtime.trust import ModelTrust
@@ -168,7 +168,7 @@ def test_a_step_that_no_noise_explains_breaks_the_path() -> None:
 
 def test_rewards_and_actions_are_compared_with_the_world_and_nominal() -> None:
     monitor, messages = tank(NEAR), list(rainy(3))
-    right = msgspec.structs.replace(messages[1], reward=messages[1].state[0] - messages[0].state[0])  # type: ignore[index]
+    right = msgspec.structs.replace(messages[1], reward=float(np.diff([m.state[0] for m in messages[:2]])[0])  # type: ignore[index])
     wrong = msgspec.structs.replace(messages[2], reward=3.0, action="open")
     notices = followed(monitor, [messages[0], right, wrong])
     assert [n.detail for n in notices if isinstance(n, RewardMismatch)] != []
@@ -250,7 +250,9 @@ def test_live_is_replay_to_the_byte(house: House) -> None:
 def test_evidence_is_derived_again_from_the_bytes_that_are_kept(house: House) -> None:
     (content,) = house.evidence()
     proof = open_proof(read_evidence(content), house.loaded.objects().__getitem__)
-    assert derive_again(proof.evidence, proof.model, proof.tables, proof.models).problems == []
+    for deriver in (ENGINE, REFEREE):
+        found = derive_again(proof.evidence, proof.model, proof.tables, proof.models, [deriver])
+        assert (found.problems, found.by) == ([], deriver.name)
     assert proof.evidence.causal_model == "world"
     assert len(proof.evidence.inputs) == len(proof.evidence.path)
 
@@ -275,8 +277,8 @@ def _moved(pair: Any) -> Any:
 def test_altered_evidence_is_caught(house: House, change: Callable[[Evidence], dict[str, Any]]) -> None:
     evidence = read_evidence(house.evidence()[0])
     altered = read_evidence(pack_evidence(msgspec.structs.replace(evidence, **change(evidence))))
-    found = derive_again(altered, house.loaded.model, house.loaded.tables, house.loaded.models)
-    assert found.problems
+    for deriver in (ENGINE, REFEREE):
+        assert derive_again(altered, house.loaded.model, house.loaded.tables, {}, [deriver]).problems
 
 
 def test_the_counterfactual_is_what_the_plant_does_with_the_same_noise() -> None:

@@ -1,0 +1,196 @@
+"""The second evaluator on worlds with numbers: every draw made again, by its own generator and its own loop.
+
+It needs of the world its `step` and its inverse. Noise is Philox4x32-10 written out here, paths are arrays that grow
+step by step, and a path formula is read by its definition on whole paths: no automaton, no particles, nothing shared
+with `monitor.sampled`. Held steps use the noise of what was observed, later ones fresh noise (docs/worlds.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import LimitError
+from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Until
+from monitor.worlds import CheckedWorld
+
+__all__ = ["Given", "mean"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+MOST = 100_000_000
+"""Numbers that the paths of one quantity may take."""
+LEAST, GREATEST = 2.0**-53, 1.0 - 2.0**-53
+
+
+class Given(NamedTuple):
+    """What an answer depends on.
+
+    `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
+    the empty name. `draws`: how many are made, with the noise of `seed`.
+    """
+
+    path: Sequence[Any]
+    first: int
+    terminated: bool
+    worlds: Mapping[str, CheckedWorld]
+    policies: Mapping[str, Callable[[Floats], Any]]
+    seed: int
+    draws: int
+
+
+def mean(goal: Goal, given: Given) -> float:
+    """Return the mean of a goal's outcomes in draws 0, 1, ..; of a `delta` the mean of the differences.
+
+    Raises LimitError for what is not drawn again here.
+    """
+    at, last = goal.world.offset, len(given.path) - 1
+    begin = last - max(-last, min(at, last)) if at >= 0 else min(-at, last + 1) - 1
+    changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
+    found = [_Paths(change, begin, given).outcomes(goal) for change in changes]
+    return float((found[0] if len(found) == 1 else found[0] - found[1]).mean())
+
+
+class _Paths:
+    """Drawn paths from an intervention on, as far as they were asked for."""
+
+    def __init__(self, change: InterventionRef, begin: int, given: Given) -> None:
+        if change.decides:
+            raise LimitError(f"{change.name} decides for the goal, which is not drawn")
+        self._change, self._policies = change, given.policies
+        self._first, self._terminated = given.first + begin, given.terminated
+        self._main = given.worlds[""]
+        self._world = given.worlds[change.name] if change.kind == "model" else self._main
+        self._seed = given.seed
+        self._draws = draws = given.draws
+        self._held = given.path[begin:]
+        self._inputs = self._held[-1][2]
+        self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0)]
+        self._actions: list[Ints] = []
+
+    def outcomes(self, goal: Goal) -> Floats:
+        """Return the outcome of each draw."""
+        measure = goal.measure
+        if isinstance(measure, Probability):
+            return self._truth(measure.path, 0).astype(np.float64)
+        total = np.zeros(self._draws)
+        for offset in range(measure.low, measure.high + 1):
+            before, after = self._at(offset), self._at(offset + 1)
+            earned = self._main.rewards(before, self._actions[offset], after)
+            total += np.where(self._stays(before), 0.0, earned)
+        return total
+
+    def _truth(self, formula: Formula, at: int) -> Bools:
+        """Return on which paths a path formula holds from an offset on, by its definition."""
+        match formula:
+            case Const(value):
+                return np.full(self._draws, value)
+            case Label(name):
+                return self._main.holds(name, self._at(at))
+            case Not(arg):
+                return ~self._truth(arg, at)
+            case And(left, right):
+                return self._truth(left, at) & self._truth(right, at)
+            case Or(left, right):
+                return self._truth(left, at) | self._truth(right, at)
+            case Until(low=low, high=high, left=left, right=right):
+                met, until_now = np.zeros(self._draws, dtype=np.bool_), np.ones(self._draws, dtype=np.bool_)
+                for offset in range(high + 1):
+                    if offset >= low:
+                        met |= until_now & self._truth(right, at + offset)
+                    until_now &= self._truth(left, at + offset)
+                return met
+            case _:
+                raise LimitError("a quantity is nested in a path, which is not drawn")
+
+    def _at(self, offset: int) -> Floats:
+        while len(self._states) <= offset:
+            self._go_on()
+        return self._states[offset]
+
+    def _go_on(self) -> None:
+        offset, states = len(self._actions), self._states[-1]
+        if states.size * (offset + 1) > MOST:
+            raise LimitError(f"the paths take more than {MOST:,} numbers")
+        actions = self._chosen(offset, states)
+        happened = np.zeros(self._draws, dtype=np.bool_)
+        fresh = self._fresh(offset)
+        if offset < len(self._held) - 1:
+            state, action, inputs = pair = self._held[offset]
+            successor = self._held[offset + 1][0]
+            found = self._main.abduce(pair, successor)
+            if found.posterior is not None:
+                raise LimitError("the noise of a held step is drawn from the world's own posterior")
+            noise = np.clip(found.low + (found.high - found.low) * fresh, LEAST, GREATEST)
+            moved = self._world.step(states, actions, noise, inputs)
+            if self._world is self._main:
+                happened = (states == np.array(state)).all(axis=1) & (actions == action)
+                moved[happened] = successor
+        else:
+            moved = self._world.step(states, actions, fresh, self._inputs)
+            self._inputs = self._world.forecast(self._inputs)
+        stays = self._stays(states)
+        moved[stays] = states[stays]
+        self._states.append(moved)
+        self._actions.append(actions)
+
+    def _stays(self, states: Floats) -> Bools:
+        """Return where the episode has ended."""
+        if not self._terminated:
+            return np.zeros(len(states), dtype=np.bool_)
+        return np.asarray((states == np.array(self._held[-1][0])).all(axis=1))
+
+    def _chosen(self, offset: int, states: Floats) -> Ints:
+        change, policy = self._change, "nominal"
+        ends = change.steps is not None and offset >= change.steps
+        if change.kind == "action" and not ends:
+            name = change.name
+            names = list(self._main.action_names)
+            return np.full(len(states), names.index(name) if name in names else int(name))
+        if change.kind == "policy" and not ends:
+            policy = change.name
+        chosen = np.asarray(self._policies[policy](states))
+        if chosen.ndim != 1:
+            raise LimitError(f"the policy {policy} is stochastic, and its choices are not drawn again")
+        chosen = chosen.astype(np.int64)
+        acted = change.kind in ("nominal", "model") or ends
+        if acted and offset < len(self._held) and self._held[offset][1] is not None:
+            chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
+        return chosen
+
+    def _fresh(self, offset: int) -> Floats:
+        """Return uniform numbers [draws, noise] of a step."""
+        return uniforms(self._seed, 4 * (self._first + offset), np.arange(self._draws), self._world.noise)
+
+
+def uniforms(seed: int, step: int, draws: Ints, width: int) -> Floats:
+    """Return `width` uniform numbers for each draw: Philox4x32-10 by (number // 2, 0, step, draw), two to a counter."""
+    low = np.uint64(0xFFFFFFFF)
+    drawn = np.empty((len(draws), width + width % 2))
+    for block in range((width + 1) // 2):
+        shape = np.ones(len(draws), dtype=np.uint64)
+        c = [
+            shape * np.uint64(block),
+            shape * np.uint64(0),
+            shape * np.uint64(step & 0xFFFFFFFF),
+            draws.astype(np.uint64),
+        ]
+        k = [seed & 0xFFFFFFFF, seed >> 32]
+        for _ in range(10):
+            one, two = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+            c = [
+                (two >> np.uint64(32)) ^ c[1] ^ np.uint64(k[0]),
+                two & low,
+                (one >> np.uint64(32)) ^ c[3] ^ np.uint64(k[1]),
+                one & low,
+            ]
+            k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+        for place, (high, rest) in enumerate(((c[0], c[1]), (c[2], c[3]))):
+            bits = ((high << np.uint64(32)) | rest) >> np.uint64(12)
+            drawn[:, 2 * block + place] = (bits.astype(np.float64) + 0.5) * 2.0**-52
+    return drawn[:, :width]
