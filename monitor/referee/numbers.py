@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Until
-from monitor.worlds import CheckedWorld
 
 __all__ = ["Given", "mean"]
 
@@ -32,13 +31,13 @@ class Given(NamedTuple):
     """What an answer depends on.
 
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
-    the empty name. `draws`: how many are made, with the noise of `seed`.
+    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards and forecasts are used. `draws`: how many are made, with the noise of `seed`.
     """
 
     path: Sequence[Any]
     first: int
     terminated: bool
-    worlds: Mapping[str, CheckedWorld]
+    worlds: Mapping[str, Any]
     policies: Mapping[str, Callable[[Floats], Any]]
     seed: int
     draws: int

@@ -168,7 +168,8 @@ def test_a_step_that_no_noise_explains_breaks_the_path() -> None:
 
 def test_rewards_and_actions_are_compared_with_the_world_and_nominal() -> None:
     monitor, messages = tank(NEAR), list(rainy(3))
-    right = msgspec.structs.replace(messages[1], reward=float(np.diff([m.state[0] for m in messages[:2]])[0])  # type: ignore[index])
+    levels: list[Any] = [m.state for m in messages[:2]]
+    right = msgspec.structs.replace(messages[1], reward=levels[1][0] - levels[0][0])
     wrong = msgspec.structs.replace(messages[2], reward=3.0, action="open")
     notices = followed(monitor, [messages[0], right, wrong])
     assert [n.detail for n in notices if isinstance(n, RewardMismatch)] != []
