@@ -90,7 +90,7 @@ class _Paths:
             case Const(value):
                 return np.full(self._draws, value)
             case Label(name):
-                return self._main.holds(name, self._at(at))
+                return np.asarray(self._main.holds(name, self._at(at)), dtype=np.bool_)
             case Not(arg):
                 return ~self._truth(arg, at)
             case And(left, right):
