@@ -31,7 +31,8 @@ class Given(NamedTuple):
     """What an answer depends on.
 
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
-    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards and forecasts are used. `draws`: how many are made, with the noise of `seed`.
+    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards and forecasts are used. `draws`:
+    how many are made, with the noise of `seed`.
     """
 
     path: Sequence[Any]
