@@ -252,6 +252,7 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
         policies={name: each.decide for name, each in tables.items() if isinstance(each, WorldPolicy)},
         seed=0 if recorded.drawn is None else recorded.drawn.seed,
         draws=1,
+        acted=evidence.acted,
     )
     quantities = tuple(
         replace(each, value=mean(of[each.text], given._replace(draws=max(each.samples, 1))))

@@ -42,6 +42,7 @@ class Case:
         path: pairs (state, action), oldest first.
         drawn: the settings, and the strength of the test of the whole formula.
         terminated: the episode has ended in the last state.
+        acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
         spare: draw nothing for a quantity that is the same in all drawn worlds; its value is exact.
     """
 
@@ -54,9 +55,10 @@ class Case:
         *,
         terminated: bool,
         spare: bool = False,
+        acted: Sequence[str] = (),
     ) -> None:
         self._sampler, self._rewards, self._path = sampler, rewards, path
-        self._drawn, self._terminated, self._spare = drawn, terminated, spare
+        self._drawn, self._terminated, self._spare, self._acted = drawn, terminated, spare, acted
         self._short: list[str] = []
         self._questions: dict[Goal, Question] = {}
 
@@ -157,7 +159,7 @@ class Case:
     def _question(self, goal: Goal) -> Question:
         if goal not in self._questions:
             self._questions[goal] = self._sampler.question(
-                goal, self._path, first_seq=self._drawn.first, terminated=self._terminated
+                goal, self._path, first_seq=self._drawn.first, terminated=self._terminated, acted=self._acted
             )
         return self._questions[goal]
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from monitor.errors import LimitError
 from monitor.evaluation.case import Case
+from monitor.exact.evaluators import check_known
 from monitor.exact.verdict import resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
@@ -16,6 +17,7 @@ from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.sampled import Sampler, Scene
 from monitor.sampled.sampler import Path
+from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
 
 __all__ = ["SampledChecker"]
@@ -71,7 +73,7 @@ class SampledChecker:
         sampler = copy(self._sampler)  # its step tables are shared
         sampler.seed = drawn.seed
         rewards = self._rewards or drawn.sampling.rewards
-        case = Case(sampler, rewards, path, drawn, terminated=terminated, spare=spare)
+        case = Case(sampler, rewards, path, drawn, terminated=terminated, spare=spare, acted=acted)
         if isinstance(formula, Regret):
             verdict = case.regret(formula)
         elif isinstance(formula, Goal) and formula.test is None:
@@ -86,15 +88,18 @@ class SampledChecker:
         )
 
     def _check_policies(self, formula: Formula, path: Path, acted: Sequence[str]) -> None:
-        """Raise LimitError if it matters to a formula that another policy than nominal acted."""
+        """Raise PathError if it matters to a formula that an unknown policy acted, LimitError for nested quantities."""
         chooses, depends = path[-1][1] is None, self._sampler.scene.depends_on_policies
         for goal, changes, offset in goals(formula):
             _, start, _ = resolve(offset, len(path))  # before it nothing is left to a policy
-            others = any(name != "nominal" for name in acted[start:])
-            if others and any(chooses or depends(change, goal.measure) for change in changes):
+            others = [name for name in acted[start:] if name != "nominal"]
+            if not others or not (chooses or any(depends(change, goal.measure) for change in changes)):
+                continue
+            check_known(acted[start:])
+            if has_nested(goal.measure):
                 raise LimitError(
                     "another policy than nominal acted at some of the steps from the intervention state on, and "
-                    "sampled answers to this formula are not made for that; use the exact engine"
+                    "sampled answers to nested quantities are not made for that; use the exact engine"
                 )
 
     def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:

@@ -115,13 +115,20 @@ class WorldChecker:
             spare=engine != "sampled",
         )
         if isinstance(formula, Regret):
-            verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated)
+            verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
         return replace(verdict, causal_model="world", tiers=self._tiers(formula, path))
 
     def _with_profile(
-        self, verdict: Verdict, formula: Regret, path: Sequence[Moment], drawn: Drawn, *, terminated: bool
+        self,
+        verdict: Verdict,
+        formula: Regret,
+        path: Sequence[Moment],
+        drawn: Drawn,
+        *,
+        terminated: bool,
+        acted: Sequence[str],
     ) -> Verdict:
         """Return the verdict with the values of both policies had they taken over at each step since its offset.
 
@@ -141,7 +148,7 @@ class WorldChecker:
             pair = []
             for goal, side in ((one, 1.0), (other, -1.0)):
                 at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))
-                question = sampler.question(at, path, first_seq=drawn.first, terminated=terminated)
+                question = sampler.question(at, path, first_seq=drawn.first, terminated=terminated, acted=acted)
                 value, error = question.certain, 0.0
                 if value is None:
                     certain = False

@@ -32,7 +32,7 @@ class Given(NamedTuple):
 
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
     the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards and forecasts are used. `draws`:
-    how many are made, with the noise of `seed`.
+    how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
     """
 
     path: Sequence[Any]
@@ -42,6 +42,7 @@ class Given(NamedTuple):
     policies: Mapping[str, Callable[[Floats], Any]]
     seed: int
     draws: int
+    acted: Sequence[str] = ()
 
 
 def mean(goal: Goal, given: Given) -> float:
@@ -50,7 +51,8 @@ def mean(goal: Goal, given: Given) -> float:
     Raises LimitError for what is not drawn again here.
     """
     at, last = goal.world.offset, len(given.path) - 1
-    begin = last - max(-last, min(at, last)) if at >= 0 else min(-at, last + 1) - 1
+    used = max(-last, min(at, last))  # docs/semantics.md, section 1.4
+    begin = last - used if used >= 0 else -used - 1
     changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
     found = [_Paths(change, begin, given).outcomes(goal) for change in changes]
     return float((found[0] if len(found) == 1 else found[0] - found[1]).mean())
@@ -68,7 +70,7 @@ class _Paths:
         self._world = given.worlds[change.name] if change.kind == "model" else self._main
         self._seed = given.seed
         self._draws = draws = given.draws
-        self._held = given.path[begin:]
+        self._held, self._acted = given.path[begin:], given.acted[begin:]
         self._inputs = self._held[-1][2]
         self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0)]
         self._actions: list[Ints] = []
@@ -82,7 +84,7 @@ class _Paths:
         for offset in range(measure.low, measure.high + 1):
             before, after = self._at(offset), self._at(offset + 1)
             earned = self._main.rewards(before, self._actions[offset], after)
-            total += np.where(self._stays(before), 0.0, earned)
+            total += np.where(self._stays(offset, before), 0.0, earned)
         return total
 
     def _truth(self, formula: Formula, at: int) -> Bools:
@@ -134,14 +136,14 @@ class _Paths:
         else:
             moved = self._world.step(states, actions, fresh, self._inputs)
             self._inputs = self._world.forecast(self._inputs)
-        stays = self._stays(states)
+        stays = self._stays(offset, states)
         moved[stays] = states[stays]
         self._states.append(moved)
         self._actions.append(actions)
 
-    def _stays(self, states: Floats) -> Bools:
-        """Return where the episode has ended."""
-        if not self._terminated:
+    def _stays(self, offset: int, states: Floats) -> Bools:
+        """Return where the episode has ended: in its last state, from the last pair on."""
+        if not self._terminated or offset < len(self._held) - 1:
             return np.zeros(len(states), dtype=np.bool_)
         return np.asarray((states == np.array(self._held[-1][0])).all(axis=1))
 
@@ -154,12 +156,14 @@ class _Paths:
             return np.full(len(states), names.index(name) if name in names else int(name))
         if change.kind == "policy" and not ends:
             policy = change.name
+        unchanged = change.kind in ("nominal", "model") or ends
+        if unchanged and offset < len(self._acted):
+            policy = self._acted[offset]
         chosen = np.asarray(self._policies[policy](states))
         if chosen.ndim != 1:
             raise LimitError(f"the policy {policy} is stochastic, and its choices are not drawn again")
         chosen = chosen.astype(np.int64)
-        acted = change.kind in ("nominal", "model") or ends
-        if acted and offset < len(self._held) and self._held[offset][1] is not None:
+        if unchanged and offset < len(self._held) and self._held[offset][1] is not None:
             chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
         return chosen
 

@@ -40,6 +40,7 @@ class SampledWorld:
         nominal: the deployed policy.
         dynamics: how particles move.
         rewards: R(s, a, s') of n transitions, from the main model, whatever the dynamics.
+        acted: the policies that acted at the observed offsets; empty: nominal did at all of them.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
@@ -47,10 +48,17 @@ class SampledWorld:
     nominal: Decisions
     dynamics: Dynamics
     rewards: Callable[[AnyArray, Ints, AnyArray], Floats]
+    acted: tuple[Decisions, ...] = ()
 
     def decisions(self, offset: int) -> Decisions:
         """Return the policy in force at an offset."""
+        if self.unchanged(offset):
+            return self.acting(offset)
         return next(policy for end, policy in self.phases if end is None or offset < end)
+
+    def acting(self, offset: int) -> Decisions:
+        """Return the policy that acted at an observed offset; beyond them the deployed one."""
+        return self.acted[offset] if offset < len(self.acted) else self.nominal
 
     def unchanged(self, offset: int) -> bool:
         """Return whether the observed action is taken in the observed state of an offset."""
@@ -251,7 +259,7 @@ class Ensemble:
         entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
-            usual = self._world.nominal.decide(np.asarray(pair[0])[np.newaxis])
+            usual = self._world.acting(self.offset).decide(np.asarray(pair[0])[np.newaxis])
             if usual.ndim == 2:  # a certain choice says nothing about noise, nor does one of probability 0
                 evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
         return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)

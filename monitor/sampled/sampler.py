@@ -99,7 +99,9 @@ class Sampler:
         self.scene, self.seed = scene, seed
         self._steps: dict[Probability | Reward, StepTable] = {}
 
-    def question(self, goal: Goal, path: Path, *, first_seq: int = 0, terminated: bool = False) -> Question:
+    def question(
+        self, goal: Goal, path: Path, *, first_seq: int = 0, terminated: bool = False, acted: Sequence[str] = ()
+    ) -> Question:
         """Return a goal on a path, ready to be drawn.
 
         Args:
@@ -107,6 +109,7 @@ class Sampler:
             path: pairs (state, action), oldest first; the last action may be None (not yet taken).
             first_seq: the number of the first pair's step in the episode; noise is keyed by it.
             terminated: the episode has ended in the last state, which is absorbing from then on.
+            acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
 
         Raises:
             PathError: an observed transition is impossible.
@@ -120,7 +123,10 @@ class Sampler:
         pairs, first = list(path[position:]), first_seq + position
         changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
         return Question(
-            [_SampledWorld(self, goal.measure, each, pairs, first, terminated=terminated) for each in changes]
+            [
+                _SampledWorld(self, goal.measure, each, pairs, first, terminated=terminated, acted=acted[position:])
+                for each in changes
+            ]
         )
 
     def outcomes(
@@ -188,14 +194,15 @@ class _SampledWorld:
         first: int,
         *,
         terminated: bool,
+        acted: Sequence[str],
     ) -> None:
         scene, state = sampler.scene, path[0][0]
         ending = Ending(path[-1][0], len(path) - 1) if terminated else None
         self._path, self._ended = path, None if ending is None else ending.state
-        self._key = scene, sampler.seed, change, measure, first
+        self._key = scene, sampler.seed, change, measure, first, tuple(acted)
         self._cached = ending is None or not has_nested(measure)  # an end changes nested truths
         ensemble = Ensemble(
-            scene.world(change),
+            scene.world(change, acted),
             sampler.steps(measure),
             scene.labels(measure, change, ending),
             seed=sampler.seed,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 import numpy as np
@@ -41,7 +41,7 @@ EXACT_ONLY = "use engine: exact, or name a policy"
 class Scene(Protocol):
     """Worlds to draw from, with automata and label functions of measures."""
 
-    def world(self, change: InterventionRef) -> SampledWorld:
+    def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change."""
         ...
 
@@ -75,9 +75,9 @@ class Enumerated:
             model, evaluators.policies, evaluators.models, lambda name: encode_action(model, _plain(name))
         )
 
-    def world(self, change: InterventionRef) -> SampledWorld:
-        """Return the world of a change."""
-        return self._worlds.world(change)
+    def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
+        """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
+        return self._worlds.world(change, acted)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
         """Return the automaton of the exact engine, so that label sets mean the same."""
@@ -150,9 +150,9 @@ class Simulated:
                     if isinstance(atom, Label) and atom.name not in self._worlds.main.labels:
                         raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
-    def world(self, change: InterventionRef) -> SampledWorld:
-        """Return the world of a change."""
-        return self._worlds.world(change)
+    def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
+        """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
+        return self._worlds.world(change, acted)
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
         """Return the automaton of a measure, made once."""
@@ -215,8 +215,13 @@ class _Worlds:
         self.models = {name: dynamics_of(other, self.main) for name, other in models.items()}
         self._action = action
 
-    def world(self, change: InterventionRef) -> SampledWorld:
-        """Return the world of a change, as `monitor.causal.Law.under` defines it for the deployed policy."""
+    def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
+        """Return the world of a change, as `monitor.causal.Law.under` defines it for the policies that acted."""
+        # One that is not known is asked for nothing: `SampledChecker` has checked it.
+        who = tuple(self.policies.get(name, self.policies["nominal"]) for name in acted)
+        return replace(self._world(change), acted=who)
+
+    def _world(self, change: InterventionRef) -> SampledWorld:
         nominal = self.policies["nominal"]
         match change.kind:
             case "nominal":

@@ -15,6 +15,7 @@ from monitor.policy.table import as_table
 from monitor.referee import judge
 from monitor.sampled import Simulated
 from monitor.types import UNKNOWN_POLICY, Sampling
+from tests.tiers import examples, scaled
 
 WALK, CRAWL = 0, 1
 PATH = [(0, WALK), (1, CRAWL), (1, WALK)]
@@ -46,25 +47,31 @@ def test_what_leaves_nothing_to_the_policies_does_not_depend_on_them(text: str) 
     assert value(text, ACTED, engine="sampled", sampling=short) == value(text, [], engine="sampled", sampling=short)
 
 
-@pytest.mark.parametrize("text", DEPENDS)
-def test_samples_are_refused_where_it_matters_who_acted(text: str) -> None:
-    with pytest.raises(LimitError, match="another policy than nominal acted at some of the steps"):
+@scaled
+@pytest.mark.parametrize("acted", [ACTED, ["careful", "careful", "nominal"], ["mixed", "nominal", "careful"]])
+@pytest.mark.parametrize(
+    "text", [*DEPENDS, *TEXTS, "careful[1]@2.R=? [ C<=3 ]", 'delta(careful[1],nominal)@2.P=? [ F=2 "ledge" ]']
+)
+def test_samples_follow_the_policies_that_acted(text: str, acted: list[str]) -> None:
+    """Within their error of the exact values, which differ from those under nominal alone."""
+    exact, seeds = value(text, acted), range(examples(2, 6))
+    drawn = [
+        value(text, acted, engine="sampled", sampling=Sampling(error=0.02, error_alpha=1e-4, seed=seed))
+        for seed in seeds
+    ]
+    assert drawn == pytest.approx([exact] * len(drawn), abs=0.02)
+
+
+def test_samples_refuse_nested_quantities_where_another_policy_acted() -> None:
+    text = 'careful[1]@2.P=? [ F<=2 P>=0.5 [ X "home" ] ]'
+    with pytest.raises(LimitError, match="nested quantities"):
         value(text, ACTED, engine="sampled")
     assert value(text, [], engine="sampled", sampling=Sampling(limit=500, error=0.2)) is not None
 
 
-def test_samples_answer_again_from_the_state_after_the_last_step_of_another_policy() -> None:
-    text, short = 'mixed@{}.P=? [ F<=3 "home" ]', Sampling(limit=500, error=0.2)
-    for offset, acted in ((0, ["careful", "careful", "nominal"]), (1, ["careful", "nominal", "nominal"])):
-        own = value(text.format(offset), [], engine="sampled", sampling=short)
-        assert value(text.format(offset), acted, engine="sampled", sampling=short) == own
-        with pytest.raises(LimitError, match="from the intervention state on"):
-            value(text.format(offset + 1), acted, engine="sampled", sampling=short)
-
-
 @pytest.mark.parametrize("change", ["best", "best[<=1]", "best[1]", "optimal"])
 def test_samples_refuse_decisions_for_a_goal_whoever_acted(change: str) -> None:
-    with pytest.raises(LimitError, match="another policy than nominal acted at some of the steps"):
+    with pytest.raises(LimitError, match="decides by exact values"):
         value(f'{change}@2.P>=0.5 [ F<=3 "home" ]', ACTED, engine="sampled")
 
 
@@ -78,8 +85,8 @@ def test_an_action_not_taken_yet_is_that_of_who_acts() -> None:
     about = {"model": MODEL, "path": [(1, None)], "policies": POLICIES}
     walked, crawled = (check('P=? [ X "home" ]', **about, acted=[name]) for name in ("nominal", "careful"))  # type: ignore[arg-type] # likewise
     assert (walked.value, crawled.value) == (0.8, 0.45)
-    with pytest.raises(LimitError, match="another policy"):
-        check('P=? [ X "home" ]', **about, acted=["careful"], engine="sampled")  # type: ignore[arg-type] # likewise
+    drawn = check('P=? [ X "home" ]', **about, acted=["careful"], engine="sampled", sampling=Sampling(error=0.02))  # type: ignore[arg-type] # likewise
+    assert drawn.value == pytest.approx(0.45, abs=0.03)
 
 
 @pytest.mark.parametrize(

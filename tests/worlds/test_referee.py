@@ -55,14 +55,18 @@ def goal_text(chance: Random, label: str, policy: str, action: str) -> str:
     return f"{who}@{at}.P=? [ {path_formula(chance, label)} ]"
 
 
-def compared(checker: WorldChecker, text: str, path: Any, policies: Any, *, seed: int, first: int, ended: bool) -> None:
+def compared(
+    checker: WorldChecker, text: str, path: Any, policies: Any, chance: Random, acted: list[str] | None = None
+) -> None:
+    seed, first, ended = chance.getrandbits(64), chance.randrange(99), chance.random() < 0.2
+    acted = acted or []
     goal = parse(text)
     assert isinstance(goal, Goal)
     checker.validate(goal, text)
     moments = checker.path(path)
-    engine = Sampler(checker.scene, seed).question(goal, moments, first_seq=first, terminated=ended)
+    engine = Sampler(checker.scene, seed).question(goal, moments, first_seq=first, terminated=ended, acted=acted)
     wanted = float(engine.outcomes(range(DRAWS)).mean())
-    found = mean(goal, Given(moments, first, ended, {"": checker.world}, policies, seed, DRAWS))
+    found = mean(goal, Given(moments, first, ended, {"": checker.world}, policies, seed, DRAWS, acted))
     assert found == pytest.approx(wanted, abs=1e-9), text
     if engine.certain is not None:
         assert engine.certain == pytest.approx(wanted, abs=1e-9)
@@ -77,11 +81,11 @@ def test_the_referee_draws_what_the_engine_draws_on_a_number_line(chance: Random
     text = goal_text(chance, "hot", "alternative", "push")
     if ".R=?" in text:
         with pytest.raises(Exception, match="rewards"):
-            compared(checker, text, [([x], a) for x, a in case["path"]], policies, seed=3, first=0, ended=False)
+            compared(checker, text, [([x], a) for x, a in case["path"]], policies, chance)
         return
     path = [([x], a) for x, a in case["path"]]
-    ended = chance.random() < 0.2
-    compared(checker, text, path, policies, seed=chance.getrandbits(64), first=chance.randrange(99), ended=ended)
+    acted = [chance.choice(list(policies)) for _ in path] if chance.random() < 0.5 else None
+    compared(checker, text, path, policies, chance, acted)
 
 
 @scaled
@@ -97,8 +101,8 @@ def test_and_with_recorded_inputs_rewards_and_full_tanks(chance: Random) -> None
         "careful": lambda x: (x[:, 0] > 7.5).astype(np.int64),
     }
     checker = WorldChecker(Tank, policies, {})
-    text, ended = goal_text(chance, "overflow", "careful", "open"), chance.random() < 0.2
-    compared(checker, text, path, policies, seed=chance.getrandbits(64), first=chance.randrange(99), ended=ended)
+    acted = [chance.choice(list(policies)) for _ in path] if chance.random() < 0.5 else None
+    compared(checker, goal_text(chance, "overflow", "careful", "open"), path, policies, chance, acted)
 
 
 def test_uniform_numbers_are_those_of_the_engine() -> None:
