@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from benchmarks.rows import Bench, Row, absolute, agree, benchmark, compare
@@ -23,6 +24,7 @@ from monitor.worlds import Moment
 __all__ = ["LinearWorld"]
 
 DRAWS, HORIZON, OFFSET, FEATURES = 1_000, 20, 5, 4
+Singles = npt.NDArray[np.float32]
 FAR = 2.2
 
 
@@ -38,9 +40,7 @@ class LinearWorld:
     def __init__(self, rng: np.random.Generator, *, hidden: int = 0) -> None:
         self.matrix = np.eye(FEATURES) * 0.9 + rng.normal(size=(FEATURES, FEATURES)) * 0.02
         self.push = np.array([0.15, -0.1])[:, np.newaxis] * np.ones(FEATURES)
-        self.layers = [
-            rng.normal(size=(a, b)) / np.sqrt(a) for a, b in ((FEATURES, hidden), (hidden, hidden), (hidden, FEATURES))
-        ]
+        self.layers = [weights(rng, a, b) for a, b in ((FEATURES, hidden), (hidden, hidden), (hidden, FEATURES))]
         self.scale, self._hidden = 0.3, hidden
 
     def _mean(self, x: Floats, a: Ints) -> Floats:
@@ -65,16 +65,23 @@ class LinearWorld:
         return np.asarray(x[:, 0] >= FAR)
 
 
-def through(layers: list[Floats], x: Floats) -> Floats:
+def weights(rng: np.random.Generator, into: int, out: int) -> Singles:
+    """Return the weights of a layer, in single precision, as networks have them."""
+    drawn: Singles = (rng.normal(size=(into, out)) / np.sqrt(max(into, 1))).astype(np.float32)
+    return drawn
+
+
+def through(layers: list[Singles], x: Floats) -> Floats:
     """Return the output of a network with tanh between its layers."""
+    given = x.astype(np.float32)
     for layer in layers[:-1]:
-        x = np.tanh(x @ layer)
-    return np.asarray(x @ layers[-1])
+        given = np.tanh(given @ layer)
+    return np.asarray(given @ layers[-1], dtype=np.float64)
 
 
 def policies(rng: np.random.Generator, hidden: int) -> dict[str, Callable[[Floats], Ints]]:
     """Return the deployed policy, which pushes up, and one that pushes back; by networks if `hidden`."""
-    layers = [rng.normal(size=(a, b)) / np.sqrt(a) for a, b in ((FEATURES, hidden), (hidden, hidden), (hidden, 1))]
+    layers = [weights(rng, a, b) for a, b in ((FEATURES, hidden), (hidden, hidden), (hidden, 1))]
 
     def careful(x: Floats) -> Ints:
         leans = 0.1 * through(layers, x)[:, 0] if hidden else 0.0

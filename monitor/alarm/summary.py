@@ -210,8 +210,9 @@ class _Sentences:
         change, test, handover = self._handover
         short = noun(self._subject.short(change))
         now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
-        if now is None:
-            return f"{'Not' if self.brevity else 'It is not'} known whether {doing} now would help"
+        if now is None:  # if the goal is met again, there is nothing to do
+            unknown = f"{'Not' if self.brevity else 'It is not'} known whether {doing} now would help"
+            return "" if self._verdict.outcome == "safe" else unknown
         own, given, bound = self._now()
         needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
         if blind not in (None, "model_doubt"):

@@ -114,7 +114,7 @@ class WorldChecker:
             acted=acted,
             spare=engine != "sampled",
         )
-        if isinstance(formula, Regret):
+        if isinstance(formula, Regret) and verdict.outcome != "safe":
             verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
@@ -132,7 +132,6 @@ class WorldChecker:
     ) -> Verdict:
         """Return the verdict with the values of both policies had they taken over at each step since its offset.
 
-        Where the goal is met, only the values of now, which a firing alarm still tells.
         A value for which noise is needed is the mean of `PROFILE_DRAWS` draws, with noise in common.
         """
         one, other = regret_goals(formula)
@@ -144,7 +143,7 @@ class WorldChecker:
         least: list[float] = []  # the alternative's at its worst
         most: list[float] = []  # nominal's at its best
         certain = True
-        for offset in range(1 if verdict.outcome == "safe" else verdict.offset + 1):
+        for offset in range(verdict.offset + 1):
             pair = []
             for goal, side in ((one, 1.0), (other, -1.0)):
                 at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))

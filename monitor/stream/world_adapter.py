@@ -42,8 +42,8 @@ class WorldAdapter(Adapter):
     def read(self, observation: Observation) -> Pair:
         """Return features, action and inputs of an observation. Raises InputError."""
         world = self._world
-        state = _numbers(observation.state, world.features, "state", "unknown_state")
-        inputs = _numbers(observation.inputs, world.inputs, "inputs", "unknown_state")
+        state = _numbers(observation.state, world.features, "state")
+        inputs = _numbers(observation.inputs, world.inputs, "inputs")
         if problem := world.outside(state, inputs):
             raise InputError("out_of_range", f"{problem}; send it in the unit and range of the world")
         return state, self._action(observation), inputs
@@ -127,9 +127,7 @@ class WorldAdapter(Adapter):
         return likely
 
 
-def _numbers(
-    given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str, reason: str
-) -> tuple[float, ...]:
+def _numbers(given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str) -> tuple[float, ...]:
     """Return numbers in the order of their names, from a list or a map. Raises InputError."""
     names = [each.name for each in named]
     wanted = f"a list of {len(names)} numbers, or a map: {', '.join(names)}" if names else "none"
@@ -137,11 +135,11 @@ def _numbers(
         given = ()
     if isinstance(given, dict):
         if given.keys() != set(names):
-            raise InputError(reason, f'"{key}" has {", ".join(given) or "no names"}; send {wanted}'[:300])
+            raise InputError("unknown_state", f'"{key}" has {", ".join(given) or "no names"}; send {wanted}'[:300])
         given = tuple(given[name] for name in names)
     if not isinstance(given, tuple) or len(given) != len(names):
         size = f"{len(given)} numbers" if isinstance(given, tuple) else f"{given!r:.80}"
-        raise InputError(reason, f'"{key}" is {size}; send {wanted}')
+        raise InputError("unknown_state", f'"{key}" is {size}; send {wanted}')
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in given):
-        raise InputError(reason, f'"{key}" holds something that is no number; send {wanted}')
+        raise InputError("unknown_state", f'"{key}" holds something that is no number; send {wanted}')
     return tuple(map(float, given))

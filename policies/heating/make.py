@@ -91,7 +91,7 @@ def write_policy(out: Path, name: str, description: str, *, store: tuple[float, 
         mode="greedy",
         name=name,
         description=description,
-        provenance="make.py",
+        provenance="make.py; see PROVENANCE.md",
     )
     (out / f"{name}.yaml").write_text(manifest_yaml(manifest))
 

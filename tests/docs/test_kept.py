@@ -21,7 +21,8 @@ from tests.docs.blocks import PAGES
 
 SENT = {"v": 1, "episode": "e", "seq": 0, "state": 0}
 MORE = {"action": 0, "time": 1.0, "reward": 0.5, "terminated": True, "truncated": False, "policy": "a" * 64} | {
-    "extra": {"ward": 3}
+    "inputs": [0.5],
+    "extra": {"ward": 3},
 }
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

@@ -180,13 +180,15 @@ def present(value: Any, place: Place = ()) -> Iterator[str]:  # noqa: ANN401 - p
         yield from present(item, (*place, key))
 
 
+WORLDS: Final = {"inputs", "verdict.tiers"}
+"""Of worlds with numbers only: tests/worlds/test_stream.py."""
 TAKEOVER: Final = {"takeover", "takeover.policy", "takeover.outcome"}
 """Of judged takeovers only: tests/alarm/test_takeover.py."""
 
 
 def test_the_alarms_have_every_field_of_evidence() -> None:
     found = {name for kind in KINDS for name in present(msgpack.unpackb(alarm(kind).content))}
-    assert set(fields_of(Evidence)) - found == TAKEOVER
+    assert set(fields_of(Evidence)) - found == TAKEOVER | WORLDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
