@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +145,9 @@ def test_every_manifest_names_a_file_beside_it_and_where_it_is_from() -> None:
         assert (path.parent / "PROVENANCE.md").is_file()
 
 
-def test_the_house_is_what_its_script_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_the_house_is_what_its_script_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("onnx")
     monkeypatch.setattr("sys.argv", ["make.py", "--out", str(tmp_path)])
     script(HOUSE / "make.py").main()
