@@ -108,14 +108,16 @@ def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: 
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, places, extra - around)
     np.maximum.at(high, places, extra + around)
-    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    least, most, widest = np.full(count, np.inf), np.full(count, -np.inf), np.zeros(count)
     np.minimum.at(least, places, extra)
     np.maximum.at(most, places, extra)
+    np.maximum.at(widest, places, around)
     mass = np.bincount(places, weights, count)
     mean = np.bincount(places, weights / mass[places] * extra, count)
-    mean = np.where(least == most, least, np.clip(mean, least, most))  # a single reward stays exact
-    width: Floats = np.maximum(high - mean, mean - low) + 0.0
-    return np.asarray(mean + 0.0, dtype=np.float64), width
+    single = least == most  # it and its spread stay exact, so that a saved model is read back to the bit
+    mean = np.where(single, least, np.clip(mean, least, most))
+    width = np.where(single, widest, np.maximum(high - mean, mean - low)) + 0.0
+    return np.asarray(mean + 0.0, dtype=np.float64), np.asarray(width, dtype=np.float64)
 
 
 def _none_if_zero(values: Floats) -> Floats | None:

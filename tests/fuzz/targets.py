@@ -21,10 +21,12 @@ from pyarrow.parquet import write_table
 from monitor.alarm.message import Identity, alert_id
 from monitor.authoring.formats.prism_write import prism_files
 from monitor.authoring.formats.umb_write import umb_files
+from monitor.model.formats import FORMATS
 from monitor.sidecar.mqtt.codec import Codec
 from monitor.types import FormulaSpec
 from tests.fuzz import mutate, readers
 from tests.fuzz.world import evidence, folder, loaded, parquet, recording, step, steps
+from tests.model.verification_models import carrying, random_model
 
 __all__ = ["FOUND", "TARGETS", "Target", "found"]
 
@@ -52,6 +54,12 @@ def found(name: str) -> tuple[bytes, ...]:
 
 
 # ---- true inputs ----
+
+
+def _npz() -> list[bytes]:
+    """A small model, and one with every optional part."""
+    form = FORMATS[0]
+    return [*_project("model.npz"), form.write(carrying(random_model(0), form, kept=True))[form.suffix]]
 
 
 def _umb() -> list[bytes]:
@@ -442,7 +450,7 @@ TARGETS: Final = {
         Target("config", readers.config, _configs, _yaml, 60_000),
         Target("manifest", readers.manifest, lambda: _project("rash.yaml"), _yaml, 140_000),
         Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 400_000),
-        Target("model", readers.model, lambda: _project("model.npz"), mutate.npz_bytes, 100_000, 8192),
+        Target("model", readers.model, _npz, mutate.npz_bytes, 100_000, 8192),
         Target("umb", readers.umb, _umb, mutate.raw, 50_000, 20_000),
         Target("explicit", readers.explicit, _explicit, _text_of(EXPLICIT_WORDS), 50_000),
         Target("drn", readers.drn, lambda: [DRN], _text_of(DRN_WORDS), 50_000),

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import lzma
-import random
 import tarfile
 import tracemalloc
 import warnings
@@ -24,9 +23,7 @@ from monitor.authoring.formats.umb import read_umb
 from monitor.authoring.formats.umb_write import umb_files
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP
-from tests.fuzz import mutate
 from tests.model.verification_models import random_model
-from tests.tiers import first
 
 MEGABYTE = 1 << 20
 
@@ -627,24 +624,3 @@ def test_reading_takes_no_more_memory_than_the_limit(form: str, valued: bool) ->
     with pytest.raises(ModelError, match="more than the limit of"):
         read(peak)
     read(20 * peak)
-
-
-# ---- chance ----
-
-
-@pytest.mark.parametrize("seed", first(1, range(4)))
-def test_changed_files_raise_nothing_else(seed: int) -> None:
-    rng = random.Random(seed)
-    model = random_model(seed, valuations=())
-    packed, files = tar_of(members(umb_files(model)[".umb"])), prism_files(model)
-    small = 8 * MEGABYTE
-    for _ in range(250):
-        with suppress(ModelError), warnings.catch_warnings(action="ignore"):
-            read_umb(mutate.raw(rng, packed), "m.umb", limit=small)
-        with suppress(ModelError):
-            read_drn(
-                mutate.text(rng, DRN.encode(), ("@model", "state", "1e400", "[", "-1")), "m.drn", "cost", limit=small
-            )
-        changed = rng.choice(list(files))
-        with suppress(ModelError):
-            read_prism({**files, changed: mutate.text(rng, files[changed], ("-1", "1e400"))}, "m.tra", limit=small)

@@ -81,10 +81,3 @@ def test_a_file_of_another_name_is_read_as_npz(tmp_path: Path) -> None:
     model = read_ring("ring:3")
     save_model(model, tmp_path / "ring")
     assert load_model(tmp_path / "ring").states == 3
-
-
-def test_every_reader_of_the_registry_is_there() -> None:
-    for form in FORMATS:
-        assert bool(form.suffix) != bool(form.scheme)
-        with pytest.raises(ModelError, match="model nothing: "):
-            form.read(*([] if form.scheme else [{form.suffix: b""}]), "nothing")

@@ -13,7 +13,7 @@ import pytest
 from monitor.authoring.formats.choices import keeps_order, merged_order
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP, load_model, save_model
-from tests.model.verification_models import paid, random_model, same, storm_values, stormpy, values
+from tests.model.verification_models import random_model, same, storm_values, stormpy, values
 
 TOLERANCE = 1e-12
 """Both sides sum products of the same doubles over a few steps."""
@@ -25,31 +25,6 @@ def through(model: MDP, file: Path) -> MDP:
 
 
 # ---- round trips ----
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_umb_keeps_a_model_bit_by_bit(seed: int, tmp_path: Path) -> None:
-    model = random_model(seed, by_successor=seed % 2 == 0)
-    named = replace(
-        model,
-        action_names=tuple(f"turn {a} é" for a in range(model.actions)),
-        state_names=tuple(f"room {s} ö" for s in range(model.states)),
-        valuations=tuple((float(s), s % 2 == 0, s * 0.5, f"é{s % 3}", -float(s)) for s in range(model.states)),
-    )
-    for each in (model, named):
-        same(each, through(each, tmp_path / "m.umb"))
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_explicit_files_keep_a_model_bit_by_bit(seed: int, tmp_path: Path) -> None:
-    model = random_model(seed, everywhere=True, by_successor=seed % 2 == 0)
-    named = replace(
-        model,
-        action_names=tuple(f"turn-{a}" for a in range(model.actions)),
-        valuations=tuple((float(s), s % 2 == 0, s * 0.5, f"room {s}", -1e-9 * s) for s in range(model.states)),
-    )
-    for place, each in enumerate((model, named)):
-        same(each, through(each, tmp_path / f"m{place}.tra"))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -66,36 +41,6 @@ def test_actions_that_are_not_available_everywhere_keep_their_names(seed: int, t
     read = through(model, file)
     assert read.action_names == tuple(f"a{n}" for n in range(model.actions))
     same(model, replace(read, action_names=()))
-
-
-def test_bundled_models_go_through_both_formats(tmp_path: Path) -> None:
-    for name in ("frozen-lake",):
-        model = load_model(Path(__file__).parents[2] / "policies" / name / "model.npz")
-        with warnings.catch_warnings(action="ignore", category=ModelWarning):
-            umb, tra = (through(model, tmp_path / f"{name}{suffix}") for suffix in (".umb", ".tra"))
-        for read in (umb, tra):
-            np.testing.assert_array_equal(read.probabilities, model.probabilities)
-            np.testing.assert_array_equal(read.successors, model.successors)
-            np.testing.assert_array_equal(paid(read), paid(model))
-            assert read.labels.keys() - {"init"} == model.labels.keys() - {"init"}
-
-
-def test_what_a_format_cannot_hold_is_listed(tmp_path: Path) -> None:
-    model = random_model(1, everywhere=True, observations=None)
-    rich = replace(
-        model,
-        state_names=tuple(map(str, range(model.states))),
-        observations=np.zeros((model.states, 2), np.float32),
-        initial=np.full(model.states, 1 / model.states),
-        ended_as=np.zeros(model.states, np.int64),
-    )
-    with pytest.warns(ModelWarning, match=r"\.umb cannot hold: observations, the distribution of the first state"):
-        save_model(rich, tmp_path / "m.umb")
-    with pytest.warns(ModelWarning, match=r"\.tra cannot hold: state names, observations, copies .*, the dist"):
-        save_model(rich, tmp_path / "m.tra")
-    for read in (load_model(tmp_path / "m.umb"), load_model(tmp_path / "m.tra")):
-        assert read.initial is None
-        assert read.labels["init"].all()
 
 
 def test_a_file_beside_it_that_would_be_read_too_is_an_error(tmp_path: Path) -> None:
@@ -125,16 +70,9 @@ def test_valuations_of_mixed_kinds_cannot_go_into_umb(tmp_path: Path) -> None:
         save_model(model, tmp_path / "m.umb")
 
 
-@pytest.mark.parametrize("name", ["m.drn", "m.prism"])
-def test_formats_that_are_only_read(name: str, tmp_path: Path) -> None:
+def test_programs_are_only_read(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"cannot be written in this format; write a \.npz file"):
-        save_model(random_model(1), tmp_path / name)
-
-
-def test_equal_models_give_equal_files(tmp_path: Path) -> None:
-    for place in range(2):
-        save_model(random_model(3), tmp_path / f"{place}.umb")
-    assert (tmp_path / "0.umb").read_bytes() == (tmp_path / "1.umb").read_bytes()
+        save_model(random_model(1), tmp_path / "m.prism")
 
 
 def test_the_label_init_is_that_of_the_initial_states(tmp_path: Path) -> None:

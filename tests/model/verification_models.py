@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from monitor.arrays import Floats
-from monitor.model import MDP
+from monitor.model import MDP, canonical_bytes
+from monitor.model.centres import Centres
+from monitor.model.formats import Format
 
-__all__ = ["TWO_ROOMS", "same", "storm_values", "stormpy", "values"]
+__all__ = ["TWO_ROOMS", "carrying", "random_model", "same", "storm_values", "stormpy", "values"]
 
 TWO_ROOMS = """\
 mdp
@@ -62,22 +65,42 @@ def random_model(seed: int, *, everywhere: bool = False, by_successor: bool = Tr
     )
 
 
-def same(one: MDP, other: MDP, *, source: bool = False) -> None:
+def optional(model: MDP) -> dict[str, dict[str, Any]]:
+    """Values for each optional part but counts, which belong to a learned model (`test_counts.py`)."""
+    states = model.states
+    numbers = np.arange(2.0 * states).reshape(states, 2)
+    return {
+        "state_names": {"state_names": tuple(f"room {s} ö" for s in range(states))},
+        "valuations": {
+            "valuations": tuple((float(s), s % 2 == 0, s * 0.5, f"é{s % 3}", -1e-9 * (s + 1)) for s in range(states))
+        },
+        "observations": {"observations": numbers.astype(np.float32)},
+        "samples": {"samples": numbers[1:].astype(np.float32), "sample_states": np.arange(1, states)},
+        "bin_edges": {"bin_edges": (np.arange(states + 1.0),)},
+        "centres": {"centres": Centres(numbers, np.ones(2))},
+        "ranges": {"ranges": np.array([[0.0, 1.0], [-1.0, 2.0]])},
+        "ended_as": {"ended_as": np.zeros(states, np.int64)},
+        "reward_spread": {"reward_spread": np.ones(len(model.successors))},
+        "distribution": {"initial": np.where(np.arange(states) < 2, 0.5, 0.0)},
+    }
+
+
+def carrying(model: MDP, form: Format, *, kept: bool) -> MDP:
+    """The model with the optional parts that the format keeps, or with those that it does not."""
+    parts = [part for name, part in optional(model).items() if (name in form.keeps) == kept]
+    return replace(model, **{name: value for part in parts for name, value in part.items()})
+
+
+def same(one: MDP, other: MDP) -> None:
     """Assert that the models are equal, bit by bit, but for where rewards are kept."""
-    assert (one.states, one.actions) == (other.states, other.actions)
-    for name in ("indptr", "successors", "probabilities"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert list(one.labels) == list(other.labels)
-    for name, states in one.labels.items():
-        np.testing.assert_array_equal(states, other.labels[name])
-    np.testing.assert_array_equal(paid(one), paid(other))
-    for name in ("initial", "ended_as"):
-        mine, theirs = getattr(one, name), getattr(other, name)
-        assert (mine is None) == (theirs is None)
-        assert mine is None or np.array_equal(mine, theirs)
-    for name in ("state_names", "action_names", "valuations"):
+    for name in ("states", "actions", "state_names", "action_names", "valuations"):
         assert getattr(one, name) == getattr(other, name)
-    assert not source or one.source == other.source
+    assert plain(one) == plain(other)
+
+
+def plain(model: MDP) -> bytes:
+    """The model with all rewards at transitions, as bytes."""
+    return canonical_bytes(replace(model, rewards=np.zeros_like(model.rewards), transition_rewards=paid(model)))
 
 
 def paid(model: MDP) -> Floats:

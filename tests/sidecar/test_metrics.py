@@ -17,7 +17,6 @@ from monitor.sidecar.effects import Effects
 from monitor.sidecar.sinks.metrics import Metrics, outcome_of
 from monitor.types import (
     AlarmMoved,
-    Alert,
     Avoidable,
     Bands,
     Blind,
@@ -27,15 +26,11 @@ from monitor.types import (
     Contradictions,
     Deviates,
     Ended,
-    Figures,
-    Fired,
     Forecast,
     Forgotten,
     FormulaSpec,
-    Judged,
     MessageResult,
     OffPolicy,
-    Quantity,
     Received,
     Recourse,
     RewardMismatch,
@@ -45,20 +40,9 @@ from monitor.types import (
     WrongAgent,
     WrongRow,
 )
-from tests.sidecar.watched import NOW, metrics_of, take, watched
+from tests.sidecar.watched import NOW, REGRET, alert, judged, metrics_of, take, watched
 
 PAIR = {"agent": "ada", "formula": "watch"}
-REGRET = Verdict(
-    "regret",
-    "exact",
-    "any",
-    (
-        Quantity("P", 0.25, 2, clipped=False, threshold=0.8, holds=False, bounds=(0.25, 0.25)),
-        Quantity("P", 0.75, 2, clipped=False, threshold=0.8, holds=True, bounds=(0.5, 0.875)),
-    ),
-    outcome="regret",
-    effect=0.5,
-)
 
 
 @pytest.fixture
@@ -76,37 +60,6 @@ def value(metrics: Metrics, sample_name: str, /, **labels: str) -> float | None:
     ]
     assert len(found) <= 1
     return found[0] if found else None
-
-
-def judged(verdict: Verdict = REGRET, agent: str = "ada") -> Judged:
-    return Judged(agent, "watch", verdict, 0, 3, 999.0)
-
-
-def alert(state: str, revision: int, *, blind: str | None = None, name: str = "x") -> Alert:
-    return Alert(
-        id=name,
-        revision=revision,
-        agent="ada",
-        formula="watch",
-        text="",
-        state=state,  # type: ignore[arg-type] # parametrised
-        blind=blind,  # type: ignore[arg-type] # likewise
-        severity="critical",
-        verdict=REGRET,
-        figures=Figures(0.25),
-        fired=Fired("regret", 0.25, None, 3, 999.0),
-        episode=0,
-        seq=3,
-        first_seq=3,
-        time=999.0,
-        since=999.0,
-        late=False,
-        summary="",
-        runbook=None,
-        path=((0, 0),),
-        start_observed=True,
-        terminated=False,
-    )
 
 
 def test_every_promised_name_is_there(metrics: Metrics) -> None:

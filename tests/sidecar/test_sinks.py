@@ -5,21 +5,100 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
-from monitor.sidecar.effects import Effects
+from monitor.sidecar.effects import Effects, Publication
 from monitor.sidecar.mqtt.inbox import Arrived
 from monitor.sidecar.service import Service
-from monitor.sidecar.sinks.sink import Watched
+from monitor.sidecar.sinks.sink import Sink, Watched
 from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.journal import Batch, Journal
-from monitor.types import Instant, Received
+from monitor.types import (
+    AlarmMoved,
+    Blind,
+    Calibrated,
+    Calibration,
+    Contradictions,
+    Deviates,
+    Ended,
+    Forecast,
+    Forgotten,
+    FormulaSpec,
+    Instant,
+    Notice,
+    OffPolicy,
+    Received,
+    Refreshed,
+    RewardMismatch,
+    Skipped,
+    TakenOver,
+    Trust,
+    WrongAgent,
+    WrongRow,
+)
 from tests.sidecar.conftest import RASH
 from tests.sidecar.project import write_project
-from tests.sidecar.watched import NOW, watched
+from tests.sidecar.watched import NOW, alert, judged, take, watched
+
+SPECS = [FormulaSpec("watch", 'P>=0.5 [ X "a" ]'), FormulaSpec("chance", 'P=? [ X "a" ]')]
+NOTICES: tuple[Notice, ...] = (
+    Received("ada", "accepted", lag=0.5),
+    Received("", "rejected", "malformed", "no map"),
+    judged(),
+    Refreshed(judged(), SPECS[0], 3),
+    Blind("ada", "watch", "gap"),
+    Blind("ada", "watch", None),
+    AlarmMoved("ada", "watch", "pending"),
+    alert("firing", 1),
+    alert("firing", 2, blind="gap"),
+    alert("ended", 3),
+    OffPolicy("ada"),
+    Deviates("ada", 0.5, 100),
+    RewardMismatch("ada", "seq 1: 2 instead of 1"),
+    Skipped("ada", "watch", 2),
+    Trust(doubted=True, log10_e=7.0, transitions=9),
+    Trust(doubted=True, log10_e=7.0, transitions=9, agent="ada"),
+    Contradictions((WrongRow("1", "go", 4.0, "2", 3, 9, 0.1, 0),), (WrongAgent("ada", 7.0),), 1, 1, 2),
+    Forecast("ada", "watch", 0.5, came_true=True),
+    Calibrated("watch", Calibration(), "ada"),
+    TakenOver("ada", "watch", "safe", "undecided", 0, 1, 0.0, 3, 0.0, "cut off"),
+    Ended("ada", 0),
+    Forgotten("ada", 60.0, open=True),
+)
+CLEARED = Publication("cfmon/alerts/ada/watch", b"")
+
+
+@pytest.fixture(params=[type(each).__name__ for each in Sinks(watched([])).all])
+def sink(request: pytest.FixtureRequest) -> Sink:
+    """Each sink that `Sinks` lists: what all of them promise is tested here, what one shows in its own tests."""
+    [found] = [each for each in Sinks(watched(SPECS)).all if type(each).__name__ == request.param]
+    return found
+
+
+def test_it_takes_every_notice_about_whomever(sink: Sink) -> None:
+    assert {type(notice) for notice in NOTICES} == set(get_args(Notice))
+    for notices in (NOTICES, NOTICES[::-1]):
+        for notice in notices:
+            take(sink, notice)
+    sink.take(Effects(notices=NOTICES, publications=(CLEARED,)), NOW)
+
+
+def test_what_is_recalled_is_not_new(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        sink.recall(Effects(notices=NOTICES, publications=(CLEARED,)), NOW)
+    assert not caplog.records
+
+
+def test_it_goes_on_under_another_configuration(sink: Sink) -> None:
+    take(sink, *NOTICES[:-1])
+    for specs in ([SPECS[1]], [], SPECS):
+        sink.adopt(watched(specs))
+        sink.recall(Effects(), NOW)
+    take(sink, *NOTICES)
 
 
 class Toy:

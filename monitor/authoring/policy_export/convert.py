@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from monitor.authoring.policy_export import classifiers, tables
 from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
@@ -17,13 +19,21 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained, is_reference, load_object
 
-__all__ = ["convert", "pickled"]
+__all__ = ["READERS", "convert", "pickled"]
+
+READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
+    ".zip": read_zip,
+    **dict.fromkeys(tables.SUFFIXES, read_table),
+    **dict.fromkeys(classifiers.SUFFIXES, read_classifier),
+}
+"""Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, for whatever is no policy."""
+PICKLES: Final = (".zip", *classifiers.SUFFIXES)
+"""Those of them that hold pickles."""
 
 
 def pickled(request: ExportRequest) -> list[str]:
     """Return the files of a request that hold pickles: opening one runs the code that is in it."""
-    opened = (".zip", *classifiers.SUFFIXES)
-    source = [] if is_reference(request.source) or not request.source.lower().endswith(opened) else [request.source]
+    source = [] if is_reference(request.source) or not request.source.lower().endswith(PICKLES) else [request.source]
     plain = request.normalise in (None, AS_THEY_ARE) or str(request.normalise).endswith(".npz")
     return source if plain else [*source, str(request.normalise)]
 
@@ -39,12 +49,8 @@ def convert(model: MDP, request: ExportRequest) -> Original:
         return _of_object(load_object(request.source, PolicyError), model, request)
     if not Path(request.source).is_file():
         raise PolicyError(f"policy {request.source}: there is no such file; give a file, or module.py:function")
-    if suffix == ".zip":
-        return read_zip(model, request)
-    if suffix in tables.SUFFIXES:
-        return read_table(model, request)
-    if suffix in classifiers.SUFFIXES:
-        return read_classifier(model, request)
+    if suffix in READERS:
+        return READERS[suffix](model, request)
     if suffix == ".onnx":
         raise PolicyError(f"policy {request.source}: it is ONNX already; `cfmon policy init` writes its manifest")
     raise PolicyError(

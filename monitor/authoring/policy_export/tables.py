@@ -37,7 +37,8 @@ def read_table(model: MDP, request: ExportRequest) -> Original:
         _check_size(file)
         match file.suffix.lower():
             case ".npy":
-                values = np.load(file, allow_pickle=False)
+                with file.open("rb") as opened:
+                    values = np.lib.format.read_array(opened, allow_pickle=False)
             case ".json":
                 values = _array(json.loads(file.read_text(encoding="utf-8")))
             case _:

@@ -22,20 +22,21 @@ LOG: Final = logging.getLogger("monitor.service")
 class Sinks:
     """Passes effects on to every sink, in order. Where one raises, that is logged and counted, and the others go on.
 
-    `metrics` and `view` are what HTTP serves. `queue_length`: messages received and not yet processed.
+    `metrics` and `view` are what HTTP serves; `all`: every sink, in this order. `queue_length`: messages received and
+    not yet processed.
     """
 
     def __init__(self, watched: Watched, queue_length: Callable[[], float] = lambda: 0.0) -> None:
         self.metrics = Metrics(watched, queue_length)
         self.view = StatusView(watched)
-        self._all: list[Sink] = []
+        self.all: list[Sink] = []
         self._log = RateLimitedLog(LOG)
         for sink in (self.metrics, self.view, Logbook(watched)):
             self.add(sink)
 
     def add(self, sink: Sink) -> None:
         """Add a sink that hears of everything after the others."""
-        self._all.append(sink)
+        self.all.append(sink)
         self.metrics.sink_failed(type(sink).__name__, 0)
 
     def take(self, effects: Effects, now: Instant) -> None:
@@ -44,7 +45,7 @@ class Sinks:
 
     def take_all(self, outcomes: Sequence[tuple[Effects, Instant]]) -> None:
         """Pass on what events caused, in order, to one sink after the other."""
-        for sink in self._all:
+        for sink in self.all:
             for effects, now in outcomes:
                 try:
                     sink.take(effects, now)
@@ -53,12 +54,12 @@ class Sinks:
 
     def recall(self, effects: Effects, now: Instant) -> None:
         """Pass on the state of everything after a restart or a reload."""
-        for sink in self._all:
+        for sink in self.all:
             self._try(sink, now, lambda each: each.recall(effects, now))
 
     def adopt(self, watched: Watched, now: Instant) -> None:
         """Go on under another configuration."""
-        for sink in self._all:
+        for sink in self.all:
             self._try(sink, now, lambda each: each.adopt(watched))
 
     def _try(self, sink: Sink, now: Instant, call: Callable[[Sink], None]) -> None:
