@@ -108,7 +108,7 @@ def rederive(
     Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: the recorded value and
     the derived one. Empty if all of it follows.
     """
-    return derive_again(evidence, model, tables, models).problems
+    return contradictions(evidence) or derive_again(evidence, model, tables, models).problems
 
 
 def derive_again(
@@ -118,10 +118,13 @@ def derive_again(
     models: Mapping[str, AnyModel] | None = None,
     derivers: Sequence[Deriver] | None = None,
 ) -> Rederivation:
-    """Derive the verdict as `rederive` does, by the first of `derivers` (default: `ENGINE`) that supports it."""
-    problems = contradictions(evidence) or list(_of_models(evidence, model, models or {}))
+    """Derive the verdict of evidence without `contradictions`, by the first of `derivers` that supports it.
+
+    The default is `ENGINE`.
+    """
+    problems = list(_of_models(evidence, model, models or {}))
     if problems:
-        return Rederivation(problems, None)  # another alarm or another model: what follows says nothing about this one
+        return Rederivation(problems, None)  # another model: what follows says nothing about this alarm
     problems = list(_of_policies(evidence, model, tables))
     passed: tuple[str, ...] = ()
     for deriver in derivers or (ENGINE,):

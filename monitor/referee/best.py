@@ -27,7 +27,7 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.logic.syntax import NOMINAL, Const, Goal, InterventionRef, Label, Probability, Reward
-from monitor.referee.residual import TRUE, Residual, collect, expand
+from monitor.referee.residual import TRUE, PathResidual, Residual, collect, expand
 from monitor.referee.transition import Aim, Row, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
@@ -73,8 +73,12 @@ class Track:
         return self.worlds[min(place, len(self.worlds) - 1)]
 
 
-class Place(NamedTuple):
-    """What the nodes of all states have in common; beyond the held pairs every position is `Track.held`."""
+@dataclass(frozen=True, eq=False)
+class Place:
+    """What the nodes of all states have in common; beyond the held pairs every position is `Track.held`.
+
+    `values`: [S] of the nodes, nan where not known yet. There is one place for each description.
+    """
 
     track: Track
     position: int
@@ -82,6 +86,7 @@ class Place(NamedTuple):
     mode: Mode
     aim: Aim
     largest: bool
+    values: Floats
 
 
 class Option(NamedTuple):
@@ -118,8 +123,14 @@ class Deciding:
 
     def __init__(self, setting: Setting, causal_model: CausalModel) -> None:
         self._setting, self._causal_model = setting, causal_model
+        names = setting.main.labels.items()
+        self._labels = [
+            frozenset(name for name, where in names if where[state]) for state in range(setting.main.states)
+        ]
         self._tracks: dict[Frame, Track] = {}
-        self._tables: dict[Place, Floats] = {}
+        self._places: dict[tuple[object, ...], Place] = {}
+        self._afters: dict[tuple[PathResidual, frozenset[str]], Residual] = {}
+        self._rows: dict[tuple[Track, int, int, int, str], Row] = {}
         self._picks: dict[tuple[Place, int], int] = {}
         self._read = 0
 
@@ -141,9 +152,9 @@ class Deciding:
                 return None
             place = self._place(self._track(frame), index, residual, Mode("few", changes), "value", largest=largest)
             node = self._node(place, step.state)
-            self._fill(self._missing(node.options()))
-            kept = sum(weight * self._worth(option, "value") for weight, option in node.kept)
-            worths = [self._worth(option, "value") for option in node.tried]
+            self._fill(_missing(node.options()))
+            kept = sum(weight * _worth(option, "value") for weight, option in node.kept)
+            worths = [_worth(option, "value") for option in node.tried]
             best = max(worths) if largest else min(worths)
             if abs(best - kept) > _near(kept) and (best > kept) == largest:
                 return First(index, min(_tied(self._available(step.state), worths, best)))
@@ -165,60 +176,55 @@ class Deciding:
         """Return the place at a position; where equal nodes have several descriptions, one of them."""
         if index >= track.held:  # nothing was observed, and nothing is changed in mode `few`
             index, aim, mode = track.held, "value", UNCHANGED if mode.kind == "few" else mode
-        return Place(track, index, residual, mode if mode.left else UNCHANGED, aim, largest)
+        described = track, index, residual, mode if mode.left else UNCHANGED, aim, largest
+        if described not in self._places:
+            self._places[described] = Place(*described, np.full(self._setting.main.states, np.nan))
+        return self._places[described]
 
     def _value_of(self, place: Place, state: int) -> float:
         if isinstance(place.residual, Const):
             return float(place.residual == TRUE)
         self._fill([(place, state)])
-        return float(self._table(place)[state])
+        return float(place.values[state])
 
     def _fill(self, pending: list[tuple[Place, int]]) -> None:
         """Value some nodes, the last first, and before each of them all that it leads to and that has no value."""
         opened: dict[tuple[Place, int], Node] = {}
         while pending:
             place, state = at = pending[-1]
-            if not np.isnan(self._table(place)[state]):
+            if not np.isnan(place.values[state]):
                 pending.pop()
                 continue
             if at not in opened:
                 opened[at] = self._node(place, state)
-            missing = self._missing(opened[at].options())
+            missing = _missing(opened[at].options())
             if missing:
                 pending += missing
             else:
-                self._table(place)[state] = self._best_of(opened.pop(at), place)
-
-    def _missing(self, options: Iterable[Option]) -> list[tuple[Place, int]]:
-        """Return the nodes that some options lead to and that have no value."""
-        missing = []
-        for option in options:
-            if option.row is not None and isinstance(option.ahead, Place):
-                successors, known = option.row.successors, self._table(option.ahead)
-                missing += [(option.ahead, k) for k in successors[np.isnan(known[successors])].tolist()]
-        return missing
-
-    def _table(self, place: Place) -> Floats:
-        """Return the values [S] of the nodes of a place, nan where they are not known."""
-        if place not in self._tables:
-            self._tables[place] = np.full(self._setting.main.states, np.nan)
-        return self._tables[place]
+                place.values[state] = _best_of(opened.pop(at), place)
 
     def _node(self, place: Place, state: int) -> Node:
         """Return the decisions of a node."""
-        mode, residual = place.mode, place.residual
-        ahead = self._after(residual, state)
+        mode, after = place.mode, self._after(place.residual, state)
+        ahead = self._ahead(place, after, mode)
         if mode.kind == "optimal":
-            return Node([(1.0, self._option(place, ahead, mode, state, self._pick(place, state)))], ())
+            return Node([(1.0, self._option(place, ahead, state, self._pick(place, state)))], ())
         kept: list[tuple[float, Option]] = []
-        later = Mode(mode.kind, mode.left - (mode.left < FOREVER))
         if mode.kind == "few":
             choices = self._setting.actions(place.track.at(place.position), state)
-            kept = [(weight, self._option(place, ahead, mode, state, action)) for action, weight in choices]
-        actions = self._available(state) if mode.left else ()
-        return Node(kept, [self._option(place, ahead, later, state, action) for action in actions])
+            kept = [(weight, self._option(place, ahead, state, action)) for action, weight in choices]
+        if not mode.left:
+            return Node(kept, ())
+        ahead = self._ahead(place, after, Mode(mode.kind, mode.left - (mode.left < FOREVER)))
+        return Node(kept, [self._option(place, ahead, state, action) for action in self._available(state)])
 
-    def _option(self, place: Place, after: Residual, later: Mode, state: int, action: int) -> Option:
+    def _ahead(self, place: Place, after: Residual, later: Mode) -> float | Place:
+        """Return the value of what follows a node, or where it is found."""
+        if isinstance(after, Const):
+            return float(after == TRUE)
+        return self._place(place.track, place.position + 1, after, later, place.aim, largest=place.largest)
+
+    def _option(self, place: Place, ahead: float | Place, state: int, action: int) -> Option:
         self._read += 1
         if self._read > BEST_LIMIT:
             raise LimitError(
@@ -226,33 +232,17 @@ class Deciding:
                 "more; only the exact engine can answer it"
             )
         earns = isinstance(place.residual, Reward) and place.residual.low == 0
-        if isinstance(after, Const) and not earns:
-            return Option(None, float(after == TRUE))
+        if isinstance(ahead, float) and not earns:
+            return Option(None, ahead)
+        return Option(self._row(place, state, action), ahead, earns)
+
+    def _row(self, place: Place, state: int, action: int) -> Row:
+        """Return the row of an action in a node, computed once for all places of its position on the path."""
         causal_model = "gumbel" if place.aim == "value" else self._causal_model
-        found = row(self._setting, place.track.at(place.position), (state, action), causal_model)
-        if isinstance(after, Const):
-            return Option(found, float(after == TRUE), earns)
-        track, index = place.track, place.position + 1
-        return Option(found, self._place(track, index, after, later, place.aim, largest=place.largest), earns)
-
-    def _best_of(self, node: Node, place: Place) -> float:
-        """Return the value of a node whose options are known."""
-        worths = [self._worth(option, place.aim) for option in node.tried]
-        if node.kept:
-            worths.append(sum(weight * self._worth(option, place.aim) for weight, option in node.kept))
-        return max(worths) if place.largest else min(worths)
-
-    def _worth(self, option: Option, aim: Aim) -> float:
-        """Return the value of an option, once that of what follows is known."""
-        if option.row is None:
-            assert isinstance(option.ahead, float)
-            return option.ahead
-        successors = option.row.successors
-        if isinstance(option.ahead, Place):
-            ahead = self._table(option.ahead)[successors]
-        else:
-            ahead = np.full(len(successors), option.ahead)
-        return mean(option.row, ahead + option.row.rewards if option.earns else ahead, aim)
+        key = place.track, min(place.position, len(place.track.worlds) - 1), state, action, causal_model
+        if key not in self._rows:
+            self._rows[key] = row(self._setting, place.track.at(place.position), (state, action), causal_model)
+        return self._rows[key]
 
     def _available(self, state: int) -> list[int]:
         actions: list[int] = np.flatnonzero(self._setting.main.available(state)).tolist()
@@ -261,8 +251,10 @@ class Deciding:
     def _after(self, residual: Residual, state: int) -> Residual:
         if isinstance(residual, Reward):
             return collect(residual)
-        known = self._setting.main.labels
-        return expand(residual, lambda atom: isinstance(atom, Label) and bool(known[atom.name][state]))
+        key = residual, self._labels[state]
+        if key not in self._afters:
+            self._afters[key] = expand(residual, lambda atom: isinstance(atom, Label) and atom.name in key[1])
+        return self._afters[key]
 
     def _pick(self, place: Place, state: int) -> int:
         """Return the optimal policy's action in a node: the best one had nothing been observed."""
@@ -271,13 +263,44 @@ class Deciding:
         prior = self._place(track, place.position, place.residual, free, "value", largest=place.largest)
         if (prior, state) not in self._picks:
             node = self._node(prior, state)
-            self._fill(self._missing(node.tried))
-            worths = [self._worth(option, "value") for option in node.tried]
+            self._fill(_missing(node.tried))
+            worths = [_worth(option, "value") for option in node.tried]
             best = max(worths) if place.largest else min(worths)
             taken = self._setting.policies["nominal"].distribution(state, self._setting.main.actions)
             tied = _tied(self._available(state), worths, best)
             self._picks[prior, state] = max(tied, key=lambda action: (taken[action], -action))
         return self._picks[prior, state]
+
+
+def _missing(options: Iterable[Option]) -> list[tuple[Place, int]]:
+    """Return the nodes that some options lead to and that have no value."""
+    missing = []
+    for option in options:
+        if option.row is not None and isinstance(option.ahead, Place):
+            successors = option.row.successors
+            missing += [(option.ahead, k) for k in successors[np.isnan(option.ahead.values[successors])].tolist()]
+    return missing
+
+
+def _best_of(node: Node, place: Place) -> float:
+    """Return the value of a node whose options are known."""
+    worths = [_worth(option, place.aim) for option in node.tried]
+    if node.kept:
+        worths.append(sum(weight * _worth(option, place.aim) for weight, option in node.kept))
+    return max(worths) if place.largest else min(worths)
+
+
+def _worth(option: Option, aim: Aim) -> float:
+    """Return the value of an option, once that of what follows is known."""
+    if option.row is None:
+        assert isinstance(option.ahead, float)
+        return option.ahead
+    successors = option.row.successors
+    if isinstance(option.ahead, Place):
+        ahead = option.ahead.values[successors]
+    else:
+        ahead = np.full(len(successors), option.ahead)
+    return mean(option.row, ahead + option.row.rewards if option.earns else ahead, aim)
 
 
 def _begun(goal: Goal, frame: Frame) -> tuple[int, Residual]:

@@ -94,34 +94,27 @@ def examine(
     except EvidenceError as error:
         return VerificationReport(None, (*problems, str(error)), signed)
     problems += check_id(document, expected)
-    problems += contradictions(document) or _of_text(document)
-    if problems:  # it is wrong already: do not spend much work on it
-        most = min(most, MAX_WORK)
+    impossible = contradictions(document)
+    problems += impossible
     derived_by: str | None = None
     passed: tuple[str, ...] = ()
     proof: Proof | None = None
     try:
-        _check_work(document, most)
+        _check_work(document, min(most, MAX_WORK) if problems else most)  # do not spend much on what is wrong already
         proof = open_proof(document, read, memory=memory)
+    except FormulaError as error:
+        problems += [] if impossible else [f"text: not a formula: {str(error).splitlines()[0]}"]
     except EvidenceError as error:
         problems += [str(error)] if str(error) not in problems else []
-    except (ConfigError, LimitError, FormulaError):
+    except (ConfigError, LimitError):
         if not problems:
             raise
     else:
-        found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
-        problems += [problem for problem in found.problems if problem not in problems]
-        derived_by, passed = found.by, found.passed
+        if not impossible:  # else it is another alarm: what follows says nothing about this one
+            found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
+            problems += [problem for problem in found.problems if problem not in problems]
+            derived_by, passed = found.by, found.passed
     return VerificationReport(document, tuple(problems), signed, expected.id is not None, derived_by, passed, proof)
-
-
-def _of_text(document: Evidence) -> list[str]:
-    """Return a problem if the formula's text is malformed, before any object is opened."""
-    try:
-        work(document)
-    except FormulaError as error:
-        return [f"text: not a formula: {str(error).splitlines()[0]}"]
-    return []
 
 
 def _check_work(document: Evidence, most: float) -> None:
