@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.policy.onnx_policy import read_bytes, read_pinned
 from monitor.worlds.conditions import compiled
@@ -117,17 +117,33 @@ class LocationScale:
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
         """Return the interval [m], [m] of the noise of a step; a point where its ends are equal."""
-        given = self._given(x[np.newaxis], np.array([a]), w[np.newaxis])
-        low, high = np.zeros(self.noise), np.ones(self.noise)
+        low, high = self.intervals(x[np.newaxis], np.array([a]), x_next[np.newaxis], w[np.newaxis])
+        return low[0], high[0]
+
+    def intervals(
+        self, x: Floats, a: Ints, x_next: Floats, w: Floats, within: Floats | float = 0.0
+    ) -> tuple[Floats, Floats]:
+        """Return the ends [n, m], [n, m] of the noise of n steps.
+
+        `within`: [f], by how much a number may differ from that of `x_next`; rounding leaves half a unit at least.
+        """
+        given, within = self._given(x, a, w), np.broadcast_to(within, x.shape[1:])
+        low, high = np.zeros((len(x), self.noise)), np.ones((len(x), self.noise))
         location, scale = self._located(given)
         for k, number in enumerate(self._numbers):
             if (n := number.noise) is not None:
-                value = float(x_next[number.column])
-                low[n], high[n] = number.interval(float(location[0, k]), float(scale[0, k]), value)
+                wanted, near = x_next[:, number.column], float(within[number.column])
+                low[:, n], high[:, n] = number.interval(location[:, k], scale[:, k], wanted, near)
+        rows = np.arange(len(x))
         for column, noise, graph in self._categories:
-            ends, named = self._ends(graph, given)[0], int(x_next[column])
-            low[noise], high[noise] = ends[named - 1] if named else 0.0, ends[named]
+            ends, value = self._ends(graph, given), x_next[:, column].astype(np.int64)
+            low[:, noise] = np.where(value > 0, ends[rows, value - 1], 0.0)
+            high[:, noise] = ends[rows, value]
         return low, high
+
+    def located(self, x: Floats, a: Ints, w: Floats) -> tuple[Floats, Floats]:
+        """Return location and scale [n, k] of the features without named values."""
+        return self._located(self._given(x, a, w))
 
     def forecast(self, w: Floats) -> Floats:
         """Return the inputs as they are."""
@@ -177,16 +193,15 @@ class _Number:
             value = np.floor(value + 0.5)
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
 
-    def interval(self, location: float, scale: float, value: float) -> tuple[float, float]:
-        if scale == 0.0:
-            return 0.0, 1.0  # the noise did not matter
-        half = 0.5 if self._spec.whole else 0.0
+    def interval(self, location: Floats, scale: Floats, value: Floats, within: float) -> tuple[Floats, Floats]:
+        half = max(0.5, within) if self._spec.whole else within
         low, high = value - half, value + half
         if self._spec.clip:
-            low = -np.inf if value == self._spec.low else low
-            high = np.inf if value == self._spec.high else high
-        ends: AnyArray = self._distribution.cumulative((np.array([low, high]) - location) / scale)
-        return float(ends[0]), float(ends[1])
+            low = np.where(value == self._spec.low, -np.inf, low)
+            high = np.where(value == self._spec.high, np.inf, high)
+        still = scale == 0.0  # the noise did not matter
+        ends = [self._distribution.cumulative((end - location) / np.where(still, 1.0, scale)) for end in (low, high)]
+        return np.where(still, 0.0, ends[0]), np.where(still, 1.0, ends[1])
 
 
 def _distribution(manifest: Manifest, column: int, where: str) -> Distribution:

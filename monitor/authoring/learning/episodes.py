@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
-from monitor.authoring.learning.abstraction import Numbering
 from monitor.authoring.learning.batch import EXACT, RowBatch, as_flags, as_moments, as_numbers, concatenated, is_missing
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
@@ -20,6 +19,7 @@ __all__ = [
     "MAX_LABELS",
     "MAX_OPEN",
     "TIMES",
+    "Encoder",
     "Episodes",
     "Steps",
     "base_of",
@@ -140,6 +140,14 @@ class Steps:
     mismatches: int
 
 
+class Encoder(Protocol):
+    """Whatever gives the states, or the actions, of rows numbers."""
+
+    def encode(self, batch: RowBatch, names: tuple[str, ...]) -> Ints:
+        """Return the number of each row, [n]; -1 where a value is missing. `names`: the columns to read."""
+        ...
+
+
 @dataclass
 class Episodes:
     """Reader of one file's rows in batches: keeps the last row of each open episode.
@@ -155,8 +163,8 @@ class Episodes:
     """
 
     roles: Roles
-    states: Numbering
-    actions: Numbering
+    states: Encoder
+    actions: Encoder
     conditions: Sequence[Condition]
     rows: int = 0
     counts_up: bool | None = None
