@@ -197,7 +197,7 @@ def _learned(request: InitRequest, staging: Path) -> _Base:
     learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        show_roles(learner, sources, compared)
+        show_roles(learner.roles.lines(), sources, compared)
     kept = Collected(
         request.seed, outcomes=Outcomes(request.seed, np.array([each.unsafe for each in learner.labels], np.bool_))
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from monitor.atomic import write_file
 from monitor.cli.counting import count_files, resumed
+from monitor.cli.learn_dynamics import learn_dynamics
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recorded_inputs import (
     ENCODERS,
@@ -34,6 +34,7 @@ from monitor.cli.recorded_inputs import (
     show_roles,
     with_function,
 )
+from monitor.cli.report_page import check_reports, write_page
 from monitor.errors import ModelError
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["model_learn"]
 
+KEPT: Final = "a learned model keeps its columns, states and labels; learn a new one"
+NUMBERS: Final = "a world has numbers as states, and is learned at once"
+
 
 def model_learn(
     files: Annotated[
@@ -52,7 +56,7 @@ def model_learn(
         typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow, MCAP, Minari, or folders"),
     ],
     *,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL.npz", help="model to write")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL", help="model to write: .npz")] = None,
     append: Annotated[
         Path | None, typer.Option(metavar="MODEL.npz", help="learned model that counts these files too")
     ] = None,
@@ -83,6 +87,12 @@ def model_learn(
         typer.Option(metavar="FILE", help="write a report on the state abstraction: .html or .md; may be repeated"),
     ] = None,
     seed: Annotated[int, typer.Option(help="seed of the quantiles' sample, and of the episodes held out")] = 0,
+    dynamics: Annotated[
+        bool, typer.Option("--dynamics", help="learn a world of numbers: --out WORLD.yaml, with ONNX graphs beside it")
+    ] = False,
+    inputs: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence (--dynamics)")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Estimate a model from recorded steps, with the counts behind each probability.
@@ -94,17 +104,26 @@ def model_learn(
     """
     from monitor.authoring.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
 
-    target = _target(out, append)
+    target = _target(out, append, ".yaml" if dynamics else ".npz")
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
         "terminated": terminated, "truncated": truncated, "next_state": next_state, "observation": observation,
         "timing": None if timing is None else timing.value,
     }  # fmt: skip
     said = {"bins": bins, "abstraction": abstraction, "label": label or [], "unsafe": unsafe or [], "prior": prior}
+    check_reports(report or [])
     if append is not None:
-        _refuse_options(roles | said)
+        _refuse_options(roles | said, f"with --append: {KEPT}")
     paths = recorded_files(files)
     sources = [open_recording(path, topic) for path in paths]
+    if dynamics:
+        unused = {name: said[name] for name in ("bins", "abstraction", "unsafe", "prior")}
+        _refuse_options(unused | {"append": append, "observation": observation}, f"with --dynamics: {NUMBERS}")
+        learn_dynamics(
+            sources, target, roles, labels=label or [], inputs=inputs, seed=seed, reports=report or [], as_json=as_json
+        )
+        return
+    _refuse_options({"inputs": inputs or None}, "without --dynamics")
     compared: list[Scored] = []
     part: CountedFile | None = None
     if append is not None:
@@ -113,9 +132,8 @@ def model_learn(
         learner, compared = new_learner(sources, target, roles, said, seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
-        show_roles(learner, sources, compared)
+        show_roles(learner.roles.lines(), sources, compared)
     holdout = Holdout(seed)
-    _check_reports(report or [])
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part)
     before = len(learner.kept)
@@ -136,29 +154,20 @@ def model_learn(
             say(f"{path}: the abstraction is {'NOT ' if problems else ''}good enough")
 
 
-def _target(out: Path | None, append: Path | None) -> Path:
+def _target(out: Path | None, append: Path | None, suffix: str) -> Path:
     if (out is None) == (append is None):
         raise ModelError("give --out MODEL.npz for a new model, or --append MODEL.npz for a learned one")
     target = out or append
     assert target is not None
-    if target.suffix != ".npz":
-        raise ModelError(f"{target}: the name of a model ends with .npz")
+    if target.suffix != suffix:
+        raise ModelError(f"{target}: the name of a model ends with {suffix}{' (--dynamics)' * (suffix != '.npz')}")
     return target
 
 
-def _refuse_options(given: dict[str, Any]) -> None:
+def _refuse_options(given: dict[str, Any], when: str) -> None:
     wrong = [name for name, value in given.items() if value not in (None, [])]
     if wrong:
-        raise ModelError(
-            f"--{wrong[0].replace('_', '-')} cannot be given with --append: a learned model keeps its columns, states "
-            "and labels; learn a new one"
-        )
-
-
-def _check_reports(reports: Sequence[Path]) -> None:
-    for path in reports:
-        if path.suffix not in (".html", ".md"):
-            raise ModelError(f"--report {path}: the name ends with .html or .md")
+        raise ModelError(f"--{wrong[0].replace('_', '-')} cannot be given {when}")
 
 
 def _report(
@@ -173,7 +182,7 @@ def _report(
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
-    from monitor.cli.learn_report import as_html, as_markdown  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.learn_report import page_of  # noqa: PLC0415 - keep `cfmon --help` light
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -186,12 +195,7 @@ def _report(
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
-    for path in paths:
-        text = (as_html if path.suffix == ".html" else as_markdown)(found, model.source, compared)
-        try:
-            write_file(path, text.encode())
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be written: {error.strerror}") from error
+    write_page(page_of(found, model.source, compared), paths)
     return list(found.problems)
 
 

@@ -1,34 +1,24 @@
-"""The report of `cfmon model learn --report`: Markdown, and the same as HTML with charts."""
+"""The report on a model of `cfmon model learn --report`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Final
+
+from monitor.cli.report_page import Page, Row, Section
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.model_report import Gain, LabelCalibration, ModelReport
 
-__all__ = ["as_html", "as_markdown"]
+__all__ = ["page_of"]
 
-STYLE: Final = """
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; }
-table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem .2rem 0; text-align: left; }
-td { font-variant-numeric: tabular-nums; border-top: 1px solid #c8c8c8; } svg { max-width: 100%; height: auto; }
-.verdict { padding: .6rem 1rem; border-left: .4rem solid #005a8f; } .verdict.bad { border-color: #a63c00; }
-@media (prefers-color-scheme: dark) { body { background: #14171a; color: #ececec; } td { border-color: #3d4349; } }
-"""
 CLASSES: Final = ("1", "2-9", "10-99", "100-999", "1,000-9,999", "10,000 and more")
 
 CALIBRATION: Final = "Forecasts and what happened"
 
-Row = tuple[str, ...]
-Section = tuple[str, str, Row, list[Row]]
-"""Heading, explanation, head and rows of a table."""
 
-
-def verdict(report: ModelReport) -> list[str]:
+def _verdict(report: ModelReport) -> list[str]:
     """Return the sentences that come first."""
     if not report.problems:
         unknown = sum(each.unjudged for each in report.calibrations)
@@ -70,7 +60,7 @@ COMPARED: Final = (
 )
 
 
-def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
+def _sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
     """Return heading, explanation and table of each section."""
     cover = report.coverage
     visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
@@ -105,35 +95,10 @@ def _distances(report: ModelReport) -> list[Row]:
     return [(name, f"{n:,}", f"{n / total:.1%}") for name, n in zip(classes, report.distances, strict=True)]
 
 
-def as_markdown(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> str:
-    """Return the report as Markdown."""
-    first, *problems = verdict(report)
-    lines = [f"# {model}", "", f"**{first}**", "", *[f"- {problem}" for problem in problems], "" if problems else None]
-    lines += [_about(report), ""]
-    for heading, text, head, rows in sections(report, compared):
-        lines += [f"## {heading}", "", text, ""]
-        lines += [_pipes(head), _pipes(["---"] * len(head)), *[_pipes(row) for row in rows], ""]
-    return "\n".join(line for line in lines if line is not None)
-
-
-def as_html(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> str:
-    """Return the report as one HTML page that loads nothing."""
-    first, *problems = verdict(report)
-    items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+def page_of(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> Page:
+    """Return the page of a report on a model."""
     charts = {"Coverage": _visits_chart(report), CALIBRATION: _reliability_charts(report)}
-    body = [
-        f"<h1>{escape(model)}</h1>",
-        f'<div class="verdict{" bad" if problems else ""}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
-        f"<p>{escape(_about(report))}</p>",
-    ]
-    for heading, text, head, rows in sections(report, compared):
-        body += [f"<h2>{escape(heading)}</h2><p>{escape(text)}</p>", charts.get(heading, ""), _html_table(head, rows)]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(model)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n<body>'
-        + "\n".join(body)
-        + "</body></html>\n"
-    )
+    return Page(model, _verdict(report), _about(report), _sections(report, compared), charts)
 
 
 def _about(report: ModelReport) -> str:
@@ -163,16 +128,6 @@ def _calibration_row(each: LabelCalibration) -> Row:
         each.label, str(each.horizon), f"{each.count:,}", f"{mean:.4f}", frequency, f"{each.error:.4f}",
         f"{each.cut:,}", judged,
     )  # fmt: skip
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _html_table(head: Row, rows: Sequence[Row]) -> str:
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    inside = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{top}</tr>{inside}</table>"
 
 
 def _visits_chart(report: ModelReport) -> str:

@@ -261,10 +261,10 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def show_roles(learner: Learner, sources: Sequence[RowFile], compared: Sequence[Scored] = ()) -> None:
-    """Print the columns in use, guessed or given, those left out, and the abstractions that were compared."""
+def show_roles(lines: Iterable[str], sources: Sequence[RowFile], compared: Sequence[Scored] = ()) -> None:
+    """Print `lines` on the columns in use, the columns left out, and the abstractions that were compared."""
     say(f"{sources[0].path}{'' if len(sources) == 1 else f' and {len(sources) - 1} more'}: columns")
-    for line in learner.roles.lines():
+    for line in lines:
         say(f"  {printable(line)}")
     for name, held in list(sources[0].left_out.items())[:SHOWN]:
         say(f"  left out    {printable(name)}: {printable(held)}")

@@ -1,0 +1,154 @@
+"""Fits of several numbers by least squares: linear, with boosted trees, or with a small network.
+
+Trees and network correct what the linear fit leaves, so that outside the recorded range a fit goes on as the linear one
+does. Each writes itself as ONNX.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.authoring.dynamics.onnx_graph import GraphWriter
+from monitor.errors import ModelError, to_install
+
+__all__ = ["KINDS", "Fit", "Kind", "fitted"]
+
+Kind = Literal["linear", "trees", "network"]
+KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
+
+MOST: Final = 30_000
+"""Steps that trees and networks are fitted to, drawn from all."""
+
+
+class Fit(Protocol):
+    """Function of [n, d] to [n, k]."""
+
+    def predict(self, given: Floats) -> Floats:
+        """Return its values [n, k] for [n, d]."""
+        ...
+
+    def write(self, graph: GraphWriter) -> str:
+        """Add it to a graph; return the name of its output."""
+        ...
+
+
+class _Linear:
+    """Least squares; the actions, of which one is 1, are the constants."""
+
+    def __init__(self, given: Floats, wanted: Floats) -> None:
+        spread = given.std(axis=0) + (given.std(axis=0) == 0.0)
+        self._weights = np.linalg.lstsq(given / spread, wanted, rcond=None)[0] / spread[:, np.newaxis]
+
+    def predict(self, given: Floats) -> Floats:
+        return np.asarray(given @ self._weights)
+
+    def write(self, graph: GraphWriter) -> str:
+        return graph.node("MatMul", graph.given, self._weights)
+
+
+class _Corrected:
+    """The linear fit and a correction of it, in units of what it leaves."""
+
+    def __init__(self, kind: Kind, given: Floats, wanted: Floats, seed: int) -> None:
+        self._linear = _Linear(given, wanted)
+        left = wanted - self._linear.predict(given)
+        self._unit = np.maximum(left.std(axis=0), np.finfo(np.float64).tiny)
+        rows = np.random.default_rng(seed).permutation(len(given))[:MOST]
+        correction = _Trees if kind == "trees" else _Network
+        self._correction: Fit = correction(given[rows], (left / self._unit)[rows], seed)
+
+    def predict(self, given: Floats) -> Floats:
+        return np.asarray(self._linear.predict(given) + self._unit * self._correction.predict(given))
+
+    def write(self, graph: GraphWriter) -> str:
+        scaled = graph.node("Mul", self._correction.write(graph), self._unit)
+        return graph.node("Add", self._linear.write(graph), scaled)
+
+
+class _Trees:
+    """Gradient boosting (Friedman 2001), which stops when a tenth of the steps is predicted no better."""
+
+    def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
+        ensemble = _library("sklearn.ensemble")
+        self._models = [
+            ensemble.GradientBoostingRegressor(
+                init="zero", n_estimators=300, max_depth=4, min_samples_leaf=10, subsample=0.5, n_iter_no_change=10,
+                random_state=seed,
+            ).fit(given, column)
+            for column in wanted.T
+        ]  # fmt: skip
+
+    def predict(self, given: Floats) -> Floats:
+        return np.column_stack([model.predict(given) for model in self._models])
+
+    def write(self, graph: GraphWriter) -> str:
+        nodes: dict[str, list[Any]] = {
+            f"nodes_{name}": []
+            for name in ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
+        }
+        leaves: dict[str, list[Any]] = {f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")}
+        trees = [(target, each[0].tree_) for target, model in enumerate(self._models) for each in model.estimators_]
+        for number, (target, tree) in enumerate(trees):
+            leaf = tree.children_left < 0
+            count = tree.node_count
+            nodes["nodes_treeids"] += [number] * count
+            nodes["nodes_nodeids"] += range(count)
+            nodes["nodes_featureids"] += np.where(leaf, 0, tree.feature).tolist()
+            nodes["nodes_modes"] += np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
+            nodes["nodes_values"] += np.where(leaf, 0.0, tree.threshold).tolist()
+            nodes["nodes_truenodeids"] += np.where(leaf, 0, tree.children_left).tolist()
+            nodes["nodes_falsenodeids"] += np.where(leaf, 0, tree.children_right).tolist()
+            leaves["target_treeids"] += [number] * int(leaf.sum())
+            leaves["target_nodeids"] += np.flatnonzero(leaf).tolist()
+            leaves["target_ids"] += [target] * int(leaf.sum())
+            leaves["target_weights"] += (self._models[target].learning_rate * tree.value[leaf, 0, 0]).tolist()
+        found = graph.node(
+            "TreeEnsembleRegressor", graph.given, domain="ai.onnx.ml", n_targets=len(self._models), **nodes, **leaves
+        )
+        return graph.node("Cast", found, to=11)  # to 64 bits
+
+
+class _Network:
+    """Two layers of 16 tanh units, fitted to all steps at once, with weight decay."""
+
+    def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
+        network, threads = _library("sklearn.neural_network"), _library("threadpoolctl")
+        self._mean, spread = given.mean(axis=0), given.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        model = network.MLPRegressor(
+            hidden_layer_sizes=(16, 16), activation="tanh", solver="lbfgs", alpha=30.0, max_iter=200, random_state=seed
+        )
+        with warnings.catch_warnings(), threads.threadpool_limits(1):  # small matrices: faster than on several
+            warnings.simplefilter("ignore")  # of not having converged: held-out steps judge it
+            self._model = model.fit(
+                (given - self._mean) / self._spread, wanted if wanted.shape[1] > 1 else wanted[:, 0]
+            )
+
+    def predict(self, given: Floats) -> Floats:
+        return np.asarray(self._model.predict((given - self._mean) / self._spread).reshape(len(given), -1))
+
+    def write(self, graph: GraphWriter) -> str:
+        last = graph.node("Div", graph.node("Sub", graph.given, self._mean), self._spread)
+        layers = list(zip(self._model.coefs_, self._model.intercepts_, strict=True))
+        for n, (weights, constants) in enumerate(layers):
+            last = graph.node("Add", graph.node("MatMul", last, weights), constants)
+            last = last if n == len(layers) - 1 else graph.node("Tanh", last)
+        return last
+
+
+def fitted(kind: Kind, given: Floats, wanted: Floats, seed: int) -> Fit:
+    """Return the fit of `wanted` [n, k] by `given` [n, d]. Raises ModelError: scikit-learn is not installed."""
+    return _Linear(given, wanted) if kind == "linear" else _Corrected(kind, given, wanted, seed)
+
+
+def _library(module: str) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+    from importlib import import_module  # noqa: PLC0415 - only where worlds are learned
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ModelError(f"--dynamics needs scikit-learn: {to_install('dynamics')}") from error

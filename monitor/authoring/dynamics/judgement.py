@@ -1,0 +1,222 @@
+"""Checks of a learned world on episodes that it was neither fitted to nor chosen by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.special import erfc, kolmogorov
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.authoring.dynamics.learned_world import Candidate, Parts, per_path, scores, tolerances
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.worlds.location_scale import LocationScale
+
+__all__ = ["BINS", "COVERED", "HORIZON", "LEVEL", "FeatureCheck", "Judgement", "Test", "judged"]
+
+LEVEL: Final = 0.001
+"""Level of each kind of test, over all features together."""
+NOISE_APART: Final = 0.05
+FORECAST_APART: Final = 0.1
+RELATED: Final = 0.1
+"""A difference from uniform (of two distribution functions), and a correlation, that counts if it is significant."""
+HORIZON: Final = 10
+DRAWS: Final = 200
+FORECASTS: Final = 500
+"""Forecasts at most, drawn from all."""
+COVERED: Final = 0.8
+NEIGHBOURS: Final = 5
+"""A forecast takes the action of one of so many recorded steps with the nearest state and inputs."""
+MEMORY: Final = 50_000
+IMPOSSIBLE: Final = 0.001
+LEAST_STEPS: Final = 100
+LEAST_TAKEN: Final = 30
+BINS: Final = 10
+
+
+class Test(NamedTuple):
+    """A difference from what would be right, or a correlation, and its p-value."""
+
+    size: float
+    chance: float
+
+    def fails(self, least: float, level: float) -> bool:
+        """Return whether it is at least so large, and significant."""
+        return abs(self.size) > least and self.chance < level
+
+
+@dataclass(frozen=True)
+class FeatureCheck:
+    """What the checks say of a feature.
+
+    Attributes:
+        name: of the feature.
+        score, baseline: mean score of the world and of the baseline.
+        histogram: fractions of the inverted noise in `BINS` equal parts of (0, 1).
+        uniform: distance of its distribution from the uniform one.
+        related: correlation with the noise of the step before.
+        covered: fraction of numbers after `HORIZON` steps within the middle `COVERED` of the forecasts.
+        forecast: distance of the ranks of these numbers from the uniform distribution.
+        problems: why the feature is not good enough.
+    """
+
+    name: str
+    score: float
+    baseline: float
+    histogram: tuple[float, ...]
+    uniform: Test
+    related: Test
+    covered: float
+    forecast: Test
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Checks of a world.
+
+    `steps`, `paths`, `forecasts`: that it was checked on. `gain`: score less that of the baseline, and its standard
+    error. `problems`: why it is not good enough; none if it is.
+    """
+
+    features: tuple[FeatureCheck, ...]
+    steps: int
+    paths: int
+    forecasts: int
+    gain: tuple[float, float]
+    problems: tuple[str, ...]
+
+
+def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Judgement:
+    """Return the checks of a world."""
+    steps, rng = parts.check, np.random.default_rng(seed)
+    within = tolerances([world], parts.choice)
+    own, other = (scores(each, steps, within) for each in (world, baseline))
+    gain = per_path((own - other).sum(axis=1), steps)
+    low, high = world.world.intervals(steps.x, steps.a, steps.x_next, steps.w)
+    impossible = float(((low >= 1.0) | (high <= 0.0)).any(axis=1).mean())
+    noise = low + (high - low) * rng.uniform(size=low.shape)
+    ranks = _forecast_ranks(world.world, parts, rng)
+    problems = [*_too_few(parts)]
+    if gain[0] <= 2 * gain[1]:
+        problems.append("it predicts the next state no better than the last state does, with noise of constant scale")
+    if impossible > IMPOSSIBLE:
+        problems.append(f"{impossible:.2%} of held-out steps are practically impossible in it")
+    features = []
+    for n, each in enumerate(world.world.features):
+        tests = (
+            _from_uniform(noise[:, n], len(parts.choice)),
+            _correlation(noise[:, n], steps.path),
+            _from_uniform(ranks[:, n]),
+        )
+        features.append(
+            FeatureCheck(
+                name=each.name,
+                score=float(own[:, n].mean()),
+                baseline=float(other[:, n].mean()),
+                histogram=tuple((np.histogram(noise[:, n], BINS, (0.0, 1.0))[0] / len(steps)).tolist()),
+                uniform=tests[0],
+                related=tests[1],
+                covered=float((np.abs(ranks[:, n] - 0.5) <= COVERED / 2).mean()) if len(ranks) else float("nan"),
+                forecast=tests[2],
+                problems=tuple(_problems(each.name, *tests, LEVEL / noise.shape[1])),
+            )
+        )
+    problems += [problem for each in features for problem in each.problems]
+    return Judgement(tuple(features), len(steps), len(np.unique(steps.path)), len(ranks), gain, tuple(problems))
+
+
+def _too_few(parts: Parts) -> Iterator[str]:
+    """Yield what was recorded too seldom."""
+    for name, count in zip(parts.fit.actions, np.bincount(parts.fit.a, minlength=len(parts.fit.actions)), strict=True):
+        if count < LEAST_TAKEN:
+            yield f"action {name!r} was taken in {count} steps only of those that were learned from; record more"
+    if len(parts.check) < LEAST_STEPS:
+        yield f"{len(parts.check)} held-out steps are too few to judge it; record more"
+
+
+def _problems(name: str, uniform: Test, related: Test, forecast: Test, level: float) -> Iterator[str]:
+    if uniform.fails(NOISE_APART, level):
+        yield f"{name}: its noise on held-out steps is not uniform: the distribution of its residuals changes"
+    if related.fails(RELATED, level):
+        yield (
+            f"{name}: its noise is correlated with that of the step before ({related.size:+.2f}): something lasting is "
+            "not among the columns; add what it depends on, such as the value before, as a feature or an input"
+        )
+    if forecast.fails(FORECAST_APART, level):
+        yield f"{name}: forecasts of {HORIZON} steps are miscalibrated"
+
+
+def _from_uniform(values: Floats, estimated: float = np.inf) -> Test:
+    """Return the distance of Kolmogorov and Smirnov from the uniform distribution, with its asymptotic p-value.
+
+    `estimated`: from how many values the distribution that should make these uniform was estimated, as in a test of two
+    samples.
+    """
+    if not len(values):
+        return Test(0.0, 1.0)
+    ordered, count = np.sort(values), len(values)
+    grid = np.arange(count + 1) / count
+    apart = float(max((grid[1:] - ordered).max(), (ordered - grid[:-1]).max()))
+    return Test(apart, float(kolmogorov(apart / np.sqrt(1 / count + 1 / estimated))))
+
+
+def _correlation(values: Floats, path: Ints) -> Test:
+    """Return the correlation with the value before on the same path."""
+    order = np.argsort(path, kind="stable")
+    same = path[order][1:] == path[order][:-1]
+    before, after = values[order][:-1][same], values[order][1:][same]
+    if len(before) < 3 or not (before.std() and after.std()):
+        return Test(0.0, 1.0)
+    related = float(np.corrcoef(before, after)[0, 1])
+    return Test(related, float(erfc(abs(related) * np.sqrt(len(before) / 2))))
+
+
+def _forecast_ranks(world: LocationScale, parts: Parts, rng: np.random.Generator) -> Floats:
+    """Return where among draws of the world the recorded state `HORIZON` steps later is, [n, f] in (0, 1).
+
+    Inputs are those recorded. Actions are not, as they depend on what is forecast: they follow recorded behaviour.
+    """
+    steps = parts.check
+    windows = _windows(steps.path, rng)
+    low, high = (np.array([getattr(each, end) for each in world.features]) for end in ("low", "high"))
+    behaviour = _Behaviour(parts.fit, rng)
+    x = np.repeat(steps.x[windows[:, 0]], DRAWS, axis=0)
+    a = np.repeat(steps.a[windows[:, 0]], DRAWS)
+    for k in range(HORIZON):
+        w = np.repeat(steps.w[windows[:, k]], DRAWS, axis=0)
+        a = a if k == 0 else behaviour.actions(x, w)
+        x = np.clip(world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, x.shape), w), low, high) if len(x) else x
+    drawn = x.reshape(len(windows), DRAWS, -1)
+    seen = steps.x_next[windows[:, -1]][:, np.newaxis]
+    below, equal = (drawn < seen).sum(axis=1), (drawn == seen).sum(axis=1)
+    return np.asarray((below + rng.uniform(size=below.shape) * (equal + 1)) / (DRAWS + 1))
+
+
+def _windows(path: Ints, rng: np.random.Generator) -> Ints:
+    """Return the rows of `HORIZON` consecutive steps of one path, [n, HORIZON], which do not overlap."""
+    order = np.argsort(path, kind="stable")
+    starts = np.flatnonzero(np.diff(path[order], prepend=path[order][0] - 1 if len(path) else 0))
+    ends = np.append(starts[1:], len(order))
+    first = [np.arange(s, e - HORIZON + 1, HORIZON) for s, e in zip(starts, ends, strict=True)]
+    at: AnyArray = np.concatenate(first) if first else np.zeros(0, np.int64)
+    at = np.sort(rng.permutation(at)[:FORECASTS]).astype(np.int64)
+    return np.asarray(order[at[:, np.newaxis] + np.arange(HORIZON)])
+
+
+class _Behaviour:
+    """Actions as recorded in the nearest states, with inputs, in units of their standard deviations."""
+
+    def __init__(self, steps: RecordedSteps, rng: np.random.Generator) -> None:
+        rows = rng.permutation(len(steps))[:MEMORY]
+        seen = np.concatenate([steps.x, steps.w], axis=1)
+        spread = seen.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        self._tree, self._actions, self._rng = cKDTree(seen[rows] / self._spread), steps.a[rows], rng
+
+    def actions(self, x: Floats, w: Floats) -> Ints:
+        nearest = self._tree.query(np.concatenate([x, w], axis=1) / self._spread, NEIGHBOURS)[1]
+        return np.asarray(self._actions[nearest[np.arange(len(x)), self._rng.integers(0, NEIGHBOURS, len(x))]])

@@ -1,0 +1,284 @@
+"""Candidates for a learned world, and the choice among them by their score on episodes that they were not fitted to.
+
+A world is location + scale x noise: `fits` gives both, and the noise is what the chosen location and scale leave of the
+episodes held back for the choice, since of its own steps a flexible fit leaves too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+import yaml
+from scipy.special import ndtr
+
+from monitor.arrays import Bools, Floats
+from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
+from monitor.authoring.dynamics.onnx_graph import GraphWriter
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.worlds.location_scale import LocationScale
+from monitor.worlds.manifest import FeatureSpec, File, Manifest, Noise, Quantity
+
+__all__ = [
+    "Candidate",
+    "Draft",
+    "Parts",
+    "Score",
+    "candidates",
+    "chosen",
+    "per_path",
+    "scores",
+    "split",
+    "tolerances",
+    "unchanged",
+]
+
+PASSES: Final = 20
+"""Steps of the EM algorithm that replaces numbers which were cut off by what they would be expected to be."""
+RESIDUALS: Final = 1_000
+"""Quantiles of the residuals of a feature that a manifest holds, and at most `ALL_RESIDUALS` of all."""
+ALL_RESIDUALS: Final = 20_000
+SMALLEST: Final = 1e-6
+"""Least scale, in standard deviations of the feature."""
+WITHIN: Final = 0.1
+IMPOSSIBLE: Final = 1e-9
+"""A score is the logarithm of the probability of a number within a tenth of the residuals' standard deviation, and of
+at least this probability."""
+CLEAR: Final = 3.0
+"""Standard deviations between a location and a bound, for the residual to be taken as not cut off."""
+ENOUGH: Final = 100
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a world is but for its graphs and noise. `stem`: the beginning of the names of its files."""
+
+    stem: str
+    features: tuple[FeatureSpec, ...]
+    inputs: tuple[Quantity, ...]
+    actions: tuple[str, ...]
+    labels: dict[str, str]
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Return the widths of the inputs of a graph."""
+        return {"x": len(self.features), "a": len(self.actions), "w": len(self.inputs)}
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Return the ends of the ranges, [f] each."""
+        return np.array([each.low for each in self.features]), np.array([each.high for each in self.features])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Steps to fit to, to choose by, and to check the chosen world with; whole paths each."""
+
+    fit: RecordedSteps
+    choice: RecordedSteps
+    check: RecordedSteps
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A world that may be chosen. `files`: the content of each file of its manifest."""
+
+    name: str
+    manifest: Manifest
+    files: dict[str, bytes]
+    world: LocationScale
+
+    @classmethod
+    def of(cls, name: str, manifest: Manifest, files: dict[str, bytes]) -> Candidate:
+        """Return the candidate of a manifest."""
+        return cls(name, manifest, files, LocationScale(manifest, lambda file: files[file.file], name))
+
+    @property
+    def text(self) -> str:
+        """Return the manifest as YAML."""
+        content = {"kind": "world", **self.manifest.model_dump(mode="json", exclude_defaults=True)}
+        return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean score of a candidate, and its difference to the one taken, with its standard error."""
+
+    name: str
+    value: float
+    difference: float
+    error: float
+    taken: bool
+
+
+def split(steps: RecordedSteps, seed: int) -> Parts:
+    """Return three parts: a fifth of the paths each, but not less than two, to choose and to check."""
+    paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
+    held = max(2, len(paths) // 5)
+    parts = paths[2 * held :], paths[:held], paths[held : 2 * held]
+    return Parts(*(steps[np.isin(steps.path, each)] for each in parts))
+
+
+def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:
+    """Return worlds of each kind of location, with constant scale and with one of the same kind; simple ones first."""
+    found = []
+    for kind in KINDS:
+        location = _location(kind, draft, parts.fit, seed)
+        found.append(_candidate(f"{kind}, constant scale", draft, parts.choice, location, None))
+        scale = _scale(kind, draft, parts.fit, location, seed)
+        found.append(_candidate(f"{kind}, varying scale", draft, parts.choice, location, scale))
+    return found
+
+
+def unchanged(draft: Draft, parts: Parts) -> Candidate:
+    """Return the baseline: the state stays as it is, but for noise of constant scale."""
+    return _candidate("last value", draft, parts.choice, _Unchanged(len(draft.features)), None)
+
+
+def chosen(worlds: Sequence[Candidate], parts: Parts) -> tuple[Candidate, list[Score]]:
+    """Return the best world, and the scores of all. One after another must be better by more than a standard error."""
+    within = tolerances(worlds, parts.choice)
+    found = [scores(each, parts.choice, within).sum(axis=1) for each in worlds]
+    best = 0
+    for n in range(1, len(worlds)):
+        gain, error = per_path(found[n] - found[best], parts.choice)
+        best = n if gain > error else best
+    return worlds[best], [
+        Score(each.name, float(found[n].mean()), *per_path(found[n] - found[best], parts.choice), taken=n == best)
+        for n, each in enumerate(worlds)
+    ]
+
+
+def scores(candidate: Candidate, steps: RecordedSteps, within: Floats) -> Floats:
+    """Return log P(next number within `within` of the recorded one), [n, f]; higher is better."""
+    low, high = candidate.world.intervals(steps.x, steps.a, steps.x_next, steps.w, within)
+    return np.asarray(np.log(np.maximum(high - low, IMPOSSIBLE)))
+
+
+def per_path(values: Floats, steps: RecordedSteps) -> tuple[float, float]:
+    """Return the mean of values [n], and its standard error by paths."""
+    number = np.unique(steps.path, return_inverse=True)[1]
+    mean = float(values.mean())
+    apart = np.bincount(number, weights=values - mean)
+    count = len(apart)
+    return mean, float(np.sqrt((apart**2).sum() * count / max(count - 1, 1)) / len(values))
+
+
+def tolerances(worlds: Sequence[Candidate], steps: RecordedSteps) -> Floats:
+    """Return [f], a tenth of the standard deviation of the residuals of the best location."""
+    left = [(steps.x_next - each.world.located(steps.x, steps.a, steps.w)[0]).std(axis=0) for each in worlds]
+    return np.asarray(WITHIN * np.maximum(np.min(left, axis=0), SMALLEST * steps.x.std(axis=0)))
+
+
+class _Unchanged:
+    def __init__(self, features: int) -> None:
+        self._features = features
+
+    def predict(self, given: Floats) -> Floats:
+        return np.asarray(given[:, : self._features])
+
+    def write(self, graph: GraphWriter) -> str:
+        return graph.node("Identity", "x")
+
+
+def _location(kind: Kind, draft: Draft, steps: RecordedSteps, seed: int) -> Fit:
+    """Return the fit of the next state; of a number that was cut off, to what it would be expected to be."""
+    given, wanted, unsure = steps.given, steps.x_next, np.zeros(steps.x.shape)
+    cut = _cut(draft, steps)
+    for _ in range(PASSES if cut.any() else 0):
+        mean = fitted("linear", given, wanted, seed).predict(given)
+        spread = np.sqrt(((wanted - mean) ** 2 + unsure).mean(axis=0)) + np.finfo(np.float64).tiny
+        wanted, unsure = _uncut(draft, steps, mean, spread)
+    return fitted(kind, given, wanted, seed)
+
+
+def _cut(draft: Draft, steps: RecordedSteps) -> Bools:
+    """Return which numbers of the next state lie at an end of their range, [n, f]."""
+    low, high = draft.bounds
+    return np.asarray((steps.x_next == low) | (steps.x_next == high))
+
+
+def _uncut(draft: Draft, steps: RecordedSteps, mean: Floats, spread: Floats) -> tuple[Floats, Floats]:
+    """Return what numbers that were cut off would have been, expectation and variance [n, f], under a normal noise."""
+    cut, side = _cut(draft, steps), np.where(steps.x_next == draft.bounds[1], 1.0, -1.0)
+    beyond = np.clip(side * (steps.x_next - mean) / spread, -30.0, 30.0)
+    ratio = np.exp(-(beyond**2) / 2) / np.sqrt(2 * np.pi) / ndtr(-beyond)
+    variance = spread**2 * (1 + beyond * ratio - ratio**2)
+    return np.where(cut, mean + side * spread * ratio, steps.x_next), np.where(cut, np.maximum(variance, 0.0), 0.0)
+
+
+def _scale(kind: Kind, draft: Draft, steps: RecordedSteps, location: Fit, seed: int) -> tuple[Fit, Floats]:
+    """Return the fit of the logarithm of the absolute residual, and the range [2, f] of its values."""
+    left = np.abs(steps.x_next - location.predict(steps.given))
+    usual = left.mean(axis=0) + np.finfo(np.float64).tiny
+    kept = ~_cut(draft, steps).any(axis=1)
+    kept = kept if kept.sum() >= ENOUGH else np.ones(len(steps), np.bool_)
+    given = steps.given[kept]
+    fit = fitted(kind, given, np.log(np.maximum(left[kept], usual / 20)), seed)
+    values = fit.predict(given)
+    return fit, np.array([values.min(axis=0), values.max(axis=0)])
+
+
+def _candidate(
+    name: str, draft: Draft, steps: RecordedSteps, location: Fit, scale: tuple[Fit, Floats] | None
+) -> Candidate:
+    """Return the world of a location and a scale (None: constant), with the noise that they leave of `steps`."""
+    width = len(draft.features)
+    graph = GraphWriter(draft.widths)
+    files = {f"{draft.stem}.location.onnx": graph.content(location.write(graph), width)}
+    left = steps.x_next - location.predict(steps.given)
+    clear = _clear(draft, steps, left)
+    least = SMALLEST * steps.x.std(axis=0) + np.finfo(np.float64).tiny
+    constant = np.maximum(left.std(axis=0, where=clear), least)
+    if scale is not None:
+        fit, (low, high) = scale
+        graph = GraphWriter(draft.widths)
+        held = graph.node("Min", graph.node("Max", fit.write(graph), np.maximum(low, np.log(least))), high)
+        files[f"{draft.stem}.scale.onnx"] = graph.content(graph.node("Exp", held), width)
+    pinned = [File(file=file, sha256=sha256(content).hexdigest()) for file, content in files.items()]
+    digest = sha256("".join(each.sha256 for each in pinned).encode()).hexdigest()
+    bare = Manifest(
+        kind="world",
+        version=f"{draft.stem} {digest[:12]}",
+        features=draft.features,
+        actions=draft.actions,
+        inputs=draft.inputs,
+        location=pinned[0],
+        scale=tuple(constant.tolist()) if scale is None else pinned[1],
+        labels=draft.labels,
+        learned=True,
+    )
+    at, by = Candidate.of(name, bare, files).world.located(steps.x, steps.a, steps.w)
+    noise = {
+        each.name: _noise(((steps.x_next - at) / by)[clear[:, n], n], by[clear[:, n], n], each, width)
+        for n, each in enumerate(draft.features)
+    }
+    return Candidate.of(name, bare.model_copy(update={"noise": noise}), files)
+
+
+def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:
+    """Return which residuals [n, f] are whole: nothing was cut off, nor would have been on the other side."""
+    kept = ~_cut(draft, steps)
+    kept[:, ~kept.any(axis=0)] = True
+    low, high = draft.bounds
+    reach, location = CLEAR * left.std(axis=0, where=kept), steps.x_next - left
+    far = kept & (location - reach > low) & (location + reach < high)
+    return np.where(far.sum(axis=0) >= ENOUGH, far, kept)
+
+
+def _noise(residuals: Floats, scale: Floats, spec: FeatureSpec, features: int) -> Noise:
+    """Return the distribution of scaled residuals as quantiles, which smoothing and rounding widen again.
+
+    So they are shrunk to keep the variance (Silverman 1986, Section 6.4); that of rounding is 1/12 (Sheppard).
+    """
+    variance = float(residuals.var())
+    bandwidth = 0.9 * max(float(np.sqrt(variance)), SMALLEST) * len(residuals) ** -0.2
+    added = bandwidth**2 + (float((scale**-2.0).mean()) / 12 if spec.whole else 0.0)
+    shrunk = np.sqrt(max(1.0 - added / variance, 0.01)) if variance > 0.0 else 1.0
+    count = min(RESIDUALS, ALL_RESIDUALS // features, len(residuals))
+    centre = residuals.mean()
+    quantiles = centre + shrunk * (np.quantile(residuals, np.linspace(0, 1, max(count, 2))) - centre)
+    return Noise(residuals=tuple(float(f"{each:.6g}") for each in quantiles), bandwidth=float(f"{bandwidth:.6g}"))

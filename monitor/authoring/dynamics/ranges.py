@@ -1,0 +1,73 @@
+"""Ranges of features and inputs, from the numbers that were recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.worlds.manifest import FeatureSpec, Quantity
+
+__all__ = ["features_of", "inputs_of", "plain_names"]
+
+MARGIN: Final = 0.5
+"""Of the recorded range, that is added on both sides: an agent may come there, and forecasts may lead there."""
+PILED: Final = 0.01
+"""Least fraction of the numbers that equal the least or greatest one, if numbers are cut off there."""
+TIMES_NEXT: Final = 5
+"""So many times as many as of the next number inwards."""
+FEW: Final = 10
+"""Whole numbers of at most so many values have these ends."""
+
+
+def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return names that conditions can use: letters, digits and underscores.
+
+    >>> plain_names(["level", "state[0]", "state 0", "2nd"])
+    ('level', 'state_0', 'state_0_3', '_2nd')
+    """
+    names: list[str] = []
+    for place, column in enumerate(columns, start=1):
+        name = re.sub(r"\W+", "_", column, flags=re.ASCII).rstrip("_")[:56]
+        name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+        names.append(name if name not in names else f"{name}_{place}")
+    return tuple(names)
+
+
+def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]:
+    """Return the features of numbers [n, f]: whole or not, and their range, at which they are cut off.
+
+    The ends are those that were seen where numbers pile up, or whole numbers have few values; 0 of counts; else
+    `MARGIN` further out.
+    """
+    return tuple(_feature(name, column) for name, column in zip(names, values.T, strict=True))
+
+
+def inputs_of(names: Sequence[str], values: Floats) -> tuple[Quantity, ...]:
+    """Return the inputs of numbers [n, i], with `MARGIN` around their range."""
+    return tuple(Quantity(name=name, low=_out(v, -1), high=_out(v, 1)) for name, v in zip(names, values.T, strict=True))
+
+
+def _feature(name: str, values: Floats) -> FeatureSpec:
+    kinds, counts = np.unique(values, return_counts=True)
+    whole = bool((kinds == np.floor(kinds)).all())
+    piled = [
+        (whole and len(kinds) <= FEW) or (count >= PILED * len(values) and count > TIMES_NEXT * inwards)
+        for count, inwards in ((counts[0], counts[1]), (counts[-1], counts[-2]))
+    ]
+    low = float(kinds[0]) if piled[0] or (whole and kinds[0] == 0) else _out(values, -1)
+    high = float(kinds[-1]) if piled[1] else _out(values, 1)
+    if whole:
+        low, high = float(np.floor(low)), float(np.ceil(high))
+    return FeatureSpec(name=name, low=low, high=high, whole=whole, clip=True)
+
+
+def _out(values: Floats, side: int) -> float:
+    """Return an end of the range with its margin, rounded to three digits of the range."""
+    low, high = float(values.min()), float(values.max())
+    end = high + MARGIN * (high - low) if side > 0 else low - MARGIN * (high - low)
+    digits = 2 - int(np.floor(np.log10(high - low)))
+    return round(end, digits)

@@ -1,0 +1,153 @@
+"""Recorded steps as numbers: state, action, inputs and next state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.authoring.learning.abstraction import Numbering, chosen_kind
+from monitor.authoring.learning.batch import RowBatch, as_numbers
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.episodes import Episodes, base_of
+from monitor.authoring.learning.row_files import RowFile
+from monitor.errors import RecordingError
+
+__all__ = ["MOST_ROWS", "RecordedSteps", "read_steps"]
+
+MOST_ROWS: Final = 1_000_000
+"""Rows that are read; further ones are left out."""
+LEAST_EPISODES: Final = 10
+
+
+@dataclass(frozen=True)
+class RecordedSteps:
+    """Steps [n], in the order of their rows.
+
+    `x`, `x_next`: [n, f] state and next state. `a`: [n]. `w`: [n, i] inputs. `path`: [n] number of the path, which is
+    an episode, or a part of one between gaps. `actions`: names. `full`: there were more rows than `MOST_ROWS`.
+    """
+
+    x: Floats
+    a: Ints
+    w: Floats
+    x_next: Floats
+    path: Ints
+    actions: tuple[str, ...]
+    full: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self.a)
+
+    def __getitem__(self, rows: AnyArray | slice) -> RecordedSteps:
+        """Return some of the steps."""
+        picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path")}
+        return replace(self, **picked)
+
+    @property
+    def given(self) -> Floats:
+        """What the next state depends on, [n, f + A + i]: the state, the action (one-hot), the inputs."""
+        return np.concatenate([self.x, np.eye(len(self.actions))[self.a], self.w], axis=1)
+
+
+class _Rows:
+    """An `Encoder` of states that numbers the rows as they come, and keeps their numbers. `missing`: no number."""
+
+    def __init__(self) -> None:
+        self._parts: list[Floats] = []
+        self.count = 0
+
+    def encode(self, batch: RowBatch, names: tuple[str, ...]) -> Ints:
+        values = np.column_stack([as_numbers(batch, name) for name in names])
+        self._parts.append(values)
+        rows = np.arange(self.count, self.count + len(values))
+        self.count += len(values)
+        return np.where(np.isfinite(values).all(axis=1), rows, -1)
+
+    def values(self) -> Floats:
+        return np.concatenate(self._parts)
+
+
+def read_steps(sources: Sequence[RowFile], roles: Roles, inputs: int) -> RecordedSteps:
+    """Return the steps of recordings; the last `inputs` columns of the state are inputs.
+
+    Raises RecordingError: text or nothing where a number is needed, a column that is always the same, one action only,
+    too few episodes, or what else makes no sense in a row.
+    """
+    rows, actions, read = _Rows(), None, 0
+    found: list[tuple[Ints, ...]] = []
+    full = False
+    for source in sources:
+        episodes: Episodes | None = None
+        for batch in source.batches(roles.used):
+            if actions is None:
+                actions = _actions(batch, roles.action)
+            episodes = episodes or Episodes(roles, rows, actions, (), read)
+            steps = episodes.read(batch)
+            found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+            read += len(batch)
+            full = full or read >= MOST_ROWS
+            if full:
+                break
+        if episodes is None:
+            raise RecordingError(f"{source.path}: has no rows")
+        steps = episodes.finish()
+        found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+        if full:
+            break
+    assert actions is not None, "a source without rows is an error"
+    state, action, after, path = (np.concatenate(each) for each in zip(*found, strict=True))
+    known = after >= 0
+    values, width = rows.values(), len(roles.state) - inputs
+    _refuse_constant(values, roles.state, str(sources[0].path))
+    here = values[state[known]]
+    got = RecordedSteps(
+        here[:, :width], action[known], here[:, width:], values[after[known], :width], path[known],
+        _names(actions), full,
+    )  # fmt: skip
+    _refuse_too_little(got, roles, str(sources[0].path))
+    return got
+
+
+def _actions(batch: RowBatch, name: str) -> Numbering:
+    kind = chosen_kind(batch, (name,), "action", "add a column that numbers the actions, and name it with --action")
+    return Numbering("name" if kind == "name" else "index", (name,))
+
+
+def _names(actions: Numbering) -> tuple[str, ...]:
+    if actions.kind == "name":
+        return tuple(str(known[0]) for known in actions.known)
+    return tuple(str(number) for number in range(actions.size))
+
+
+def _refuse_constant(values: Floats, names: Sequence[str], source: str) -> None:
+    for name, column in zip(names, values.T, strict=True):
+        if np.nanmin(column) == np.nanmax(column):
+            raise RecordingError(
+                f"{source}: column {name!r} is {column[0]:g} in every row, so nothing can be learned of it; leave it "
+                "out: name the others with --state (and --inputs)"
+            )
+
+
+def _refuse_too_little(steps: RecordedSteps, roles: Roles, source: str) -> None:
+    taken = np.bincount(steps.a, minlength=len(steps.actions))
+    if (taken > 0).sum() < 2:
+        only = f"every action is {steps.actions[int(taken.argmax())]!r}" if len(steps) else "there are no steps"
+        raise RecordingError(f"{source}: {only}; what another action would do cannot be learned from that")
+    if not taken.all():
+        never = steps.actions[int(np.flatnonzero(taken == 0)[0])]
+        raise RecordingError(
+            f"{source}: action {never} was never recorded, and the actions are numbered 0 to {len(taken) - 1}; number "
+            f"those that there are from 0, or write names in the column {roles.action!r}"
+        )
+    episodes = len(np.unique(steps.path))
+    if episodes < LEAST_EPISODES:
+        raise RecordingError(
+            f"{source}: {episodes} episodes with steps; at least {LEAST_EPISODES} are needed, some to learn from and "
+            "others to check. Cut a long recording, such as into days, by a column that differs between the parts "
+            "(--episode)"
+        )

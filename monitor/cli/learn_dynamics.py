@@ -1,0 +1,161 @@
+"""`cfmon model learn --dynamics`: from recorded steps with numbers to a world, its graphs and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monitor.atomic import write_file
+from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.recorded_inputs import many, show_roles
+from monitor.cli.report_page import write_page
+from monitor.errors import ModelError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.authoring.dynamics.learned_world import Candidate, Draft
+    from monitor.authoring.dynamics.steps import RecordedSteps
+    from monitor.authoring.learning.columns import Roles
+    from monitor.authoring.learning.row_files import RowFile
+
+__all__ = ["learn_dynamics"]
+
+
+def learn_dynamics(
+    sources: Sequence[RowFile],
+    target: Path,
+    given: Mapping[str, object],
+    *,
+    labels: Sequence[str],
+    inputs: str,
+    seed: int,
+    reports: Sequence[Path],
+    as_json: bool,
+) -> None:
+    """Learn a world from recordings, write it, and say whether it is good enough.
+
+    Args:
+        sources: the recordings.
+        target: the manifest; its graphs go beside it.
+        given: the fields of `Roles` that the user has set.
+        labels: `NAME: CONDITION` on features.
+        inputs: the columns that the agent does not influence, `NAME,NAME`.
+        seed: of the episodes held out, and of the fits.
+        reports: where to write the report.
+        as_json: print one JSON document.
+    """
+    from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
+    from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
+    from monitor.worlds import load_world  # noqa: PLC0415 - likewise
+
+    roles, width = _roles(sources[0], given, inputs)
+    if not as_json:
+        show_roles(_lines(roles, width), sources)
+    with progress("reading"):
+        steps = read_steps(sources, roles, width)
+    draft = _draft(target.stem, roles, steps, labels)
+    parts = split(steps, seed)
+    with progress("fitting"):
+        best, scored = chosen(candidates(draft, parts, seed), parts)
+    with progress("checking"):
+        judgement = judged(best, unchanged(draft, parts), parts, seed)
+    _write(best, target)
+    load_world(target)
+    write_page(page_of(judgement, str(target), scored), reports)
+    _finish(
+        {
+            "world": str(target),
+            "version": best.manifest.version,
+            "steps": len(steps),
+            "rows left out": steps.full,
+            "paths": len(set(steps.path.tolist())),
+            "features": [each.name for each in draft.features],
+            "inputs": [each.name for each in draft.inputs],
+            "actions": list(draft.actions),
+            "labels": {label: float(best.world.holds(label, steps.x_next).mean()) for label in draft.labels},
+            "candidates": [asdict(each) for each in scored],
+            "chosen": best.name,
+            "checks": asdict(judgement),
+        },
+        reports or [target],
+        as_json=as_json,
+    )
+
+
+def _roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[Roles, int]:
+    """Return the roles, with the inputs as the last columns of the state, and how many inputs there are."""
+    from monitor.authoring.learning.columns import expanded, guessed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import no_column  # noqa: PLC0415 - likewise
+
+    names, where = source.names(), str(source.path)
+    columns: list[str] = []
+    for name in (each.strip() for each in inputs.split(",") if each.strip()):
+        columns += expanded(names, name)
+        if not expanded(names, name):
+            raise no_column(source, name, names)
+    roles = guessed(names, given, where, source.left_out)
+    features = [name for name in roles.state if name not in columns]
+    if not features:
+        raise RecordingError(f"{where}: every column of the state is an input; name others with --state")
+    roles = guessed(names, {**given, "state": ",".join((*features, *columns))}, where, source.left_out)
+    return replace(roles, reward=None, observation=()), len(columns)
+
+
+def _lines(roles: Roles, width: int) -> list[str]:
+    """Return a sentence for each role, as shown before learning."""
+    features = roles.state[: len(roles.state) - width]
+    shown = [line for line in replace(roles, state=features).lines() if not line.startswith("reward")]
+    inputs = ", ".join(roles.state[len(features) :]) or "none: the agent influences all columns of the state"
+    return [*shown, f"{'inputs':<12}{inputs}"]
+
+
+def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str]) -> Draft:
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.dynamics.learned_world import Draft  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.ranges import features_of, inputs_of, plain_names  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
+    from monitor.worlds.conditions import compiled  # noqa: PLC0415 - likewise
+
+    names, count = plain_names(roles.state), steps.x.shape[1]
+    conditions = [parsed(text) for text in labels]
+    for condition in conditions:
+        compiled(condition.text, names[:count], {}, f"label {condition.name!r}")
+    return Draft(
+        stem,
+        features_of(names[:count], np.concatenate([steps.x, steps.x_next])),
+        inputs_of(names[count:], steps.w),
+        steps.actions,
+        {condition.name: condition.text for condition in conditions},
+    )
+
+
+def _write(world: Candidate, target: Path) -> None:
+    try:
+        for name, content in world.files.items():
+            write_file(target.parent / name, content)
+        write_file(target, world.text.encode())
+    except OSError as error:
+        raise ModelError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def _finish(facts: dict[str, Any], named: Sequence[Path], *, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    target, checks = facts["world"], facts["checks"]
+    parts = [many(len(facts[part]), part.removesuffix("s")) for part in ("features", "inputs", "actions")]
+    say(f"{target}: {many(facts['steps'], 'step')} in {many(facts['paths'], 'path')}; {', '.join(parts)}")
+    if facts["rows left out"]:
+        say(f"{target}: there are more rows, which were not read")
+    for label, fraction in facts["labels"].items():
+        say(f"{target}: {printable(label)} holds after {fraction:.2%} of the steps")
+    gain, error = checks["gain"]
+    say(f"{target}: {facts['chosen']}; {gain:.3f} +- {error:.3f} nats a step better than the last value as a forecast")
+    for problem in checks["problems"]:
+        say(f"{target}: {printable(problem)}")
+    for path in named:
+        say(f"{path}: the world is {'NOT ' if checks['problems'] else ''}good enough")
