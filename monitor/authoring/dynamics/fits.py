@@ -73,9 +73,9 @@ class _Trees:
     """Gradient boosting (Friedman 2001), which stops when a tenth of the steps is predicted no better."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
-        ensemble = _library("sklearn.ensemble")
+        library = _Library()
         self._models = [
-            ensemble.GradientBoostingRegressor(
+            library.trees(
                 init="zero", n_estimators=300, max_depth=4, min_samples_leaf=10, subsample=0.5, n_iter_no_change=10,
                 random_state=seed,
             ).fit(given, column)
@@ -116,13 +116,13 @@ class _Network:
     """Two layers of 16 tanh units, fitted to all steps at once, with weight decay."""
 
     def __init__(self, given: Floats, wanted: Floats, seed: int) -> None:
-        network, threads = _library("sklearn.neural_network"), _library("threadpoolctl")
+        library = _Library()
         self._mean, spread = given.mean(axis=0), given.std(axis=0)
         self._spread = np.where(spread > 0.0, spread, 1.0)
-        model = network.MLPRegressor(
+        model = library.network(
             hidden_layer_sizes=(16, 16), activation="tanh", solver="lbfgs", alpha=30.0, max_iter=200, random_state=seed
         )
-        with warnings.catch_warnings(), threads.threadpool_limits(1):  # small matrices: faster than on several
+        with warnings.catch_warnings(), library.threads(1):  # small matrices: faster than on several
             warnings.simplefilter("ignore")  # of not having converged: held-out steps judge it
             self._model = model.fit(
                 (given - self._mean) / self._spread, wanted if wanted.shape[1] > 1 else wanted[:, 0]
@@ -145,10 +145,16 @@ def fitted(kind: Kind, given: Floats, wanted: Floats, seed: int) -> Fit:
     return _Linear(given, wanted) if kind == "linear" else _Corrected(kind, given, wanted, seed)
 
 
-def _library(module: str) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-    from importlib import import_module  # noqa: PLC0415 - only where worlds are learned
+class _Library:
+    """What this uses of scikit-learn. Raises ModelError: it is not installed."""
 
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ModelError(f"--dynamics needs scikit-learn: {to_install('dynamics')}") from error
+    def __init__(self) -> None:
+        try:
+            from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415 - only where worlds are learned
+            from sklearn.neural_network import MLPRegressor  # noqa: PLC0415 - likewise
+            from threadpoolctl import threadpool_limits  # noqa: PLC0415 - likewise
+        except ImportError as error:
+            raise ModelError(f"--dynamics needs scikit-learn: {to_install('dynamics')}") from error
+        self.trees: Any = GradientBoostingRegressor
+        self.network: Any = MLPRegressor
+        self.threads: Any = threadpool_limits
