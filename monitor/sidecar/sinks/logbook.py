@@ -46,6 +46,7 @@ from monitor.types import (
     Skipped,
     TakenOver,
     Trust,
+    Verdict,
 )
 
 __all__ = ["ALARMS", "Logbook", "log_banner", "log_watched"]
@@ -191,7 +192,7 @@ class Logbook:
                 if notice.result in LOST:  # type: ignore[union-attr] # as its class says
                     found.append(notice)
             elif kind is Judged:
-                if notice.verdict.reason and notice.formula not in self._undecided:  # type: ignore[union-attr] # likewise
+                if _is_undecided(notice.verdict) and notice.formula not in self._undecided:  # type: ignore[union-attr,arg-type] # likewise
                     found.append(notice)
             elif kind not in UNSAID:
                 found.append(notice)
@@ -309,6 +310,13 @@ class Logbook:
             return
         words = "%d agents are blind (%s: %s)" if reason != "model_doubt" else "%d agents are in doubt (%s: %s)"
         self._log.write(logging.WARNING, reason, now, words, len(agents), reason, BLIND_WORDS[reason], fields=fields)
+
+
+def _is_undecided(verdict: Verdict) -> bool:
+    """Return whether a verdict gives no answer; one that does may have a reason too, such as why it was sampled."""
+    if not verdict.reason:
+        return False  # nearly always
+    return verdict.outcome in (None, "undecided") and verdict.holds is None and verdict.value is None
 
 
 def _rejected(notice: Contradictions) -> dict[str, str]:
