@@ -7,21 +7,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "AnyArray",
-    "Array",
-    "Bools",
-    "Bytes",
-    "Floats",
-    "Ints",
-    "Reals",
-    "Shorts",
-    "Signs",
-    "Words",
-    "longer",
-    "single_if_exact",
-]
-
 AnyArray = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]

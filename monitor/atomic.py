@@ -18,8 +18,6 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
-__all__ = ["abandon_all", "hidden_folder", "new_path", "remove_abandoned", "write_file", "write_files"]
-
 _PREFIX: Final = ".cfmon-unfinished-"
 _NAME: Final = re.compile(re.escape(_PREFIX) + r"[0-9a-f]{16}\Z")
 _held: Final[set[Path]] = set()

@@ -10,8 +10,6 @@ from typing import Final
 
 from monitor.errors import RecordingError
 
-__all__ = ["MEMORY", "bounded"]
-
 MEMORY: Final = 1 << 30
 """Bytes of memory that may be taken to read a batch, in address space, beyond what the process has."""
 

@@ -12,8 +12,6 @@ import warnings
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from types import ModuleType
 
-__all__ = ["SLOW", "prefer_sources", "warn_if_uncompiled"]
-
 SLOW = (
     "the monitor is not compiled and runs some hundred times slower: too slow for most agents. "
     "Install a C compiler and Python's headers (Debian: apt-get install gcc python3-dev), then install it anew"

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from monitor.errors import MonitorError
 
-__all__ = ["explained", "is_reference", "load_object"]
-
 _REFERENCE: Final = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)\Z", re.DOTALL)
 
 

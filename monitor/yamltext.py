@@ -13,8 +13,6 @@ import yaml
 
 from monitor.errors import ConfigError
 
-__all__ = ["MAX_BYTES", "Location", "YamlFile", "dotted", "parse_yaml"]
-
 Location = tuple[str | int, ...]
 """Location in the document: keys and list positions from the top."""
 

@@ -14,8 +14,6 @@ from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Goal, Probability, WorldRef
 from monitor.types import CausalModel, TakeoverOutcome
 
-__all__ = ["Audited", "audit"]
-
 
 class Audited(msgspec.Struct, frozen=True):
     """The takeovers by one policy, judged by one goal."""

@@ -17,19 +17,6 @@ import numpy as np
 
 from monitor.errors import EvidenceError
 
-__all__ = [
-    "MAX_DEPTH",
-    "ONLY_LEARNED",
-    "ONLY_MISSED",
-    "check_plain",
-    "list_of",
-    "map_of",
-    "members",
-    "pack",
-    "pack_plain",
-    "plain",
-]
-
 MAX_DEPTH = 12
 """Deepest nesting accepted; the deepest part of our own documents, a policy's choice, is at 6."""
 

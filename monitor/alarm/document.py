@@ -17,18 +17,6 @@ from monitor.alarm.canonical import check_plain, map_of, members, pack, pack_pla
 from monitor.errors import EvidenceError
 from monitor.types import CausalModel, Episode, State, TakeoverOutcome, Verdict
 
-__all__ = [
-    "EVIDENCE_VERSION",
-    "MAX_EVIDENCE_BYTES",
-    "Evidence",
-    "PolicyEvidence",
-    "TakeoverEvidence",
-    "evidence_id",
-    "pack_evidence",
-    "read_evidence",
-    "seal",
-]
-
 EVIDENCE_VERSION: Literal[2] = 2
 MAX_EVIDENCE_BYTES = 16 << 20
 """Largest document accepted. One of 64 steps, three policies and 25 actions has about 60 KB."""

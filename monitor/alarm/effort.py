@@ -15,8 +15,6 @@ from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Temporal
 from monitor.logic.traversal import children, regret_goals, subformulas
 
-__all__ = ["MAX_WORK", "work"]
-
 MAX_WORK: Final = 100_000
 """Obligations of a formula, counted at each offset, that are evaluated for evidence of any origin: seconds of work."""
 

@@ -20,8 +20,6 @@ from monitor.alarm.verdict_cache import VerdictCache
 from monitor.exact.evaluators import deployed_name
 from monitor.types import Alert, FormulaSpec, State, TakenOver
 
-__all__ = ["EvidenceMaker", "make_evidence"]
-
 STATES: Final = 65_536
 """States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""
 

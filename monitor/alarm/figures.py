@@ -30,23 +30,6 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = [
-    "Stance",
-    "advised_change",
-    "change_of",
-    "effect_of",
-    "effect_of_now",
-    "figures_of",
-    "fired_of",
-    "handover_of",
-    "is_open",
-    "other",
-    "own",
-    "own_quantity",
-    "stance_of",
-    "threshold_of",
-]
-
 SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as one."""
 Number = tuple[float | None, tuple[float, float] | None]

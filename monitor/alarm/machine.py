@@ -30,19 +30,6 @@ from msgspec.structs import replace
 
 from monitor.types import UNRECORDED, AlarmSpec, AlarmState, AlarmWhen, BlindReason, Verdict
 
-__all__ = [
-    "TABLE",
-    "Alarm",
-    "AlarmChange",
-    "Judgement",
-    "Transition",
-    "close",
-    "judge",
-    "next_alarm",
-    "renew",
-    "set_blind",
-]
-
 Place = Literal["clear", "pending", "firing"]
 Judgement = Literal["good", "bad", "breach", "neutral"]
 Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]

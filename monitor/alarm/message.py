@@ -33,24 +33,6 @@ from monitor.types import (
 from monitor.worlds import CheckedWorld
 from monitor.worlds.policies import WorldPolicy
 
-__all__ = [
-    "AlertBands",
-    "AlertMessage",
-    "Identity",
-    "Named",
-    "ValueBands",
-    "alert_bands",
-    "alert_id",
-    "alert_payload",
-    "identity_of",
-    "json_bytes",
-    "known_profile",
-    "named_policies",
-    "plain_message",
-    "refreshed_payload",
-    "rfc3339",
-]
-
 ALERT_VERSION = 1
 Band = tuple[float, float]
 EARLIEST: Final = -62_135_596_800.0

@@ -8,22 +8,6 @@ from typing import Final
 from monitor.logic.syntax import Comparison, InterventionRef
 from monitor.types import Departing, WrongRow
 
-__all__ = [
-    "ACTING",
-    "DO",
-    "DOING",
-    "NEEDED",
-    "been",
-    "capital",
-    "decimals",
-    "departing_text",
-    "noun",
-    "places",
-    "shortened",
-    "steps",
-    "wrong_row_text",
-]
-
 MOST_DECIMALS = 12
 """Most decimals shown: closer numbers are equal for a verdict too."""
 LARGE = 1e7

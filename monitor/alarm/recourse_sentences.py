@@ -16,8 +16,6 @@ from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
 from monitor.types import Avoidable, Changes, Recourse
 
-__all__ = ["AlertChanges", "AlertRecourse", "StepSentence", "alert_recourse", "recourse_sentences"]
-
 
 class StepSentence(NamedTuple):
     """A sentence that names a step, in two parts; `offset`: how many steps before the verdict's that is, None: no step.

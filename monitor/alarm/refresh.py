@@ -12,8 +12,6 @@ from monitor.alarm.summary import tell
 from monitor.logic.parser import parse
 from monitor.types import Alert, Refreshed
 
-__all__ = ["refreshed"]
-
 _read: Final = lru_cache(maxsize=4096)(parse)
 """Parser that keeps its results."""
 

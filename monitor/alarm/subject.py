@@ -22,8 +22,6 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import handover_goal
 from monitor.types import FormulaSpec, Verdict
 
-__all__ = ["LONGEST_NAME", "NOW", "Subject"]
-
 LONGEST_QUOTE: Final = (60, 40, 24)
 """Longest formula that is quoted, in characters; a longer one is named instead. By brevity."""
 LONGEST_NAME: Final = (80, 24, 12)

@@ -34,8 +34,6 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Re
 from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict
 
-__all__ = ["LONGEST", "Told", "tell"]
-
 LONGEST: Final = 199
 """Most characters of a summary."""
 LONGEST_AGENT: Final = 40

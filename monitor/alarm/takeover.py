@@ -16,8 +16,6 @@ from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, And, Goal, InterventionRef, WorldRef
 from monitor.types import UNKNOWN_POLICY, TakenOver, TakeoverOutcome, Verdict
 
-__all__ = ["contradictions_of_takeover", "outcome_of", "takeover_formula", "takeover_text"]
-
 _OUTCOMES: Final[dict[tuple[bool | None, bool | None], TakeoverOutcome]] = {
     (True, False): "needed",
     (True, True): "needless",

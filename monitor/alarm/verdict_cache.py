@@ -11,8 +11,6 @@ from typing import Final, Generic, TypeVar
 
 from monitor.types import Verdict
 
-__all__ = ["VerdictCache"]
-
 _T = TypeVar("_T")
 
 ENTRIES: Final = 2048

@@ -10,8 +10,6 @@ from typing import Final
 from monitor.audit.results import OUTCOMES, AlarmDifferences, Findings, Raised
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
 
-__all__ = ["page"]
-
 MOST_AGENTS: Final = 60
 """Agents in the picture: those with most alarms. The others are one row."""
 

@@ -12,8 +12,6 @@ from monitor.audit.plan import Day
 from monitor.sidecar.parquet_recording import read_part
 from monitor.sidecar.recording_table import ALL
 
-__all__ = ["Gaps", "find_gaps"]
-
 _COLUMNS: Final = ("kind", "agent", "episode", "seq", "number_of")
 
 

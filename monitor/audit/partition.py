@@ -32,8 +32,6 @@ from monitor.sidecar.pipeline import Pipeline, Snapshot
 from monitor.sidecar.recording_table import ALL, COLUMNS, events_of, import_arrow
 from monitor.types import Judged, Received, Skipped, TakenOver, Trust
 
-__all__ = ["ALERTS", "SPENT", "TAKEOVERS", "alert_line", "run_partition"]
-
 ALERTS: Final = "alerts.jsonl"
 TAKEOVERS: Final = "takeovers.jsonl"
 SPENT: Final = "spent.npy"

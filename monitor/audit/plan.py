@@ -16,8 +16,6 @@ from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.parquet_recording import ParquetRecording, RecordingFile, bucket_name, is_parquet_recording
 from monitor.sidecar.recording_table import ALL
 
-__all__ = ["DONE", "Day", "Partition", "days_of", "opened", "partitions"]
-
 DONE: Final = "done.json"
 
 

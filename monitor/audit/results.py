@@ -15,8 +15,6 @@ from monitor.audit.partition import ALERTS, SPENT, TAKEOVERS
 from monitor.audit.plan import DONE, Partition
 from monitor.errors import RecordingError
 
-__all__ = ["OUTCOMES", "AlarmDifferences", "Findings", "Raised", "changes", "findings", "raised_before"]
-
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile", "undecided")
 COUNTS: Final = ("accepted", "verdicts", "skipped", "rejected")
 

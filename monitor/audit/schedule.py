@@ -16,8 +16,6 @@ from monitor.audit.partition import run_partition
 from monitor.audit.plan import Partition
 from monitor.errors import ConfigError, MonitorError, to_install
 
-__all__ = ["run_all"]
-
 DEATHS: Final = 5
 """Workers that may die over one partition before the audit fails."""
 

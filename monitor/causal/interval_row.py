@@ -13,8 +13,6 @@ from __future__ import annotations
 from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
-__all__ = ["extreme_given", "least_probability"]
-
 TINY = 1e-200
 """Least p* used: from there on x no longer depends on it."""
 

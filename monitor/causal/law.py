@@ -15,8 +15,6 @@ from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Intervention", "Law"]
-
 
 @dataclass(frozen=True)
 class Intervention:

@@ -22,23 +22,6 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 
-__all__ = [
-    "Row",
-    "RowMemory",
-    "align",
-    "bound",
-    "choose",
-    "conditional_choices",
-    "counterfactual_row",
-    "extreme",
-    "greedy",
-    "reweigh",
-    "reweigh_within",
-    "row_bounds",
-    "row_memory",
-    "sort_pairs",
-]
-
 Row = tuple[Ints, Floats]
 """Successors, ascending, and their positive probabilities: two arrays [K]."""
 

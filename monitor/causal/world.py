@@ -17,8 +17,6 @@ from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, row_bounds
 from monitor.model import MDP
 
-__all__ = ["Bounds", "RowCache", "World"]
-
 Bounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000

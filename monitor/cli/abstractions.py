@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.bins import Reservoir
     from monitor.authoring.learning.row_files import RowFile
 
-__all__ = ["abstraction_of", "function_of", "reading", "sampled", "with_sizes"]
-
 PLAIN: Final = ("auto", "index", "name", "values")
 
 

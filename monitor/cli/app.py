@@ -23,8 +23,6 @@ from monitor.cli import (
     takeover_audit,
 )
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Monitor a deployed agent: would the fallback policy have kept it safe?",
     no_args_is_help=True,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from monitor.audit.results import AlarmDifferences, Findings
     from monitor.sidecar.config.load import Loaded
 
-__all__ = ["audit"]
-
 
 def audit(
     config: Annotated[Path, typer.Argument(help="configuration file (YAML): formulas, policies and model to audit")],

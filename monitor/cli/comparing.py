@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.conditions import Condition
     from monitor.authoring.learning.row_files import RowFile
 
-__all__ = ["best_abstraction", "show_comparison", "table_of", "verdict_of"]
-
 ROWS: Final = 300_000
 """Rows that are read for the comparison, the first ones of each file."""
 

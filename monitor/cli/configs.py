@@ -10,8 +10,6 @@ import typer
 from monitor.cli.output import print_json, progress, say
 from monitor.errors import Mistakes
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Check a configuration; print its JSON Schema.", no_args_is_help=True, rich_markup_mode=None)
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.row_files import FilePosition, RowFile
 
-__all__ = ["count_files", "resumed"]
-
 
 def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | None]:
     """Return the counts of a learned model, and the file among `paths` that they hold in part, if there is one.

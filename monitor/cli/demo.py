@@ -14,8 +14,6 @@ import typer
 
 from monitor.cli.output import ExitCode, finish, say
 
-__all__ = ["demo"]
-
 FOREVER = 0
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from monitor.authoring.dynamics.judgement import FeatureCheck, Judgement
     from monitor.authoring.dynamics.learned_world import Score
 
-__all__ = ["page_of"]
-
 COMPARED: Final = (
     "Mean log probability, in nats a step, of the next state within a tenth of the residuals' standard deviation, on "
     "the episodes held back for the choice; higher is better. Beside it the difference to the one taken, with its "

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from monitor.sidecar.evidence.signing import Verifier
     from monitor.sidecar.evidence.verification import Expected
 
-__all__ = ["app", "explain", "read_bounded", "verify"]
-
 app = typer.Typer(help="Pack the evidence of an alarm.", no_args_is_help=True, rich_markup_mode=None)
 
 LARGE: Final = "recompute even if that may take minutes, and up to 4 GiB of memory for each model"

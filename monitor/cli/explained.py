@@ -12,8 +12,6 @@ from rich.text import Text
 from monitor.exact.recourse import Decision, Effect, Plan, PlannedChange, RecourseReport
 from monitor.model import MDP
 
-__all__ = ["explanation", "explanation_data"]
-
 SAME = 1e-12
 """Difference of values that is rounding."""
 DIGITS = 9

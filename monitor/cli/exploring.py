@@ -15,8 +15,6 @@ from monitor.errors import ConfigError
 if TYPE_CHECKING:
     from monitor.authoring.exploration.enumeration import Explored
 
-__all__ = ["model_explore"]
-
 
 class Replacement(StrEnum):
     """Action that is done instead of the chosen one."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
-__all__ = ["policy_export", "warn_of_pickles"]
-
 SHOWN = 5
 """Most disagreements printed."""
 

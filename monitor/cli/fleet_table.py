@@ -15,8 +15,6 @@ from rich.text import Text
 
 from monitor.cli.output import printable
 
-__all__ = ["FleetTable"]
-
 LOG_LINES: Final = 5
 """Terminal lines left for the log above the table."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_parts import InitRequest, InitResult
 
-__all__ = ["init"]
-
 EXAMPLE = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
-__all__ = ["config_text", "takeover_text", "written_policy", "written_sample"]
-
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
 # Check it with `cfmon config check`; every key is described by `cfmon config schema`; paths are relative to this file.

@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["move_files"]
-
 
 def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callable[[], None]) -> list[str]:
     """Move the files of these names from `staging` to `folder`, which then has no others of them; return their names.

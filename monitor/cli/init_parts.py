@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.paths import Collected, RecordedPath
     from monitor.model.mdp import MDP
 
-__all__ = ["InitRequest", "InitResult", "columns_of", "prepared"]
-
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
 

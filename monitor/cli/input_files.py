@@ -13,8 +13,6 @@ from monitor.model import MDP, encode_action, encode_state
 from monitor.model.encode import StateEncoder
 from monitor.policy import PolicyTable, as_table
 
-__all__ = ["data_file", "read_formulas", "read_path", "read_policy"]
-
 MAX_FILE_BYTES = 64 << 20
 """A path of a million steps takes about 10 MB."""
 

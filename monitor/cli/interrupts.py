@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing `typing` takes a tenth of the time before signals are handled
     from collections.abc import Callable, Iterator
 
-__all__ = ["INTERRUPTED", "at_signal", "exit_immediately", "exits_immediately", "orderly"]
-
 INTERRUPTED = 130
 """Exit code of a process that Ctrl-C ended, by the shell's convention."""
 

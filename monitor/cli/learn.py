@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.learner import Learner
     from monitor.model.mdp import MDP
 
-__all__ = ["model_learn"]
-
 KEPT: Final = "a learned model keeps its columns, states and labels; learn a new one"
 NUMBERS: Final = "a world has numbers as states, and is learned at once"
 

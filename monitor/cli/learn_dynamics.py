@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.row_files import RowFile
 
-__all__ = ["learn_dynamics"]
-
 
 def learn_dynamics(
     sources: Sequence[RowFile],

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.model_report import Gain, LabelCalibration, ModelReport
 
-__all__ = ["page_of"]
-
 CLASSES: Final = ("1", "2-9", "10-99", "100-999", "1,000-9,999", "10,000 and more")
 
 CALIBRATION: Final = "Forecasts and what happened"

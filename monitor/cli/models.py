@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from monitor.policy.onnx_policy import Policy
     from monitor.policy.table import PolicyTable
 
-__all__ = ["model_app", "policy_app"]
-
 model_app = typer.Typer(help="Inspect, convert or learn a model.", no_args_is_help=True, rich_markup_mode=None)
 policy_app = typer.Typer(help="Inspect a policy, or write its manifest.", no_args_is_help=True, rich_markup_mode=None)
 

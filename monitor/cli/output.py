@@ -23,20 +23,6 @@ from monitor.errors import ModelWarning
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = [
-    "Bar",
-    "ExitCode",
-    "ended_by_sigterm",
-    "finish",
-    "on_terminal",
-    "print_json",
-    "printable",
-    "progress",
-    "say",
-    "show_warning",
-    "warned",
-]
-
 SIGNALLED: Final = 128
 """Exit code of a process that a signal ended, less the signal's number, by the shell's convention."""
 

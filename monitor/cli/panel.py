@@ -24,8 +24,6 @@ from rich.text import Text
 
 from monitor.cli.output import printable
 
-__all__ = ["Panel"]
-
 REDRAW_EVERY: Final = 1.0
 """Seconds between two redraws."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from monitor.policy.table import PolicyTable
     from monitor.types import Verdict
 
-__all__ = ["check"]
-
 DEFAULT = Sampling()
 BANDS = BandSettings()
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from monitor.sidecar.parquet_recording import ParquetRecording
     from monitor.sidecar.recording import Header, Recording
 
-__all__ = ["app"]
-
 STEPS: Final = "agents/+/steps"
 
 app = typer.Typer(help="Convert recordings.", no_args_is_help=True, rich_markup_mode=None)

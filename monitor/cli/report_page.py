@@ -11,8 +11,6 @@ from typing import Final
 from monitor.atomic import write_file
 from monitor.errors import ModelError
 
-__all__ = ["Page", "Row", "Section", "check_reports", "write_page"]
-
 STYLE: Final = """
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem .2rem 0; text-align: left; }

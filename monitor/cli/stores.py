@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from monitor.sidecar.store.reshard import NewStore
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Move the agents of a fleet to another number of shards.", no_args_is_help=True, rich_markup_mode=None
 )

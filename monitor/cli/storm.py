@@ -27,8 +27,6 @@ from monitor.model.formats import PROGRAMS
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
-__all__ = ["Limits", "built_by_storm", "is_program"]
-
 MISSING, REFUSED, TOO_LARGE = 3, 4, 5
 """Exit codes of the program."""
 

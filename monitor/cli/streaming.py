@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from monitor.sidecar.web.http import Sources
     from monitor.sidecar.web.server import HttpServer
 
-__all__ = ["replay", "run"]
-
 READING: Final = "reading the configuration, the model and the policies"
 
 ConfigFile = Annotated[Path, typer.Argument(help="configuration file (YAML)")]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from monitor.alarm.audit import Audited
     from monitor.alarm.document import Evidence
 
-__all__ = ["takeovers"]
-
 UNDECIDED: Final = "undecided takeovers leave no evidence; cfmon_takeovers_total counts them"
 
 

@@ -19,8 +19,6 @@ from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
 from monitor.types import Drawn, Quantity, Verdict
 
-__all__ = ["exit_code", "verdict_data", "verdict_table", "visits_text"]
-
 Path = Sequence[tuple[int, int | None]]
 MOST_PAIRS = 10
 """Pairs to visit that are listed."""

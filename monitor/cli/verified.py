@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from monitor.alarm.document import Evidence
     from monitor.sidecar.evidence.verification import Expected, VerificationReport
 
-__all__ = ["as_document", "show"]
-
 PROGRAMS = {
     "referee": "a second program, independent of the engine that raised the alarm",
     "engine": "the program that raised the alarm",

@@ -24,8 +24,6 @@ from monitor.model import load_model
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.mqtt.broker import parse_broker
 
-__all__ = ["SimulatedAgent", "main", "publish"]
-
 MAX_EPISODE_STEPS = 200
 """Longer episodes are truncated, as simulators do."""
 

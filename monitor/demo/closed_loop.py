@@ -29,8 +29,6 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["NAME", "OUTCOMES", "ClosedLoop", "LoopResult", "summarise"]
-
 NAME: Final = "icu-sepsis-takeover"
 OUTCOMES: Final = ("needed", "needless", "harmful", "futile")
 """Outcomes of a takeover (docs/takeover.md), the other being `undecided`."""

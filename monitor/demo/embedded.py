@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager, contextmanager
 
 from monitor.errors import ConfigError, to_install
 
-__all__ = ["embedded_broker", "held_port"]
-
 
 @contextmanager
 def held_port(preferred: int = 0) -> Iterator[int]:

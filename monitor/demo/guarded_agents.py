@@ -28,8 +28,6 @@ from monitor.errors import MonitorError
 from monitor.model import MDP, load_model
 from monitor.policy.onnx_policy import Actor
 
-__all__ = ["ALONE", "GUARDED", "Agent", "EpisodeTally", "main"]
-
 GUARDED, ALONE = "guarded", "alone"
 """Kinds of agents."""
 

@@ -7,8 +7,6 @@ import numpy as np
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
-__all__ = ["ModelEnvironment"]
-
 
 class ModelEnvironment:
     """Environment that samples transitions from a model.

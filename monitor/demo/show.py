@@ -26,8 +26,6 @@ from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
 
-__all__ = ["DemoRun", "summarise"]
-
 AGENT = "demo"
 
 

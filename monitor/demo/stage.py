@@ -14,8 +14,6 @@ from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.service import Service
 from monitor.sidecar.signals import when_ended
 
-__all__ = ["PREFERRED_PORT", "ended", "eventually", "interrupted", "load", "running"]
-
 PREFERRED_PORT: Final = 9108
 TIMEOUT: Final = 60.0
 """Seconds to wait for the monitor to start, to catch up and to finish, before the demo reports a problem."""

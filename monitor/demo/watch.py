@@ -21,8 +21,6 @@ from monitor.cli.output import on_terminal, printable, say
 from monitor.cli.panel import Panel
 from monitor.model.mdp import MDP
 
-__all__ = ["Seen", "Watcher"]
-
 MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
 """Most and fewest steps shown, and the lines of a terminal that are used for something else."""
 

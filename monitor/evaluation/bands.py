@@ -24,8 +24,6 @@ from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import nested_goals, quantity_goals
 from monitor.types import Bands, BandSettings, Quantity, Verdict
 
-__all__ = ["CARRIED", "LearnedBands", "support_of", "to_visit"]
-
 CARRIED = 0.9
 """Fraction of the total weight that the rows behind `support` carry."""
 SUGGESTIONS = 3

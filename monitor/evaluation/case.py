@@ -27,8 +27,6 @@ from monitor.sampled.sampler import Path, Question, Sampler
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
-__all__ = ["Case"]
-
 TRUE, FALSE = combine.Conjunction(()), combine.Disjunction(())
 """Known truths need no test, and no fraction of the strength."""
 

@@ -30,8 +30,6 @@ from monitor.model import MDP
 from monitor.model.unknown import unknown_labels, unknown_states
 from monitor.types import BandSettings
 
-__all__ = ["MAX_DRAWN", "MAX_TABLES", "PosteriorValues", "Samples", "check_band_settings"]
-
 MAX_DRAWS = 10_000
 """Most models drawn from the posterior."""
 MAX_DRAWN = 16_000_000

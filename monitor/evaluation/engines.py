@@ -25,8 +25,6 @@ from monitor.sampled import Enumerated
 from monitor.types import BandSettings, Drawn, FormulaSpec, Sampling, Verdict
 from monitor.worlds import Moment, is_world
 
-__all__ = ["NOT_EXACT", "AnyEngines", "Engines", "Names", "WorldEngines", "engines_of", "neither"]
-
 PathPairs = Sequence[tuple[Any, int | None]]
 Inputs = Sequence[tuple[float, ...]]
 

@@ -14,8 +14,6 @@ from monitor.policy.table import PolicyTable
 from monitor.worlds import CheckedWorld, load_world
 from monitor.worlds.policies import WorldPolicy, as_world_policy, sight_of
 
-__all__ = ["AnyModel", "AnyPolicy", "bytes_of", "load_any_policy", "model_of", "policy_of", "sha256_of"]
-
 AnyModel = MDP | CheckedWorld
 """A table, or a world with numbers."""
 AnyPolicy = PolicyTable | WorldPolicy

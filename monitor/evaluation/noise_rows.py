@@ -20,8 +20,6 @@ from monitor.sampled.noise import STATE, uniforms
 from monitor.types import Episode, Step
 from monitor.worlds import CheckedWorld, Moment
 
-__all__ = ["CELLS", "NoiseRows"]
-
 CELLS: Final = 8
 """Parts of (0, 1) that are counted."""
 RANGES: Final = 3

@@ -18,8 +18,6 @@ from monitor.model import MDP
 from monitor.model.discoveries import discoveries
 from monitor.model.sparse_rows import frozen
 
-__all__ = ["drawn_probabilities", "opened"]
-
 RATE = 0.5
 """Both parameters of the Beta prior of a rate of discovery."""
 LEAST = 1e-100

@@ -38,19 +38,6 @@ from monitor.statistics import (
 from monitor.statistics.samples import SLACK
 from monitor.types import Drawn, Sampling
 
-__all__ = [
-    "Draw",
-    "Estimate",
-    "Span",
-    "check_outcomes",
-    "decided",
-    "decided_by_range",
-    "decision",
-    "estimate",
-    "first_look",
-    "span",
-]
-
 Draw = Callable[[range], Floats]
 """Outcomes of the particles with these numbers."""
 Decision = Sprt | TSprt | RegionBets | ThresholdBets

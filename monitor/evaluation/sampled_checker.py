@@ -20,8 +20,6 @@ from monitor.sampled.sampler import Path
 from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
 
-__all__ = ["SampledChecker"]
-
 
 class SampledChecker:
     """Answers validated formulas by sampling.

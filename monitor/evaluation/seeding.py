@@ -11,8 +11,6 @@ from monitor.errors import ConfigError
 from monitor.statistics import StreamRule, Strength
 from monitor.types import AlarmSpec, Drawn, Episode, Sampling, TestName
 
-__all__ = ["SEEDS", "alone", "check_sampling", "on_stream", "stream_seed"]
-
 SEEDS = 1 << 53
 """Seeds are numbers below this, which JSON carries unharmed."""
 LEAST = 1e-30

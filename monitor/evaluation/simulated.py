@@ -17,8 +17,6 @@ from monitor.model import MDP
 from monitor.sampled import Simulated, Simulator, VectorSimulator
 from monitor.sampled.particle_rows import RowSource, as_rows
 
-__all__ = ["check_simulated_labels", "check_simulated_path", "simulated_scene"]
-
 
 def simulated_scene(
     model: Simulator | VectorSimulator,

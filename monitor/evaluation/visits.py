@@ -24,8 +24,6 @@ from monitor.model import MDP
 from monitor.model.sparse_rows import frozen
 from monitor.types import BandSettings
 
-__all__ = ["Needed", "raised", "visits_needed"]
-
 MOST: Final = 1 << 40
 """Visits of a row from which more make no difference: what is left then is the freedom of the causal models."""
 

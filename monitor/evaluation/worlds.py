@@ -26,8 +26,6 @@ from monitor.worlds import CheckedWorld, Moment, is_world, load_world
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 from monitor.worlds.trial import some_moment
 
-__all__ = ["NO_TABLE", "PROFILE_DRAWS", "WorldChecker"]
-
 NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 PROFILE_DRAWS = 1024
 """Draws of a value of a profile for which noise is needed: its standard error is below .016."""

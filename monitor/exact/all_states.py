@@ -15,8 +15,6 @@ from monitor.logic.syntax import Goal, InterventionRef, Regret
 from monitor.logic.traversal import asks_back
 from monitor.model import MDP
 
-__all__ = ["values"]
-
 
 def values(
     query: str | Formula,

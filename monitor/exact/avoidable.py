@@ -25,16 +25,6 @@ from monitor.logic.traversal import nested_goals
 from monitor.model import MDP
 from monitor.types import UNRECORDED, Avoidable, CausalModel, Changes, Recourse, Verdict
 
-__all__ = [
-    "MOST_CHANGES",
-    "NESTED",
-    "SAMPLED",
-    "avoidable_of",
-    "prepare_recourse",
-    "unexamined",
-    "with_recourse",
-]
-
 MOST_CHANGES: Final = 3
 """Largest number of changed decisions that is tried."""
 NESTED: Final = "decisions are not made for a goal with another one nested in it"

@@ -13,8 +13,6 @@ import numpy as np
 from monitor.arrays import Bools, Bytes, Floats, Ints
 from monitor.causal import Law
 
-__all__ = ["Entries", "Layer", "layers", "means_over_rows"]
-
 
 @dataclass(frozen=True)
 class Layer:

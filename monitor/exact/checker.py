@@ -20,8 +20,6 @@ from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.types import CausalModel, Verdict
 
-__all__ = ["Checker"]
-
 SHORT = range(3)
 """Pairs of `Checker.some_path`."""
 

@@ -61,8 +61,6 @@ from monitor.model.unknown import leads_there, unknown_labels, unknown_states
 from monitor.policy import PolicyTable
 from monitor.types import UNKNOWN_POLICY, BandSettings
 
-__all__ = ["DELTA", "Evaluators", "check_known", "deployed_name", "pair_arrays", "within"]
-
 DELTA = BandSettings().delta
 """Probability that the confidence set of learned rows misses one at any time, unless another is given."""
 MAX_VALUE_TABLES = 256

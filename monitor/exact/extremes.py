@@ -19,8 +19,6 @@ from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Pro
 from monitor.logic.traversal import handover_goal
 from monitor.types import NO_EXTREMES
 
-__all__ = ["Extremes"]
-
 Band = tuple[float, float]
 NOTHING = Const(value=True)
 """In place of a goal that has no extremes."""

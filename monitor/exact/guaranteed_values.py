@@ -17,8 +17,6 @@ from monitor.exact.forward.guaranteed import IntervalProblem, RowBounds, interva
 from monitor.logic import FALSE, TRUE, Automaton, RewardAutomaton
 from monitor.model.confidence import IntervalRows
 
-__all__ = ["GuaranteedValues"]
-
 MAX_ATOMS = 8
 """With more labels in a formula their combinations are not enumerated: an unknown state may then decide either way."""
 MAX_GUARANTEED_NUMBERS = 20_000_000

@@ -19,8 +19,6 @@ from monitor.errors import LimitError
 from monitor.exact.value_table import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["History", "HistoryChain", "PastAtom"]
-
 MAX_HISTORIES = 50_000
 """States of the chain one query may have; each may cost a counterfactual query of its own."""
 

@@ -14,8 +14,6 @@ from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
 from monitor.types import UNKNOWN_POLICY
 
-__all__ = ["as_pairs", "check_acted", "check_path", "read_all", "tables"]
-
 
 def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
     """Return formulas with their texts; those built by hand are parsed too, so that they obey the grammar."""

@@ -19,9 +19,6 @@ from monitor.logic.syntax import Goal, InterventionRef, Label, Test
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Labelling", "NestedGoal", "StateLabels", "ValueFunction"]
-
-
 NEAR = 1e-9
 """Relative distance from a bound within which values are compared one by one."""
 

@@ -19,8 +19,6 @@ from monitor.exact.bellman import Entries, Layer, layers
 from monitor.exact.labelling import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["MAX_KEPT", "LazyValues"]
-
 Cell = tuple[int, int]
 """An offset, at most that of the law's last change, and an obligation to be read there."""
 

@@ -14,8 +14,6 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Regret
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP, encode_action
 
-__all__ = ["validate"]
-
 
 def validate(
     formula: Formula,

@@ -25,8 +25,6 @@ from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Probability, Re
 from monitor.logic.traversal import asks_back, goals, handover_goal
 from monitor.types import CausalModel
 
-__all__ = ["Path", "PathValues", "Stepper", "WorldValues"]
-
 Path = Sequence[tuple[int, int | None]]
 Measure = Probability | Reward
 """What a goal asks for in a world: the probability of a path formula, or an expected sum of rewards."""

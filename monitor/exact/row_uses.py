@@ -23,8 +23,6 @@ from monitor.logic import FALSE, TRUE
 from monitor.logic.syntax import Probability, Reward
 from monitor.model import MDP
 
-__all__ = ["MAX_USES", "RowUses", "row_uses"]
-
 MAX_USES = 20_000
 """Pairs of nodes and actions visited along the observed path, each by itself: about half a second."""
 

@@ -13,8 +13,6 @@ from monitor.logic.polarity import negative
 from monitor.model import MDP
 from monitor.model.sparse_rows import frozen
 
-__all__ = ["Sides", "both_sides"]
-
 
 class Sides(NamedTuple):
     """One model with the worst and with the best that may be where something is not known."""

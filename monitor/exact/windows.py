@@ -11,8 +11,6 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.exact.forward.codes import ANSWER, BEGIN, OBSERVE, SKIP
 
-__all__ = ["Windows"]
-
 WORTHWHILE = 0.8
 """Largest part of the pairs that is evaluated this way; above it all are evaluated as they come."""
 MOST_CODES = 1 << 62

@@ -19,8 +19,6 @@ from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
 from monitor.logic.traversal import subformulas
 
-__all__ = ["FALSE", "TRUE", "Automaton", "PathAutomaton", "RewardAutomaton"]
-
 FALSE, TRUE = 0, 1
 """The two final obligations: violated, satisfied."""
 

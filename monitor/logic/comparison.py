@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["passes", "probability"]
-
 
 def passes(value: float, comparison: str, bound: float) -> bool:
     """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.

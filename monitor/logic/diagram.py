@@ -7,8 +7,6 @@ from monitor.logic.automaton import FALSE, TRUE, PathAutomaton
 from monitor.logic.parser import parse
 from monitor.logic.syntax import Goal, Label, Probability
 
-__all__ = ["timing"]
-
 
 def timing(path_formula: str, **labels: str) -> str:
     """Draw where a path formula holds on a sequence of states, each label given as `#` (holds) and `.` (does not).

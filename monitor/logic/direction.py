@@ -15,8 +15,6 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
 from monitor.logic.traversal import handover_goal
 
-__all__ = ["FormulaUse", "reversed_goals"]
-
 TURNED: Final[dict[str, Literal["<", "<=", ">=", ">"]]] = {"<": ">", "<=": ">=", ">=": "<=", ">": "<"}
 
 

@@ -36,8 +36,6 @@ from monitor.logic.syntax import (
     weak_until,
 )
 
-__all__ = ["MAX_HORIZON", "TIMED", "Problem", "grammar"]
-
 MAX_HORIZON = 1_000_000
 """Largest offset in an interval."""
 

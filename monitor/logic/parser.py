@@ -11,8 +11,6 @@ from monitor.logic.grammar import TIMED, Problem, grammar
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Regret, Temporal, Test, WorldRef
 from monitor.logic.traversal import children, nested_goals
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "error_at", "parse"]
-
 MAX_LENGTH = 10_000
 """Characters a formula may have; a written formula has a few hundred."""
 MAX_DEPTH = 100

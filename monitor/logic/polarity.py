@@ -13,8 +13,6 @@ from functools import partial
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Temporal
 
-__all__ = ["negative", "split_labels"]
-
 
 def negative(name: str) -> str:
     """Return the name that stands for the negative occurrences of a label; no label can have it."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from monitor.errors import ConfigError
 from monitor.logic.syntax import DECIDING
 
-__all__ = ["check_policy_names"]
-
 
 def check_policy_names(names: Iterable[str]) -> None:
     """Raise ConfigError if a policy has a name that formulas could not refer to."""

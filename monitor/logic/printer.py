@@ -21,8 +21,6 @@ from monitor.logic.syntax import (
     WorldRef,
 )
 
-__all__ = ["print_change", "print_formula"]
-
 _OR, _AND, _BINARY, _UNARY = range(4)  # how tightly each level binds; a looser child needs parentheses
 
 

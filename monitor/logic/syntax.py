@@ -13,34 +13,6 @@ from typing import Literal
 
 from monitor.logic.comparison import passes
 
-__all__ = [
-    "DECIDING",
-    "NOMINAL",
-    "And",
-    "Comparison",
-    "Const",
-    "Formula",
-    "Goal",
-    "InterventionRef",
-    "Label",
-    "Not",
-    "Or",
-    "Probability",
-    "Regret",
-    "Reward",
-    "Temporal",
-    "Test",
-    "Until",
-    "WorldRef",
-    "always",
-    "eventually",
-    "handover",
-    "iff",
-    "implies",
-    "release",
-    "weak_until",
-]
-
 Comparison = Literal["<", "<=", ">=", ">"]
 
 

@@ -23,19 +23,6 @@ from monitor.logic.syntax import (
     WorldRef,
 )
 
-__all__ = [
-    "asks_back",
-    "children",
-    "goals",
-    "handover_goal",
-    "largest_offset",
-    "looks_back",
-    "nested_goals",
-    "quantity_goals",
-    "regret_goals",
-    "subformulas",
-]
-
 
 def children(formula: Formula) -> Iterator[Formula]:
     """Yield the direct subformulas, left to right; constants, labels and reward goals have none."""

@@ -15,8 +15,6 @@ from monitor.model.counts import Counts
 from monitor.model.mdp import MDP
 from monitor.statistics.interval_odds import GIVEN, NO_DATA, Bounds
 
-__all__ = ["AllowedRows", "allowed_rows"]
-
 
 class AllowedRows(NamedTuple):
     """Rows as CSR; entries are read one at a time, for which a memory view is fastest. `expected`: predicted."""

@@ -15,18 +15,6 @@ from monitor.arrays import Bools, Floats, Ints, Reals, single_if_exact
 from monitor.errors import ModelError
 from monitor.model.sparse_rows import as_array, as_floats, as_indices, frozen
 
-__all__ = [
-    "Valuation",
-    "checked_bins",
-    "checked_ended_as",
-    "checked_labels",
-    "checked_names",
-    "checked_observations",
-    "checked_ranges",
-    "checked_samples",
-    "checked_valuations",
-]
-
 Valuation = tuple[float | str | bool, ...]
 
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")

@@ -11,8 +11,6 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 
-__all__ = ["Piece", "packed"]
-
 Piece = bytes | memoryview
 """A piece of the archive, not copied: bytes, or an array."""
 

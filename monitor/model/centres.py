@@ -11,8 +11,6 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.sparse_rows import as_floats, frozen
 
-__all__ = ["Centres", "checked_centres", "live_row"]
-
 CELLS: Final = 1 << 20
 """Distances that are computed at a time."""
 

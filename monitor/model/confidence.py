@@ -20,8 +20,6 @@ from monitor.model.mdp import MDP
 from monitor.model.sparse_rows import frozen
 from monitor.statistics.confidence_sequences import proportion_interval, share, unseen_mass
 
-__all__ = ["IntervalRows", "confidence_rows"]
-
 
 class IntervalRows(NamedTuple):
     """Rows as CSR with bounds of each entry; a learned row has an entry more, for the mass never seen.

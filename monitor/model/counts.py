@@ -16,8 +16,6 @@ from monitor.errors import ModelError
 from monitor.model.annotations import checked_labels
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
 
-__all__ = ["Counts", "checked_counts", "posterior_mean"]
-
 MAX_COUNT = 2**53
 """Counts stay below this, where float64 still holds every whole number."""
 

@@ -14,8 +14,6 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.model.counts import Counts
 
-__all__ = ["Discoveries", "discoveries"]
-
 
 class Discoveries(NamedTuple):
     """Discoveries by class of draws: class j has the draws number 2**j + 1 to 2**(j + 1) of each row.

@@ -10,8 +10,6 @@ from monitor.model.centres import live_row
 from monitor.model.mdp import MDP
 from monitor.types import RawState
 
-__all__ = ["StateEncoder", "encode_action", "encode_state"]
-
 StateEncoder = Literal["index", "name", "valuation", "bins", "nearest"]
 
 _LONGEST_SHOWN = 80  # a message may be long, a log line must not

@@ -25,18 +25,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
-__all__ = [
-    "FORMATS",
-    "OPTIONAL",
-    "PROGRAMS",
-    "Format",
-    "file_name",
-    "format_of",
-    "has_scheme",
-    "supported_forms",
-    "written_forms",
-]
-
 
 @dataclass(frozen=True)
 class Format:

@@ -19,9 +19,6 @@ from monitor.errors import ModelError, brief
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
 
-__all__ = ["labelled"]
-
-
 LONGEST: Final = 4096
 """Longest condition, in characters."""
 

@@ -49,8 +49,6 @@ from monitor.model.counts import Counts
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, unpacked
 
-__all__ = ["MAX_UNPACKED_BYTES", "canonical_bytes", "model_sha256", "npz_files", "pack", "read_files", "read_model"]
-
 FORMAT = 1
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MAX_UNPACKED_BYTES = 4 << 30

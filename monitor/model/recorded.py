@@ -8,8 +8,6 @@ import numpy as np
 
 from monitor.model.mdp import MDP
 
-__all__ = ["APPEND", "never_recorded", "recorded_inputs"]
-
 APPEND: Final = "`cfmon model learn --append` adds recordings"
 """What to do about anything that a learned model lacks."""
 

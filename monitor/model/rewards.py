@@ -16,20 +16,6 @@ from monitor.errors import ModelError
 from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
-__all__ = [
-    "MAX_REWARD",
-    "NO_REWARDS",
-    "aligned_rewards",
-    "checked_magnitude",
-    "checked_rewards",
-    "checked_transition_rewards",
-    "chosen_structure",
-    "common_rewards",
-    "expected_rewards",
-    "reward_tables",
-    "transition_keys",
-]
-
 MAX_REWARD = 1e140
 """Largest |r| + |r'|: the sum of a million of them, the longest horizon, is finite, and so is its square."""
 

@@ -11,17 +11,6 @@ import numpy as np
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import ModelError
 
-__all__ = [
-    "ROW_SUM_TOLERANCE",
-    "as_array",
-    "as_floats",
-    "as_indices",
-    "checked_distribution",
-    "checked_rows",
-    "checked_size",
-    "frozen",
-]
-
 Rows = tuple[Ints, Ints, Floats]
 """indptr [S*A + 1], successors [N], probabilities [N]."""
 

@@ -11,8 +11,6 @@ from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.sparse_rows import Rows, as_floats, as_indices
 
-__all__ = ["columns", "distribution_array", "rows_from_triples"]
-
 
 def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
     """Return CSR rows of entries in any order; `rows` [N] holds s * A + a. Duplicates stay: see `checked_rows`."""

@@ -14,8 +14,6 @@ import numpy as np
 from monitor.arrays import Bools
 from monitor.model.mdp import MDP
 
-__all__ = ["leads_there", "unknown_labels", "unknown_states"]
-
 ALWAYS_KNOWN = frozenset({"elsewhere", "unseen_end"})
 """Labels that say where the recordings end, which is known."""
 

@@ -10,8 +10,6 @@ import msgspec
 from monitor.picture.explanation import Explanation
 from monitor.picture.svg import FAINT, INK, RULE, Canvas, Point
 
-__all__ = ["LEFT", "ROW", "ChartFrame", "draw_axes", "draw_threshold", "figure", "rounded", "ticks"]
-
 LEFT: Final = 46
 """Width of the axis numbers at the left of a chart, in pixels."""
 ROW: Final = 16

@@ -10,8 +10,6 @@ from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.routes import state_in_words
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Canvas
 
-__all__ = ["bands_in_words", "draw_bands"]
-
 LEFT, RIGHT = 150.0, 300.0
 """Width of the names at the left of the strips, and of the words at the right, in pixels."""
 ROW = 34.0

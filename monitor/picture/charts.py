@@ -12,8 +12,6 @@ from monitor.picture.axes import LEFT, ROW, ChartFrame, draw_axes, draw_threshol
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
 
-__all__ = ["dash_of", "draw_history", "draw_labels", "draw_profile", "draw_risk", "ink_of"]
-
 BAND: Final = {
     "any": "every causal model that fits",
     "stable": "every counterfactually stable model that fits",

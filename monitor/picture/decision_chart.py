@@ -12,8 +12,6 @@ from monitor.picture.axes import ROW, ChartFrame, draw_axes, draw_threshold, fig
 from monitor.picture.explanation import Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Anchor, Canvas
 
-__all__ = ["decisions_in_words", "draw_decisions"]
-
 DIGITS = 9
 """Decimals to which values are compared: rounding must not choose among equals."""
 

@@ -14,9 +14,6 @@ from monitor.errors import LimitError
 from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
 
-__all__ = ["Distribution", "Route", "distribution_of", "likeliest"]
-
-
 MOST_CELLS: Final = 20_000_000
 """States times obligations times steps visited at most: some ten seconds."""
 BEAM: Final = 64

@@ -21,8 +21,6 @@ from monitor.picture.routes import route_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
 
-__all__ = ["draw"]
-
 WIDTH, MARGIN = 1040.0, 28.0
 MOST_LABELS, MOST_ROUTES = 4, 4
 MOST_SECONDS = 253_402_300_800

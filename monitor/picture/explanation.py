@@ -27,8 +27,6 @@ from monitor.picture.distribution import Distribution, Route, distribution_of, l
 from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
 
-__all__ = ["ComparedWorld", "Explanation", "StepAnswer", "explain"]
-
 ROUTES = 6
 """Paths shown of a world: more cannot be distinguished."""
 DECIDES = "decisions made for the goal have no distribution of states"

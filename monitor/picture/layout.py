@@ -10,8 +10,6 @@ import msgspec
 
 from monitor.model import MDP
 
-__all__ = ["Grid", "grid_of"]
-
 NAME: Final = re.compile(r"row (\d+) column (\d+)\b")
 MOST_CELLS: Final = 40
 """Rows or columns that can still be distinguished in a picture; a larger grid is drawn as a timeline."""

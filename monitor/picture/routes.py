@@ -10,8 +10,6 @@ import numpy as np
 
 from monitor.model import MDP
 
-__all__ = ["route_in_words", "state_in_words"]
-
 MOST_CHANGES: Final = 2
 """Features shown of one transition: those that changed most, in standard deviations over all states."""
 

@@ -10,8 +10,6 @@ from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import Grid
 from monitor.picture.svg import FAINT, INK, Canvas, Pattern, Point
 
-__all__ = ["draw_grids"]
-
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
 """Labels of the formula, in its order; what lies under several is drawn with the first."""
 

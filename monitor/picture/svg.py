@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from typing import Final, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-__all__ = ["ALTERNATIVE", "DARK", "FAINT", "INK", "NOMINAL", "PAPER", "RULE", "Anchor", "Canvas", "Ink", "shortened"]
-
 INK: Final = "#1a1a1a"
 FAINT: Final = "#767676"
 """Dark enough for text on white: contrast 4.5 to 1."""

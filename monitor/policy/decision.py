@@ -8,9 +8,6 @@ from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PolicyError
 from monitor.policy.manifest import Manifest
 
-__all__ = ["chosen_actions", "chosen_probabilities"]
-
-
 _SUM_TOLERANCE = 1e-5
 """Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action. Of
 16-bit floats one rounding is the tolerance, about 1e-3.

@@ -15,8 +15,6 @@ from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network, Tensor, open_network
 from monitor.policy.onnx_policy import table_from_onnx
 
-__all__ = ["OutputKind", "draft_manifest"]
-
 OutputKind = Literal["logits", "probabilities", "q_values", "action"]
 
 

@@ -14,8 +14,6 @@ import yaml
 from monitor.errors import PolicyError, to_install
 from monitor.policy.manifest import Manifest
 
-__all__ = ["manifest_yaml", "perceptron_onnx", "table_onnx"]
-
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime allowed here
 
 Scores = npt.NDArray[np.floating[Any]]

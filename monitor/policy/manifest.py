@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from monitor.errors import ConfigError, PolicyError
 from monitor.yamltext import parse_yaml
 
-__all__ = ["Input", "Manifest", "Output", "manifest_of", "read_manifest"]
-
 MAX_MANIFEST_BYTES = 65536
 
 _Text = Annotated[str, Field(min_length=1, max_length=256)]

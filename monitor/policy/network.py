@@ -15,8 +15,6 @@ from monitor.policy.decision import chosen_actions, chosen_probabilities
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
-__all__ = ["FLOATS", "MAX_ONNX_BYTES", "Network", "Sight", "Tensor", "open_network", "open_session"]
-
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
 """Most bytes for all networks of this process: 132 bytes of ONNX can request any amount."""

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 
 from monitor.errors import PolicyError
 
-__all__ = ["refuse_unsafe"]
-
 # Message -> field number -> message in that field (onnx.proto, IR version 13).
 _NESTED: dict[str, dict[int, str]] = {
     "Model": {7: "Graph", 8: "OperatorSet", 20: "Training", 25: "Function"},

@@ -32,8 +32,6 @@ from monitor.referee.transition import Aim, Row, mean, row
 from monitor.referee.world import Frame, Setting, World, intervene, position
 from monitor.types import CausalModel
 
-__all__ = ["BEST_LIMIT", "Deciding", "First"]
-
 BEST_LIMIT = 2_000_000
 """Most rows of one query: one for each offset, state, available action, residual, and number of changes left."""
 TIE = 1e-12

@@ -40,8 +40,6 @@ from monitor.referee.unroll import Unroll
 from monitor.referee.world import MAIN, Frame, Setting
 from monitor.types import NO_EXTREMES, CausalModel
 
-__all__ = ["Extremes"]
-
 Band = tuple[float, float]
 KNOWN = ("elsewhere", "unseen_end")
 """Labels that say where the recordings end."""

@@ -26,8 +26,6 @@ from monitor.referee.residual import FALSE, TRUE, Residual, collect, expand, lab
 from monitor.referee.unroll import LIMIT
 from monitor.referee.world import MAIN, Frame, Moment, Setting, World, intervene, position
 
-__all__ = ["Guaranteed"]
-
 Band = tuple[float, float]
 Node = tuple[Residual, int]
 """Residual and state, at some offset."""

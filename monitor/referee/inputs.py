@@ -18,8 +18,6 @@ from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 from monitor.types import UNKNOWN_POLICY
 
-__all__ = ["Path", "check_acted", "check_models", "checked_path", "named_actions"]
-
 Path = Sequence[tuple[int, int | None]]
 
 

@@ -17,8 +17,6 @@ from math import expm1, lgamma, log, log1p
 
 from monitor.model.mdp import MDP
 
-__all__ = ["Box", "box_of", "extreme", "least_probability"]
-
 Box = dict[int, tuple[float, float]]
 """Successor -> least and greatest probability."""
 TINY = 1e-200

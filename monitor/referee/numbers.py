@@ -16,8 +16,6 @@ import numpy.typing as npt
 from monitor.errors import LimitError
 from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Until
 
-__all__ = ["Given", "mean"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

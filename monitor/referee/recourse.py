@@ -26,8 +26,6 @@ from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import UNKNOWN_POLICY, UNRECORDED, Avoidable, CausalModel, Changes, Recourse
 
-__all__ = ["TOO_LARGE", "Examiner"]
-
 MOST_CHANGES: Final = 3
 NESTED: Final = "decisions are not made for a goal with another one nested in it"
 LEARNED: Final = (

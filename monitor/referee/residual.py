@@ -19,20 +19,6 @@ from typing import assert_never
 
 from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
 
-__all__ = [
-    "FALSE",
-    "TRUE",
-    "PathResidual",
-    "Residual",
-    "collect",
-    "expand",
-    "labels",
-    "looks_back",
-    "nested",
-    "present",
-    "window",
-]
-
 TRUE, FALSE = Const(value=True), Const(value=False)
 
 

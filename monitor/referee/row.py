@@ -23,9 +23,6 @@ import numpy as np
 
 from monitor.arrays import Floats
 
-__all__ = ["counterfactual", "extreme_mean", "limits"]
-
-
 SLACK = 1e-12
 """Relative tolerance: ratios this close count as equal, and then stability excludes the outcome."""
 

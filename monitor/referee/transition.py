@@ -18,8 +18,6 @@ from monitor.referee.row import counterfactual, extreme_mean, limits
 from monitor.referee.world import Setting, World, looked_up
 from monitor.types import CausalModel
 
-__all__ = ["Aim", "Row", "mean", "mixed", "row"]
-
 Aim = Literal["value", "least", "most"]
 """The Gumbel-Max value, or the lower or upper bound over a class of causal models."""
 

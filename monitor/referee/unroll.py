@@ -31,8 +31,6 @@ from monitor.referee.transition import Aim, Row, mean, mixed, row
 from monitor.referee.world import Frame, Setting, Step, World, intervene, position
 from monitor.types import CausalModel
 
-__all__ = ["LIMIT", "Unroll"]
-
 LIMIT = 200_000
 """Most rows of one query: one for each node and action, or for each node if the action makes no difference."""
 

@@ -39,8 +39,6 @@ from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
 from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, Verdict
 
-__all__ = ["Judge"]
-
 Band = tuple[float, float]
 NO_GUARANTEE = (
     "no guaranteed band: quantities are nested, decisions are made for the goal, rewards of a transition vary, or the "

@@ -31,9 +31,6 @@ from monitor.policy.table import PolicyTable
 from monitor.referee.row import counterfactual
 from monitor.types import UNKNOWN_POLICY
 
-__all__ = ["MAIN", "Frame", "Moment", "Setting", "Step", "World", "intervene", "looked_up", "position"]
-
-
 MAIN = ""
 """The name of the model the path was observed in."""
 LONGEST_TAKEOVER = 10_000

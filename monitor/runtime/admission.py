@@ -11,8 +11,6 @@ from typing import Final
 
 from monitor.types import Notice, Received
 
-__all__ = ["ESTABLISHED", "Admission"]
-
 ESTABLISHED: Final = 16
 """Accepted steps after which an agent is established and no longer dropped."""
 

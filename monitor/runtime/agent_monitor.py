@@ -19,8 +19,6 @@ from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.stream.session import Session, SessionState
 from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
 
-__all__ = ["MARKS", "AgentMonitor", "AgentMonitorState"]
-
 
 class AgentMonitorState(msgspec.Struct, frozen=True, array_like=True):
     """State of an `AgentMonitor` as plain data. `formulas`: by name. `strayed`: the newest step was impossible."""

@@ -34,16 +34,6 @@ from monitor.model import MDP
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
 
-__all__ = [
-    "SAMPLED",
-    "ForecastTarget",
-    "Forecasts",
-    "ForecastsState",
-    "dropped_forecast",
-    "followed_forecast",
-    "target_of",
-]
-
 NOTHING_OWN: Final = "it asks for no probability under the agent's own policy"
 REWARD: Final = "it asks for a reward, and a mean does not come true or false"
 EFFECT: Final = "it asks for an effect, a difference between two worlds of which only one happens"

@@ -35,8 +35,6 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = ["FormulaMonitor", "FormulaMonitorState", "When"]
-
 When = Literal["step", "time", "end"]
 """Trigger of an answer: a step, elapsed time, the end of an episode."""
 

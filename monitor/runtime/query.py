@@ -39,8 +39,6 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = ["NOT_ROBUST", "Query", "QueryEvaluator", "SpecError", "Vocabulary", "prepare", "query_notes", "read_query"]
-
 NOT_ROBUST: Final = "robust needs bounds over causal models; add causal_model: any (or stable) to the formula"
 NO_GUARANTEE: Final = (
     "quantities are nested, so on a learned model no answer is known to be robust; leave only_if out, or write a "

@@ -16,8 +16,6 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.fleet import joined_fleets, joined_number
 from monitor.types import Calibration, Contradictions
 
-__all__ = ["MonitorParts", "divided", "joined", "later"]
-
 
 class MonitorParts(msgspec.Struct, frozen=True):
     """State of a monitor, with that of its agents, by name."""

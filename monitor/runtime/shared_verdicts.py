@@ -16,8 +16,6 @@ from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.stream.path import SlidingPath
 from monitor.types import FormulaSpec, Recourse, Verdict
 
-__all__ = ["SharedVerdict", "SharedVerdicts"]
-
 ENTRIES: Final = 32_768
 """Verdicts held for one formula, 1 KiB each. When they are full, all are forgotten: the next ones fill them again."""
 

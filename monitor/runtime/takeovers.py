@@ -33,24 +33,6 @@ from monitor.logic.traversal import handover_goal, nested_goals
 from monitor.stream import SlidingPath
 from monitor.types import Episode, FormulaSpec, Step, TakenOver, Verdict
 
-__all__ = [
-    "BROKEN",
-    "CUT_OFF",
-    "GONE",
-    "NESTED",
-    "NO_POLICY",
-    "SAMPLED",
-    "UNKNOWN",
-    "UNREPORTED",
-    "Takeover",
-    "TakeoverGoal",
-    "Takeovers",
-    "TakeoversState",
-    "dropped_takeovers",
-    "judged_takeover",
-    "takeover_goal",
-]
-
 NO_POLICY: Final = "it names no policy that could take over; regret(fallback@2, ..) and handover(fallback, ..) do"
 NESTED: Final = "its goal asks for a probability within a probability, which no observed state decides"
 SAMPLED: Final = "its answers are sampled, and only exact ones judge takeovers"

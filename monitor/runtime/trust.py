@@ -18,8 +18,6 @@ from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.statistics.row_tests import RejectedRow as Rejected
 from monitor.types import Contradictions, Departing, Notice, Step, Trust, TrustSettings, WrongAgent, WrongRow
 
-__all__ = ["EVERYBODY", "MOST_NAMED", "ModelTrust", "ModelTrustState"]
-
 EVERYBODY: Final = "*"
 """Key of an acknowledgement for all agents."""
 

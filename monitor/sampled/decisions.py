@@ -13,9 +13,6 @@ from monitor.policy import PolicyTable
 from monitor.policy.network import Network
 from monitor.policy.table import ROW_SUM_TOLERANCE
 
-__all__ = ["CachedFunction", "ConstantDecisions", "Decisions", "TableDecisions", "as_decisions"]
-
-
 MAX_CACHED = 1 << 20
 """States in the cache of a policy's decisions before it is emptied."""
 

@@ -21,8 +21,6 @@ from monitor.sampled.decisions import Decisions
 from monitor.sampled.dynamics import Dynamics, Given, Keys, Pair, State, same
 from monitor.sampled.noise import ACTION, NOTHING, ObservedRow, ParticleRows, race
 
-__all__ = ["Ensemble", "LabelFunction", "SampledWorld", "StepTable"]
-
 LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
 

@@ -24,21 +24,6 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 
-__all__ = [
-    "ACTION",
-    "NOTHING",
-    "POSTERIOR",
-    "STATE",
-    "ObservedRow",
-    "ParticleRows",
-    "gumbels",
-    "philox",
-    "posterior_gumbels",
-    "race",
-    "uniforms",
-]
-
-
 STATE, ACTION, POSTERIOR = 0, 1, 2
 """Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws."""
 

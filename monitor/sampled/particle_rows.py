@@ -15,9 +15,6 @@ from monitor.sampled.decisions import CachedFunction
 from monitor.sampled.noise import ParticleRows
 from monitor.sampled.simulator import Simulator, VectorSimulator
 
-__all__ = ["ModelRows", "RowSource", "SimulatorRows", "VectorRows", "as_rows", "different_pairs"]
-
-
 ROW_SUM_TOLERANCE = 1e-9
 PADDING = np.iinfo(np.int64).max
 """Stands for a state of probability 0; sorts behind all others."""

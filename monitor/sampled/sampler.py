@@ -16,8 +16,6 @@ from monitor.sampled.dynamics import Pair, State
 from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.scene import Ending, Scene, has_nested
 
-__all__ = ["MAX_CACHED", "PARTICLES", "EnsembleCache", "Question", "Sampler"]
-
 Path = Sequence[Pair]
 
 PARTICLES = 1 << 32

@@ -24,8 +24,6 @@ from monitor.sampled.particle_rows import different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
 from monitor.worlds import CheckedWorld
 
-__all__ = ["Ending", "Enumerated", "Scene", "Simulated", "has_nested"]
-
 
 @dataclass(frozen=True)
 class Ending:

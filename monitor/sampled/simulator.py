@@ -13,9 +13,6 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError
 
-__all__ = ["HashableSimulator", "NumberedSimulator", "Simulator", "VectorSimulator", "number_of"]
-
-
 MAX_NUMBERED = 10_000_000
 """Different states of one `NumberedSimulator`."""
 

@@ -6,8 +6,6 @@ import time
 
 from monitor.types import Instant
 
-__all__ = ["Clock", "read_clock", "read_work"]
-
 
 class Clock:
     """Wall time for people, and ticks for durations, in seconds.

@@ -6,8 +6,6 @@ import msgspec
 
 from monitor.types import Notice
 
-__all__ = ["Effects", "EvidenceFile", "Publication"]
-
 
 class Publication(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message to send. An empty retained payload clears what the broker retained on the topic.

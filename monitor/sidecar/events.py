@@ -8,8 +8,6 @@ import msgspec
 
 from monitor.types import Instant
 
-__all__ = ["Connected", "Evaluate", "Event", "Heartbeat", "Lost", "Message"]
-
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message arrived on a topic; `now` is when it entered the inbox."""

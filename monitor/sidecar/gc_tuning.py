@@ -7,8 +7,6 @@ import gc
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["collector_at_ease"]
-
 COLLECT: Final = (500, 1, 500_000)
 """When it searches: the youngest objects once 500 more were made than freed, the young ones every second time, all of
 them after 500,000 of these searches.

@@ -18,8 +18,6 @@ from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
 
-__all__ = ["Health", "tick_of"]
-
 
 def tick_of(loaded: Loaded) -> float:
     """Return the seconds between two evaluations: a quarter of the shortest time that matters."""

@@ -13,8 +13,6 @@ from typing import Final
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
-__all__ = ["RateLimit", "RateLimitedLog", "set_up_logging"]
-
 PAUSE: Final = 60.0
 """Seconds between two warnings of one kind."""
 

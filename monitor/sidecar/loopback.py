@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["is_loopback"]
-
 
 def is_loopback(host: str) -> bool:
     """Return whether a host, as in a URL, is a loopback address or `localhost`."""

@@ -8,8 +8,6 @@ from monitor.sidecar.effects import Publication
 from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.webhooks.webhooks import Webhooks
 
-__all__ = ["Outboxes"]
-
 
 class Outboxes:
     """The outboxes of the broker and of all webhooks as one, for the worker; the store knows one list."""

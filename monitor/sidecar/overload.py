@@ -13,8 +13,6 @@ from __future__ import annotations
 import math
 from typing import Final
 
-__all__ = ["OverloadDetector", "Rate"]
-
 MEMORY: Final = 5.0
 """Time constant of the exponential average, in seconds."""
 

@@ -16,8 +16,6 @@ from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, Abou
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recording_table import EventRows, import_arrow
 
-__all__ = ["BUCKETS", "ParquetRecorder"]
-
 BUCKETS: Final = 16
 """Buckets that the agents are divided into by default."""
 

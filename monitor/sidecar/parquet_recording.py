@@ -32,19 +32,6 @@ from monitor.stream.shard import MOST_SHARDS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ABOUT",
-    "FORMAT",
-    "PART",
-    "VERSION",
-    "About",
-    "ParquetRecording",
-    "RecordingFile",
-    "bucket_name",
-    "is_parquet_recording",
-    "read_part",
-]
-
 FORMAT: Final = "cfmon-recording-parquet"
 VERSION: Final = 2
 ABOUT: Final = "recording.json"

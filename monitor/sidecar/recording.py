@@ -21,8 +21,6 @@ from monitor.errors import RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.types import Instant
 
-__all__ = ["Header", "Recorder", "Recording", "event_of", "pack_event", "unpack_events"]
-
 FORMAT: Final = "cfmon-recording"
 VERSION: Final = 2
 MAX_EVENT_BYTES: Final = 32 << 20

@@ -22,8 +22,6 @@ from monitor.types import Episode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ALL", "COLUMNS", "EventRow", "EventRows", "events_of", "import_arrow"]
-
 ALL: Final = -1
 """Bucket of what concerns all agents, and of messages that name no valid one."""
 

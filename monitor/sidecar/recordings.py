@@ -8,8 +8,6 @@ from monitor.sidecar.parquet_recorder import ParquetRecorder
 from monitor.sidecar.parquet_recording import ParquetRecording, is_parquet_recording
 from monitor.sidecar.recording import Header, Recorder, Recording
 
-__all__ = ["is_recording", "new_recorder", "open_recording"]
-
 
 def new_recorder(path: Path, header: Header, pattern: str, *, live: bool = True) -> Recorder | ParquetRecorder:
     """Return the writer of a new recording: Parquet if the name ends in `.parquet`. RecordingError if it exists.

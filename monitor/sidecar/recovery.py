@@ -17,8 +17,6 @@ from monitor.sidecar.pipeline import Pipeline, Topics, topics_of
 from monitor.sidecar.recording import unpack_events
 from monitor.sidecar.store.journal import SnapshotSetting, StoreContent
 
-__all__ = ["Recovered", "setting_of", "steps_left", "take_up"]
-
 LOG: Final = logging.getLogger("monitor.service")
 PIECE: Final = 200
 """Events between two turns of the loop, at most, so that a signal to stop is handled; an evaluation ends a piece."""

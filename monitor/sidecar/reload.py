@@ -17,8 +17,6 @@ from monitor.sidecar.config.settings import Config
 from monitor.sidecar.systemd import ServiceManager
 from monitor.sidecar.tasks import in_thread
 
-__all__ = ["Reloader", "check_fixed"]
-
 LOG: Final = logging.getLogger("monitor.service")
 SECTIONS: Final = ("mqtt", "http")
 SETTINGS: Final = (("store", "path"), ("store", "signing_key"), ("limits", "queue"), ("webhooks",))

@@ -52,8 +52,6 @@ from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.sidecar.worker import Worker
 from monitor.types import Alert
 
-__all__ = ["Service", "make_client_id", "run", "serve"]
-
 LOG: Final = logging.getLogger("monitor.service")
 GOODBYE: Final = 3.5
 """Seconds for the link to end; with what comes after it, a sidecar ends within 5 s of the signal."""

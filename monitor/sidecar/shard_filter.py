@@ -11,8 +11,6 @@ from monitor.sidecar.store.journal import StoreContent
 from monitor.stream import agent_of
 from monitor.stream.shard import Shard
 
-__all__ = ["ShardFilter", "check_store"]
-
 TOPICS: Final = 4096
 """Number of topics whose shard is cached."""
 

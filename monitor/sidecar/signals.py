@@ -7,8 +7,6 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["ending_signals", "when_ended"]
-
 
 def ending_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that end this process: SIGTERM, and SIGINT unless the process was started with it ignored.

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["ServiceManager", "reporting"]
-
 LOG: Final = logging.getLogger("monitor.systemd")
 PERIOD: Final = 5.0
 """Maximum number of seconds between two reports."""

@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-__all__ = ["end_tasks", "in_thread", "unless"]
-
 T = TypeVar("T")
 
 

@@ -33,8 +33,6 @@ from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
 from monitor.types import Alert, Instant, Received
 
-__all__ = ["Worker"]
-
 LOG: Final = logging.getLogger("monitor.service")
 BACKLOG_MESSAGES: Final = 32
 """Old messages in one batch from which on more are expected to follow; so many steps without a time, of one agent, are

@@ -30,8 +30,6 @@ from dataclasses import dataclass, replace
 from monitor.errors import ConfigError
 from monitor.statistics.strength import Strength
 
-__all__ = ["StreamRule", "fraction"]
-
 
 def fraction(n: int) -> float:
     """Return the fraction of a stream's alpha for its n-th test, n >= 1 (else ConfigError). All fractions sum to 1.

@@ -27,18 +27,6 @@ from monitor.errors import ConfigError
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import in_open_unit
 
-__all__ = [
-    "Bets",
-    "ConfidenceSequence",
-    "ConfidenceState",
-    "bet_sizes",
-    "check_range",
-    "log_wealth",
-    "log_wealth_down",
-    "log_wealth_up",
-    "predicted",
-]
-
 TRUNCATION = 0.5
 """Largest fraction of the wealth that a bet stakes: the paper's c, for which it recommends 1/2 or 3/4."""
 CHUNK = 1 << 18

@@ -13,18 +13,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-__all__ = [
-    "DENSE",
-    "MAX_TRANSITIONS",
-    "MEMORY",
-    "PRIOR",
-    "AdaptiveBet",
-    "Departure",
-    "Odds",
-    "PlaceCounts",
-    "TransitionOdds",
-]
-
 PRIOR: Final = 32.0
 """c: weight of the model's probabilities against the counts of a row, in steps."""
 MEMORY: Final = 256

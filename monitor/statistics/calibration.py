@@ -16,8 +16,6 @@ import msgspec
 from monitor.statistics.intervals import clopper_pearson
 from monitor.types import Calibration
 
-__all__ = ["BINS", "CalibrationCounts", "Point"]
-
 BINS: Final = 10
 """Number of bins of equal width; the last one includes 1."""
 

@@ -15,8 +15,6 @@ from typing import assert_never
 from monitor.errors import ConfigError
 from monitor.statistics.strength import Strength
 
-__all__ = ["Conjunction", "Disjunction", "Leaf", "Negation", "Tree", "evaluate", "iff", "implies", "strengths"]
-
 
 @dataclass(frozen=True)
 class Leaf:

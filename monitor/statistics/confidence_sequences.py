@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from monitor.arrays import Floats, Ints
 
-__all__ = ["proportion_interval", "share", "unseen_mass"]
-
 HALVINGS = 60
 """Steps of the bisection: an interval of length 1 becomes shorter than the spacing of floats near 1."""
 SHARES = 2.11

@@ -25,8 +25,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["NOTABLE", "Deviation", "DeviationState"]
-
 WINDOW: Final = 100
 """Last steps over which the fraction is computed."""
 LEAST: Final = 20

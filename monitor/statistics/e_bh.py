@@ -21,8 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["LEVEL", "adjusted", "discoveries"]
-
 LEVEL: Final = 0.05
 """False discovery rate of the rows and of the agents that are named."""
 KEPT: Final = 0.9

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from monitor.statistics.strength import Strength, in_open_unit
 
-__all__ = ["EqualOutcome", "meets", "same"]
-
 TIE = 1e-12
 """Numbers this close, relative to the larger of 1 and the bound, are equal in every comparison."""
 

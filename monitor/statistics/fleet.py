@@ -34,8 +34,6 @@ from monitor.statistics.model_betting import OWN_TRANSITIONS, ModelTest, check_l
 from monitor.statistics.row_tests import RejectedRow, RowState, RowTests, joined_rows
 from monitor.statistics.shared_tests import SharedTests
 
-__all__ = ["FRACTIONS", "FleetState", "FleetTest", "joined_fleets", "joined_number", "wrong_agents"]
-
 FRACTIONS: Final = (1.0, 0.1, 0.01, 0.001)
 """f: fraction of the wealth at stake on each agent."""
 

@@ -31,8 +31,6 @@ from monitor.statistics.interval_odds import NO_DATA, IntervalOdds
 from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.statistics.shared_tests import SharedTests
 
-__all__ = ["IntervalModelTest"]
-
 
 class IntervalModelTest(ModelTest):
     """Test of a model on the transitions of one of several agents; rows may be known only up to bounds.

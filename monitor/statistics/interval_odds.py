@@ -26,8 +26,6 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 
-__all__ = ["GIVEN", "NO_DATA", "UNRECORDED", "Bounds", "IntervalLearner", "IntervalOdds", "against"]
-
 UNRECORDED: Final = (1 << 32) - 1
 """A successor that no row has; it stands for a state that the model does not have."""
 GIVEN: Final = -1

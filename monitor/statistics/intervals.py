@@ -15,8 +15,6 @@ from monitor.errors import ConfigError
 from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import in_open_unit
 
-__all__ = ["clopper_pearson", "normal", "normal_applies", "student"]
-
 
 def normal_applies(successes: int, samples: int) -> bool:
     """Return whether the normal approximation applies: 10 successes and 10 failures (in the paper expected ones)."""

@@ -6,8 +6,6 @@ all parts sum to 1. Compiled.
 
 from __future__ import annotations
 
-__all__ = ["idle_after", "part_of"]
-
 
 def part_of(step: int) -> float:
     """Return the wealth the bet of this step (>= 1) begins with; the k-th doubling sums to 1 / ((k + 1)(k + 2))."""

@@ -55,8 +55,6 @@ from monitor.statistics.betting_odds import Departure, Odds, TransitionOdds
 from monitor.statistics.late_bets import idle_after, part_of
 from monitor.statistics.shared_tests import SharedTests
 
-__all__ = ["OWN_TRANSITIONS", "ModelTest", "ModelTestState", "check_levels"]
-
 OWN_TRANSITIONS: Final = 512
 """Most transitions counted for one agent of several."""
 RARE: Final = 10.0

@@ -34,8 +34,6 @@ from monitor.statistics.equal import TIE
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
 
-__all__ = ["RegionBets", "RegionBetsState"]
-
 Flags = Bools
 
 

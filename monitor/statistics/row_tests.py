@@ -28,8 +28,6 @@ from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds, TransitionOdd
 from monitor.statistics.e_bh import LEVEL, discoveries
 from monitor.statistics.late_bets import idle_after, part_of
 
-__all__ = ["ROW_MEMORY", "RejectedRow", "RowState", "RowTests", "joined_rows"]
-
 ROW_MEMORY: Final = 1024
 """Visits of a row after which its counts are halved."""
 MOST_ROWS: Final = 4096

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from monitor.arrays import Floats, Ints
 from monitor.errors import InputError
 
-__all__ = ["outcome_array", "sample_array", "unit_array"]
-
 SLACK = 1e-9
 """Fraction of the range by which a sample may leave it: the rounding of a long sum of rewards."""
 

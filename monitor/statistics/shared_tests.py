@@ -5,8 +5,6 @@ from __future__ import annotations
 from monitor.statistics.betting_odds import MAX_TRANSITIONS, Odds
 from monitor.statistics.row_tests import RowTests
 
-__all__ = ["SharedTests"]
-
 
 class SharedTests:
     """The model's odds, the counts of all agents, and the test of each row.

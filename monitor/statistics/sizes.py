@@ -12,8 +12,6 @@ import math
 from monitor.errors import ConfigError
 from monitor.statistics.strength import in_open_unit
 
-__all__ = ["error_bound", "reward_width", "sample_size"]
-
 
 def sample_size(delta: float, alpha: float, width: float = 1.0, *, effect: bool = False) -> int:
     """Return the number of samples n with P(|mean of n - expectation| >= delta) <= alpha.

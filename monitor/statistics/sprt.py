@@ -18,8 +18,6 @@ from monitor.errors import ConfigError
 from monitor.statistics.samples import outcome_array
 from monitor.statistics.strength import Strength, first_crossing, in_open_unit, truth
 
-__all__ = ["Sprt", "SprtState"]
-
 
 @dataclass(frozen=True)
 class SprtState:

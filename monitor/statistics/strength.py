@@ -14,8 +14,6 @@ import numpy as np
 from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 
-__all__ = ["Floats", "Strength", "first_crossing", "in_open_unit", "truth"]
-
 
 def in_open_unit(value: float, name: str) -> None:
     """Raise ConfigError, naming the number, unless it lies in (0, 1)."""

@@ -18,8 +18,6 @@ from monitor.statistics.anytime import Bets, bet_sizes, check_range, log_wealth
 from monitor.statistics.samples import unit_array
 from monitor.statistics.strength import Strength, truth
 
-__all__ = ["ThresholdBets", "ThresholdBetsState"]
-
 
 @dataclass(frozen=True)
 class ThresholdBetsState:

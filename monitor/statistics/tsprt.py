@@ -22,8 +22,6 @@ from monitor.statistics.equal import TIE, EqualOutcome, meets
 from monitor.statistics.samples import sample_array
 from monitor.statistics.strength import Strength, first_crossing, truth
 
-__all__ = ["TSprt", "TSprtState", "log_bound", "log_moment"]
-
 NODES = np.arange(-50.0, 9.0, 0.35)
 """Nodes of `log_moment`, in widths from the peak. To the left it falls like exp(m u), slowest for
 m = 2, to the right faster than a Gaussian. It is analytic in a strip, so the sum converges exponentially."""

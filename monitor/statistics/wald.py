@@ -12,8 +12,6 @@ import math
 from monitor.errors import ConfigError
 from monitor.statistics.sprt import Sprt
 
-__all__ = ["acceptance", "expected_samples"]
-
 LEVEL = 1e-9
 """A smaller mean step, measured in steps, counts as 0: the general formula is 0/0 there."""
 LARGE = 700.0

@@ -14,8 +14,6 @@ from monitor.stream.deduplication import digest
 from monitor.stream.reorder_buffer import BufferedMessage
 from monitor.types import Break, Instant, Observation, StreamSettings
 
-__all__ = ["Adapter", "Pair"]
-
 Pair = tuple[Any, Any, tuple[float, ...]]
 """(State, action or None, inputs): `State` is narrower in each adapter."""
 

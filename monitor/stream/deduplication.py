@@ -13,8 +13,6 @@ import msgspec
 from monitor.stream.digests import plain_digest, policy_word
 from monitor.types import Observation
 
-__all__ = ["CONFLICTED", "REMEMBERED", "Deduplicator", "DigestsState", "digest"]
-
 DigestsState = tuple[bytes, int, bytes, int]
 """State of a `Deduplicator` as plain data; the arguments of `load`."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["plain_digest", "policy_word"]
-
 FACTOR = 0x9FB21C651E98DF25
 SEED = 0x2545F4914F6CDD1D
 ALL = 0xFFFF_FFFF_FFFF_FFFF

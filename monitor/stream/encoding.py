@@ -12,8 +12,6 @@ import msgspec
 
 from monitor.errors import InputError
 
-__all__ = ["MAX_BYTES", "unpack"]
-
 MAX_BYTES = 65536
 """Largest payload accepted, in bytes."""
 

@@ -12,8 +12,6 @@ from monitor.policy.table import PolicyTable
 from monitor.stream.adapter import Adapter, Pair
 from monitor.types import Break, Observation, StreamSettings
 
-__all__ = ["ModelAdapter"]
-
 RELATIVE: Final = 1e-6
 """Relative difference allowed between an agent's reward and the model's: single precision and sums of floats."""
 

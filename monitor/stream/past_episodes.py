@@ -19,8 +19,6 @@ import numpy as np
 from monitor.errors import InputError
 from monitor.types import Episode
 
-__all__ = ["PAGE", "PAGES", "PastEpisodes", "PastState"]
-
 PAGE: Final = 512
 """Episodes on a page: 4 KiB."""
 

@@ -12,8 +12,6 @@ import msgspec
 
 from monitor.types import BlindReason, Break, End, Episode, State, Step
 
-__all__ = ["PathState", "SlidingPath"]
-
 NOMINAL: Final = "nominal"
 """Name of the deployed policy."""
 

@@ -26,17 +26,6 @@ from monitor.stream.deduplication import CONFLICTED, Deduplicator, DigestsState
 from monitor.stream.past_episodes import PastEpisodes, PastState
 from monitor.types import Break, Episode, State, Wait
 
-__all__ = [
-    "ENDED_REMEMBERED",
-    "BufferedMessage",
-    "Closed",
-    "Discarded",
-    "Missing",
-    "Released",
-    "ReorderBuffer",
-    "ReorderBufferState",
-]
-
 ENDED_REMEMBERED = 64
 """Ended episodes for which a repeated step can be told apart from a late one; older ones are in `past`."""
 ENDED_BYTES = 4096

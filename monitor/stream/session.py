@@ -46,8 +46,6 @@ from monitor.types import (
     Wait,
 )
 
-__all__ = ["Session", "SessionState"]
-
 NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
 """Policies whose actions are compared with nominal's; the others took over."""
 

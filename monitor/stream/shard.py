@@ -14,8 +14,6 @@ import msgspec
 
 from monitor.errors import ConfigError
 
-__all__ = ["MOST_SHARDS", "Shard", "parse_shard", "shard_of"]
-
 MOST_SHARDS: Final = 1024
 """Maximum number of shards: each receives the steps of all agents, so more would not help."""
 

@@ -14,8 +14,6 @@ import msgspec
 
 from monitor.errors import InputError
 
-__all__ = ["VERSION", "seal", "unseal"]
-
 VERSION = 6
 _MAGIC = b"cfms"
 _HEAD = len(_MAGIC) + 1

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-__all__ = ["TimerQueue"]
-
 NEVER: Final = math.inf
 SLACK: Final = 64
 """The heap is rebuilt when outdated entries outnumber the valid ones by more than this."""

@@ -12,8 +12,6 @@ from monitor.stream.adapter import Adapter, Pair
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
 from monitor.worlds import CheckedWorld, Feature, Moment
 
-__all__ = ["BatchPolicy", "WorldAdapter"]
-
 RELATIVE: Final = 1e-6
 """Relative difference allowed between an agent's reward and the world's: single precision and sums of floats."""
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from monitor.arrays import Floats
 
-__all__ = ["LARGEST", "SMALLEST", "Abduction", "Moment", "Posterior"]
-
 SMALLEST, LARGEST = 2.0**-53, 1.0 - 2.0**-53
 """The ends of what noise can be: no inverse distribution function is called at 0 or 1."""
 

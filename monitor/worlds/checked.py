@@ -15,8 +15,6 @@ from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
 from monitor.worlds.protocol import Feature, World
 
-__all__ = ["TOLERANCE", "CheckedWorld"]
-
 TOLERANCE: Final = 1e-6
 """Largest difference, relative to numbers beyond 1, of a state and the step that its noise leads to. A point near 0 or
 1 is known to 1e-16 only, which the quantile of a normal distribution turns into 1e-8 at six standard deviations.

@@ -12,8 +12,6 @@ import numpy as np
 from monitor.arrays import Bools, Floats
 from monitor.errors import ModelError, brief
 
-__all__ = ["Condition", "compiled"]
-
 Condition = Callable[[Floats], Bools]
 """States [n, f] -> where the condition holds, [n]."""
 

@@ -9,8 +9,6 @@ import msgpack
 
 from monitor.errors import ModelError
 
-__all__ = ["of_manifest", "of_python", "opened"]
-
 MANIFEST, PYTHON = "world manifest", "world in Python"
 
 

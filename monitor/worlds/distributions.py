@@ -12,8 +12,6 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from monitor.arrays import Floats
 from monitor.errors import ModelError
 
-__all__ = ["Distribution", "Empirical", "Normal", "Student"]
-
 KNOTS: Final = 2048
 """Points of the table of an empirical distribution."""
 TAIL: Final = 8.0

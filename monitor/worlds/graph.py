@@ -12,8 +12,6 @@ from monitor.arrays import AnyArray, Floats
 from monitor.errors import ModelError, PolicyError, brief
 from monitor.policy.network import FLOATS, open_session
 
-__all__ = ["Graph", "as_model_errors"]
-
 BATCH: Final = 4096
 """Rows evaluated at once."""
 

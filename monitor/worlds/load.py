@@ -11,8 +11,6 @@ from monitor.worlds.checked import CheckedWorld
 from monitor.worlds.content import of_python
 from monitor.worlds.trial import examine
 
-__all__ = ["is_world", "load_world"]
-
 
 def is_world(model: object) -> bool:
     """Return whether a model is a world with numbers rather than a table or a simulator of states by number."""

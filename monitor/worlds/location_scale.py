@@ -21,8 +21,6 @@ from monitor.worlds.distributions import Distribution, Empirical, Normal, Studen
 from monitor.worlds.graph import Graph, as_model_errors
 from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
 
-__all__ = ["LocationScale", "read_world", "world_of"]
-
 SUM_TOLERANCE = 1e-5
 """Of probabilities, which come as 32-bit floats."""
 

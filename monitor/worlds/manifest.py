@@ -12,8 +12,6 @@ from monitor.errors import ConfigError, ModelError
 from monitor.worlds.protocol import Feature
 from monitor.yamltext import parse_yaml
 
-__all__ = ["FeatureSpec", "File", "Manifest", "Noise", "read_manifest"]
-
 MAX_MANIFEST_BYTES = 1 << 20
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]

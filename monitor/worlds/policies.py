@@ -14,8 +14,6 @@ from monitor.policy.network import Network
 from monitor.user_code import explained
 from monitor.worlds.checked import CheckedWorld
 
-__all__ = ["WorldPolicy", "as_world_policy", "sight_of"]
-
 
 class WorldPolicy:
     """A policy over a world.

@@ -9,8 +9,6 @@ from typing import Protocol
 
 from monitor.arrays import Bools, Floats, Ints
 
-__all__ = ["Feature", "World"]
-
 
 @dataclass(frozen=True)
 class Feature:

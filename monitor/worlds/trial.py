@@ -12,8 +12,6 @@ from monitor.worlds.abduction import Moment
 from monitor.worlds.checked import TOLERANCE, CheckedWorld
 from monitor.worlds.protocol import Feature
 
-__all__ = ["examine", "some_moment"]
-
 STATES: Final = 8
 """States in which each action is tried; the first two are the ends of the ranges."""
 

@@ -15,8 +15,6 @@ from monitor.arrays import Floats
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.errors import ModelError, to_install
 
-__all__ = ["KINDS", "Fit", "Kind", "fitted"]
-
 Kind = Literal["linear", "trees", "network"]
 KINDS: Final[tuple[Kind, ...]] = ("linear", "trees", "network")
 

@@ -15,8 +15,6 @@ from monitor.authoring.dynamics.learned_world import Candidate, Parts, per_path,
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
 
-__all__ = ["BINS", "COVERED", "HORIZON", "LEVEL", "FeatureCheck", "Judgement", "Test", "judged"]
-
 LEVEL: Final = 0.001
 """Level of each kind of test, over all features together."""
 NOISE_APART: Final = 0.05

@@ -22,20 +22,6 @@ from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
 from monitor.worlds.manifest import FeatureSpec, File, Manifest, Noise, Quantity
 
-__all__ = [
-    "Candidate",
-    "Draft",
-    "Parts",
-    "Score",
-    "candidates",
-    "chosen",
-    "per_path",
-    "scores",
-    "split",
-    "tolerances",
-    "unchanged",
-]
-
 PASSES: Final = 20
 """Steps of the EM algorithm that replaces numbers which were cut off by what they would be expected to be."""
 RESIDUALS: Final = 1_000

@@ -10,8 +10,6 @@ import numpy as np
 from monitor.arrays import AnyArray
 from monitor.errors import ModelError, to_install
 
-__all__ = ["GraphWriter"]
-
 OPSET: Final = 17
 ML_OPSET: Final = 3
 IR_VERSION: Final = 8

@@ -11,8 +11,6 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.worlds.manifest import FeatureSpec, Quantity
 
-__all__ = ["features_of", "inputs_of", "plain_names"]
-
 MARGIN: Final = 0.5
 """Of the recorded range, that is added on both sides: an agent may come there, and forecasts may lead there."""
 PILED: Final = 0.01

@@ -16,8 +16,6 @@ from monitor.authoring.learning.episodes import Episodes, base_of
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import RecordingError
 
-__all__ = ["MOST_ROWS", "RecordedSteps", "read_steps"]
-
 MOST_ROWS: Final = 1_000_000
 """Rows that are read; further ones are left out."""
 LEAST_EPISODES: Final = 10

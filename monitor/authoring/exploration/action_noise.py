@@ -16,8 +16,6 @@ import numpy as np
 from monitor.arrays import Bools, Floats
 from monitor.errors import ModelError
 
-__all__ = ["SlipTo", "slip_weights"]
-
 SlipTo = Literal["others", "all", "neighbours"]
 
 MOST_WEIGHTS: Final = 1 << 27

@@ -22,8 +22,6 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained
 
-__all__ = ["REPEATS", "CopySimulator", "action_count", "action_mask", "kept_random_state", "layers", "reseed"]
-
 REPEATS: Final = 3
 """How often each step is taken from its snapshot, each time with generators seeded differently."""
 

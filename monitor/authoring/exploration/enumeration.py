@@ -18,8 +18,6 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained, load_object
 
-__all__ = ["ExplorationSettings", "Explored", "explore"]
-
 Progress = Callable[[int, int], None]
 
 

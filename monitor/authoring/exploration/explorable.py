@@ -9,8 +9,6 @@ from typing import Any, Protocol
 from monitor.arrays import Floats
 from monitor.model.annotations import Valuation
 
-__all__ = ["Arrival", "Environment", "Explorable", "Snapshot"]
-
 Environment = Any
 """An environment, or a part of one: Gymnasium is optional, so are its types."""
 

@@ -18,8 +18,6 @@ from monitor.model.label_conditions import labelled
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
-__all__ = ["model_of"]
-
 MOST_OBSERVED: Final = 1 << 28
 """Most numbers in the observations of all states; beyond, the model is made without."""
 

@@ -24,8 +24,6 @@ from monitor.authoring.exploration.identity import Flat, flat, key_of
 from monitor.errors import ModelError
 from monitor.user_code import explained
 
-__all__ = ["HookSimulator", "hook_of"]
-
 
 def hook_of(environment: Environment) -> Environment | None:
     """Return the environment, or the unwrapped one, that has a method `successors`; None if neither has."""

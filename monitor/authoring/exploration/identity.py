@@ -17,8 +17,6 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object
 
-__all__ = ["StateIdentity", "flat", "identity_of", "key_of", "observation_key", "shown"]
-
 LONGEST_KEY: Final = 64
 """Most entries of a key; an observation with more is replaced by a digest."""
 

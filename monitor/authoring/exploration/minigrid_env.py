@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 from monitor.authoring.exploration.explorable import Environment
 
-__all__ = ["MiniGridState", "grow_old", "grow_young", "is_minigrid", "minigrid_state"]
-
 _FIXED = ("wall", "floor", "lava", "goal")
 """Types of objects that never move or change."""
 

@@ -24,8 +24,6 @@ from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 from monitor.user_code import explained, load_object
 
-__all__ = ["RolledOut", "roll_out"]
-
 LONGEST_EPISODE: Final = 10_000
 """Steps after which an episode is cut off, if the environment does not end it."""
 

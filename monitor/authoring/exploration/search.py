@@ -18,8 +18,6 @@ from monitor.authoring.exploration.identity import Flat, shown
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
-__all__ = ["ExploredState", "Found", "Successor", "search"]
-
 ALTERNATES: Final = 1
 """How many further situations with the key of a state are compared with the first."""
 

@@ -11,8 +11,6 @@ from monitor.authoring.formats.gymnasium_env import make_environment
 from monitor.errors import ModelError, to_install
 from monitor.user_code import explained, is_reference, load_object
 
-__all__ = ["close", "open_environment"]
-
 _FAMILIES: Final = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
 """Beginning of an id -> the package whose import registers it."""
 

@@ -12,8 +12,6 @@ from monitor.authoring.exploration.search import Found
 from monitor.errors import ModelError
 from monitor.model.annotations import Valuation
 
-__all__ = ["STEPS", "compare_walks"]
-
 STEPS: Final = 10_000
 """Steps compared by default."""
 

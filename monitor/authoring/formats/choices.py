@@ -20,17 +20,6 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
-__all__ = [
-    "MAX_MODEL_BYTES",
-    "Choices",
-    "as_mdp",
-    "choices_of",
-    "initial_states",
-    "keeps_order",
-    "merged_order",
-    "require_memory",
-]
-
 MAX_MODEL_BYTES: Final = 4 << 30
 """Largest memory to read a model; larger ones are refused before memory is taken."""
 

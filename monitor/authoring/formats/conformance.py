@@ -19,8 +19,6 @@ import numpy as np
 
 from monitor.statistics.model_betting import ModelTest
 
-__all__ = ["ALPHA", "STEPS", "Conformance", "conformance"]
-
 STEPS: Final = 10_000
 """Steps run: a third of a second for the environments that come with Gymnasium."""
 

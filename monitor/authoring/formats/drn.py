@@ -45,8 +45,6 @@ from monitor.model.mdp import MDP
 from monitor.model.rewards import chosen_structure
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
 
-__all__ = ["read_drn", "read_files"]
-
 _UNNAMED: Final = "__NOLABEL__"
 _STATE: Final = re.compile(r"state ([0-9]+)((?: ?[!{][^\s}]*\}?)?)(?: ?\[([^\]]*)\])?(.*)\Z")
 _ACTION: Final = re.compile(r"action ([^\s\[]+)(?: ?\[([^\]]*)\])?\Z")

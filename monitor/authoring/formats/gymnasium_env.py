@@ -19,8 +19,6 @@ from monitor.errors import ModelError, ModelWarning, to_install
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
-__all__ = ["from_environment", "load_gymnasium", "make_environment"]
-
 _ID = re.compile(r"[A-Za-z0-9_./-]{1,128}\Z")  # no colon: Gymnasium would import the module before it
 _ONE_HOT_LIMIT = 1 << 26
 

@@ -51,8 +51,6 @@ from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
 
-__all__ = ["read_combined", "read_files", "read_prism"]
-
 Values = list[float | str | bool]
 """Values of the variables in one state."""
 

@@ -15,8 +15,6 @@ from monitor.authoring.formats.textfile import Line, lines, shown
 from monitor.errors import ModelError
 from monitor.model.rewards import chosen_structure
 
-__all__ = ["FilePart", "Structure", "check_headings", "chosen", "divided"]
-
 _TYPE: Final = re.compile(r"# Transitions \((.{1,40})\)\Z")
 _STRUCTURE: Final = re.compile(r'# Reward structure(?: "([^"]*)")?\Z')
 _HEADINGS: Final = {

@@ -12,8 +12,6 @@ from monitor.authoring.formats.choices import Choices, choices_of, filled
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
-__all__ = ["prism_files"]
-
 _NAME: Final = re.compile(r"[^\s\"#]+\Z")
 _TEXT: Final = re.compile(r"[^,()\s0-9.+-][^,()\r\n]*\Z")
 

@@ -12,8 +12,6 @@ from typing import Final
 
 from monitor.errors import ModelError
 
-__all__ = ["LONGEST_LINE", "Line", "lines"]
-
 LONGEST_LINE: Final = 1 << 20
 """Longest line, in bytes."""
 

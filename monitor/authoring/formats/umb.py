@@ -25,8 +25,6 @@ from monitor.errors import ModelError, ModelWarning
 from monitor.model.mdp import MDP
 from monitor.model.rewards import chosen_structure
 
-__all__ = ["GROUP", "VERSION", "read_files", "read_umb"]
-
 VERSION: Final = 1
 GROUP: Final = "cfmon"
 

@@ -21,8 +21,6 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 
-__all__ = ["UmbArchive", "packed_tar", "unpacked_tar"]
-
 _BLOCK: Final = 512
 MAX_INDEX_BYTES: Final = 4 << 20
 MAX_MEMBERS: Final = 20_000

@@ -13,8 +13,6 @@ from monitor.authoring.formats.choices import CELL_BYTES, STATE_BYTES, require_m
 from monitor.authoring.formats.umb_archive import UmbArchive
 from monitor.errors import ModelError
 
-__all__ = ["packed_valuations", "read_valuations"]
-
 Valuations = list[tuple[float | str | bool, ...]]
 
 _WORD: Final = 64

@@ -14,8 +14,6 @@ from monitor.authoring.formats.umb_archive import packed_tar
 from monitor.authoring.formats.umb_valuations import ends_of, packed_valuations
 from monitor.model.mdp import MDP
 
-__all__ = ["umb_files"]
-
 _DOUBLE: Final = {"type": "double", "size": 64}
 _BOOL: Final = {"type": "bool", "size": 1}
 

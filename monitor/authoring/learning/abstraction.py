@@ -12,8 +12,6 @@ from monitor.authoring.learning.batch import RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
-__all__ = ["DISTANCES", "MAX_STATES", "Kind", "Numbering", "chosen_kind"]
-
 Kind = Literal["index", "name", "values", "bins", "nearest"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
 `values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of

@@ -21,8 +21,6 @@ from monitor.authoring.learning.model_report import HORIZONS, Chain, reported
 from monitor.authoring.learning.separation import missed, unseparated
 from monitor.errors import ModelError
 
-__all__ = ["CandidateAbstraction", "Outcomes", "Scored", "chosen", "judged", "scored"]
-
 
 @dataclass
 class CandidateAbstraction:

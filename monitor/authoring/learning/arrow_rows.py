@@ -40,8 +40,6 @@ from monitor.memory import bounded
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ArrowRows"]
-
 SAMPLE: Final = 256
 """Rows that show how long the lists of a column are, and whether bytes are text."""
 

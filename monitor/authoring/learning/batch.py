@@ -12,8 +12,6 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats
 from monitor.errors import RecordingError
 
-__all__ = ["EXACT", "RowBatch", "as_flags", "as_moments", "as_numbers", "beside", "concatenated", "is_missing", "typed"]
-
 EXACT: Final = 2**53
 """Largest whole number below which float64 has all of them."""
 

@@ -12,8 +12,6 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.errors import ModelError
 
-__all__ = ["BinSpec", "Reservoir", "edges_of", "parsed_bins"]
-
 SAMPLE: Final = 100_000
 """Rows from which quantiles are computed."""
 

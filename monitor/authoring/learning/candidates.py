@@ -19,8 +19,6 @@ from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
 from monitor.errors import ModelError, RecordingError
 
-__all__ = ["Field", "abstractions", "fresh"]
-
 BINS: Final = (2, 3, 4, 6, 8, 12, 16)
 """Numbers of quantile bins of each column that are tried."""
 

@@ -14,8 +14,6 @@ from monitor.authoring.learning.bins import MOST, Reservoir
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
-__all__ = ["centres_of", "parsed_clusters"]
-
 ROUNDS: Final = 50
 """Iterations of Lloyd's algorithm."""
 

@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 from monitor.errors import RecordingError
 
-__all__ = ["Roles", "Timing", "expanded", "guessed"]
-
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 Timing = Literal["step", "state"]

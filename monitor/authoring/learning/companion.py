@@ -32,8 +32,6 @@ from monitor.model.centres import checked_centres
 from monitor.model.npz import MAX_UNPACKED_BYTES, pack
 from monitor.model.unpack import check_archive
 
-__all__ = ["CountedFile", "companion_of", "load_learner", "load_part", "part_of", "save_learner"]
-
 FORMAT: Final = 5
 TABLES: Final = ("transitions", "rows", "visited")
 

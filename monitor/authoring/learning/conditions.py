@@ -19,8 +19,6 @@ from monitor.arrays import AnyArray, Bools
 from monitor.authoring.learning.batch import beside
 from monitor.errors import ModelError, brief
 
-__all__ = ["Condition", "parsed"]
-
 LONGEST: Final = 4096
 """Longest condition, in characters."""
 

@@ -14,22 +14,6 @@ from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
 from monitor.errors import RecordingError
 
-__all__ = [
-    "ENDS",
-    "MAX_LABELS",
-    "MAX_OPEN",
-    "TIMES",
-    "Encoder",
-    "Episodes",
-    "Steps",
-    "base_of",
-    "code_of",
-    "counts_steps",
-    "is_end",
-    "unknown_at",
-    "unordered",
-]
-
 MAX_LABELS: Final = 12
 """An end whose state was not recorded has a code for each set of labels that hold there, and of unknown ones."""
 

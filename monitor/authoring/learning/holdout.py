@@ -11,8 +11,6 @@ from monitor.arrays import Bools, Ints
 from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.tally import Table, Tally, mixed
 
-__all__ = ["HELD", "HISTORIES", "HeldOut", "Holdout"]
-
 HELD: Final = 200_000
 """Held-out steps that are kept; further ones are left out."""
 

@@ -19,8 +19,6 @@ from monitor.model.annotations import Valuation
 from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
 
-__all__ = ["LabelSpec", "built"]
-
 NAMED: Final = 20_000
 """Models of more states have no names of states."""
 

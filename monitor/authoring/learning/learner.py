@@ -18,8 +18,6 @@ from monitor.errors import ModelError
 from monitor.model.annotations import checked_labels
 from monitor.model.mdp import MDP
 
-__all__ = ["Learner", "labels_of"]
-
 ALIASES: Final = {"reward": "reward", "terminated": "terminated", "done": "terminated", "truncated": "truncated"}
 
 

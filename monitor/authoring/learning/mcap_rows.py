@@ -11,8 +11,6 @@ import msgspec
 from monitor.authoring.learning.row_files import LINE, RecordRows, flat, refuse_rows, size_of
 from monitor.errors import RecordingError, brief, to_install
 
-__all__ = ["McapRows"]
-
 
 class McapRows(RecordRows):
     """Messages of one topic, a map each, in the order of log times. `topic`: needed if several topics have JSON."""

@@ -17,8 +17,6 @@ from monitor.authoring.learning.row_files import START, FilePosition, joined, no
 from monitor.errors import RecordingError, brief, to_install
 from monitor.memory import bounded
 
-__all__ = ["MinariRows", "is_minari"]
-
 METADATA: Final = Path("data", "metadata.json")
 
 METADATA_BYTES: Final = 4 << 20

@@ -20,18 +20,6 @@ from monitor.authoring.learning.states import States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, Table, Tally, mixed
 from monitor.model.mdp import MDP
 
-__all__ = [
-    "HORIZONS",
-    "Chain",
-    "Coverage",
-    "Gain",
-    "LabelCalibration",
-    "ModelReport",
-    "Scarce",
-    "problems_of",
-    "reported",
-]
-
 CONCENTRATION: Final = 1.0
 HISTORY_CONCENTRATION: Final = 10.0
 HORIZONS: Final = (1, 5, 20)

@@ -13,8 +13,6 @@ from monitor.sidecar.recordings import open_recording
 from monitor.stream.decode import agent_of, decode
 from monitor.types import Observation
 
-__all__ = ["RecordedRows"]
-
 OPEN: Final = 1 << 16
 """Number of episodes whose last step is remembered, to drop what was delivered twice."""
 

@@ -27,8 +27,6 @@ from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.stream import agent_of
 from monitor.types import Instant
 
-__all__ = ["TableEvents"]
-
 AGENT: Final = "agent"
 _encode = msgspec.json.Encoder().encode
 

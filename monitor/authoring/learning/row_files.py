@@ -25,30 +25,6 @@ from monitor.authoring.learning.batch import RowBatch, is_missing, typed
 from monitor.errors import RecordingError
 from monitor.memory import bounded
 
-__all__ = [
-    "COLUMNS",
-    "LINE",
-    "ROWS",
-    "START",
-    "CsvRows",
-    "EmptyFileError",
-    "FilePosition",
-    "JsonRows",
-    "RecordRows",
-    "RowFile",
-    "digest_of",
-    "flat",
-    "joined",
-    "no_column",
-    "open_rows",
-    "plain",
-    "refuse_names",
-    "refuse_rows",
-    "rows_as_wide",
-    "rows_at_once",
-    "size_of",
-]
-
 ROWS: Final = 1 << 16
 """Rows of a batch."""
 

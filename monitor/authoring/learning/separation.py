@@ -17,8 +17,6 @@ from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.tally import Tally
 
-__all__ = ["lacking", "missed", "never_held", "unrecorded", "unseparated"]
-
 MISSED: Final = 0.02
 """Fraction of a label's visits in states without the label from which it is reported."""
 

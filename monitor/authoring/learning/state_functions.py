@@ -12,8 +12,6 @@ from monitor.authoring.learning.row_files import START, FilePosition, RowFile
 from monitor.errors import ModelError
 from monitor.user_code import explained, load_object
 
-__all__ = ["Computed", "state_function"]
-
 
 def state_function(reference: str) -> tuple[str, Callable[..., Any]]:
     """Return name and function of `module.py:function`; ModelError if it cannot be loaded.

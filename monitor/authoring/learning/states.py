@@ -14,8 +14,6 @@ from monitor.authoring.learning.abstraction import Numbering
 from monitor.authoring.learning.episodes import base_of, code_of, is_end
 from monitor.authoring.learning.tally import CODE_BITS, Tally
 
-__all__ = ["ELSEWHERE", "States", "moved", "numbered"]
-
 ELSEWHERE: Final = -1
 """Code of the state `elsewhere`, which is never recorded."""
 

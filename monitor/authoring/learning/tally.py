@@ -13,8 +13,6 @@ from monitor.authoring.learning.abstraction import MAX_STATES
 from monitor.authoring.learning.episodes import Steps
 from monitor.errors import ModelError
 
-__all__ = ["ACTION_BITS", "CODE_BITS", "Table", "Tally", "mixed", "ranks_within"]
-
 CODE_BITS: Final = 25
 ACTION_BITS: Final = 14
 """A transition is one number: state, action and code of the successor. `MAX_STATES` is 2^22."""

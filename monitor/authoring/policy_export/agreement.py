@@ -13,8 +13,6 @@ from monitor.model.mdp import MDP
 from monitor.policy.manifest import Manifest
 from monitor.policy.onnx_policy import table_from_onnx
 
-__all__ = ["TOLERANCE", "Agreement", "compare"]
-
 TOLERANCE: Final = 1e-4
 """Accepted difference of a probability, and of two scores that tie (times 1 + the largest score): 32-bit arithmetic."""
 

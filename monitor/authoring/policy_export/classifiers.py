@@ -17,8 +17,6 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained
 
-__all__ = ["SUFFIXES", "of_classifier", "read_classifier"]
-
 SUFFIXES = (".joblib", ".pkl", ".pickle")
 
 

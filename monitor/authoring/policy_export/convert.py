@@ -19,8 +19,6 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained, is_reference, load_object
 
-__all__ = ["READERS", "convert", "pickled"]
-
 READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
     ".zip": read_zip,
     **dict.fromkeys(tables.SUFFIXES, read_table),

@@ -21,8 +21,6 @@ from monitor.errors import PolicyError
 from monitor.model.unpack import check_archive
 from monitor.user_code import explained
 
-__all__ = ["AS_THEY_ARE", "Normalisation", "read_normalisation"]
-
 AS_THEY_ARE: Final = "none"
 """Instead of a file: the user says that observations are not normalised."""
 

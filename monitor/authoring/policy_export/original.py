@@ -16,8 +16,6 @@ from monitor.model.recorded import recorded_inputs
 from monitor.policy.draft import OutputKind
 from monitor.policy.export import table_onnx
 
-__all__ = ["MEMORY", "Anything", "ExportRequest", "Original", "action_numbers", "tabulated", "tabulated_inputs"]
-
 Anything = Any
 """An object of a package that may not be installed, or of the user."""
 

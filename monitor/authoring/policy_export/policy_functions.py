@@ -13,8 +13,6 @@ from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
 from monitor.user_code import explained
 
-__all__ = ["SEES", "of_function", "shown_states"]
-
 SEES = ("observation", "valuation", "name", "index")
 """What a function may be called with."""
 

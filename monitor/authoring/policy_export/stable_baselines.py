@@ -26,8 +26,6 @@ from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
 from monitor.user_code import explained
 
-__all__ = ["algorithm_of", "is_agent", "of_agent", "read_zip"]
-
 _LARGEST_DATA: Final = 64 << 20
 _LARGEST_ONE_HOT: Final = 1 << 26
 """Most numbers in the observations of all states."""

@@ -15,8 +15,6 @@ from monitor.errors import InputError, PolicyError
 from monitor.model.encode import encode_action, encode_state
 from monitor.model.mdp import MDP
 
-__all__ = ["SUFFIXES", "read_table"]
-
 SUFFIXES = (".json", ".csv", ".npy")
 
 LARGEST_ARRAY = 256 << 20

@@ -18,8 +18,6 @@ from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
 from monitor.user_code import explained
 
-__all__ = ["Exported", "is_module", "network_onnx", "of_module", "torch_or_error"]
-
 OPSET: Final = 17
 
 

@@ -18,8 +18,6 @@ from monitor.exact.inputs import tables
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 
-__all__ = ["HOLDS", "WORTH", "Guarded", "guarded", "proposed"]
-
 HOLDS: Final = (1, 2, 3, 5, 8, 12, 16, 20, 25, 30, 40)
 """Smallest lengths of takeovers that are compared."""
 

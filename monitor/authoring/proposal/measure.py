@@ -14,8 +14,6 @@ from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Judged, Notice, Observation, TrustSettings
 
-__all__ = ["CandidateFormula", "Measured", "measured"]
-
 SECOND = 0.1
 """Time of the replayed clock between two steps; the figures do not depend on it."""
 

@@ -15,8 +15,6 @@ from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, H
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 
-__all__ = ["Collected", "RecordedPath", "first_steps", "paths_of", "simulated", "unsafe_events"]
-
 LONGEST: Final = 1000
 """Most steps of a simulated episode."""
 

@@ -8,8 +8,6 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
 
-__all__ = ["action_frequencies", "constant_policy", "draws_of", "safest_policy"]
-
 TIE = 1e-9
 """Probabilities that differ by less are equal, and the action that the agent takes more often is preferred."""
 

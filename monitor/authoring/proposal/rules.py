@@ -12,8 +12,6 @@ from monitor.authoring.proposal.measure import CandidateFormula, Measured
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
 from monitor.types import AlarmSpec
 
-__all__ = ["THRESHOLDS", "candidates", "chosen", "horizon_of"]
-
 THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95)
 SHORTEST: Final = 4
 LONGEST: Final = 40

@@ -18,8 +18,6 @@ from monitor.logic.syntax import InterventionRef, Probability, Reward
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["BestCatalogue", "Source"]
-
 MAX_MEASURES = 64
 """Measures, by direction and end of the episode, whose tables are kept at once."""
 

@@ -29,8 +29,6 @@ from monitor.exact.best.layouts import FIRST_SLOT
 from monitor.exact.best.options import TIE, Acting, Options
 from monitor.exact.best.scratch_row import Posteriors, ScratchRow, prepare, scratch_row
 
-__all__ = ["BLOCK", "BackwardProblem", "DecisionValues", "HeldPath", "Lanes", "Task", "induct", "scratch_of"]
-
 BLOCK: Final = 4
 """Lanes whose means are computed together; the numbers of each node are padded to a multiple of it."""
 INFINITY = float("inf")

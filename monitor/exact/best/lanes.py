@@ -11,8 +11,6 @@ import numpy as np
 from monitor.exact.best.induction import Lanes
 from monitor.exact.best.layouts import NEVER
 
-__all__ = ["Way", "lanes_of", "lanes_of_sets"]
-
 
 class Way(NamedTuple):
     """A way to decide.

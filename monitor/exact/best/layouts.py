@@ -11,8 +11,6 @@ from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import LimitError
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_SLOT", "MAX_SLOTS", "NEVER", "Layout", "LayoutNode", "ObligationLayouts"]
-
 FIRST_SLOT = 2
 """Target of a transition: FALSE, TRUE, or FIRST_SLOT + the index of a slot at the next level."""
 NEVER = 1 << 62

@@ -11,8 +11,6 @@ from monitor.arrays import Floats, Ints
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["TIE", "Acting", "Options", "acting_of", "options_of"]
-
 TIE = 1e-12
 """Difference of values, relative to the larger of 1 and the best, up to which decisions are equally good."""
 

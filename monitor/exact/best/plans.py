@@ -11,8 +11,6 @@ import msgspec
 from monitor.causal import World
 from monitor.exact.best.values import BestValues, Lookback
 
-__all__ = ["PlannedChange", "Planner"]
-
 BRANCHES = 3
 """Next changes of a plan that are listed, the likeliest ones."""
 LEAST = 0.01

@@ -14,8 +14,6 @@ from monitor.arrays import Ints
 from monitor.exact.best.options import Options
 from monitor.exact.best.scratch_row import Posteriors
 
-__all__ = ["Transitions"]
-
 MOST: Final = 16
 """Transitions whose rows are kept; the others are computed each time."""
 MAX_NUMBERS: Final = 4_000_000

@@ -17,8 +17,6 @@ from monitor.exact.best.layouts import FIRST_SLOT, ObligationLayouts
 from monitor.exact.best.options import TIE, Options
 from monitor.logic import FALSE, TRUE
 
-__all__ = ["MAX_NUMBERS", "NO_STATE", "Prior"]
-
 MAX_NUMBERS = 20_000_000
 """Numbers (obligations x states) that the tables of one measure may hold: 160 MB."""
 NO_STATE = -1

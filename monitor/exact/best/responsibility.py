@@ -18,8 +18,6 @@ import numpy as np
 from monitor.exact.best.lanes import lanes_of_sets
 from monitor.exact.best.values import BestValues, Observed
 
-__all__ = ["responsibility"]
-
 Meets = Callable[[float], bool]
 
 

@@ -16,8 +16,6 @@ from monitor.causal.row import RowMemory, bound, reweigh_within, row_memory
 from monitor.exact.best.options import Options
 from monitor.exact.forward.row_table import EXACT, STABLE
 
-__all__ = ["Posteriors", "ScratchRow", "condition", "prepare", "scratch_row"]
-
 
 @dataclass(eq=False)
 class Posteriors:

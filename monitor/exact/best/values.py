@@ -29,8 +29,6 @@ from monitor.exact.best.prior import MAX_NUMBERS, NO_STATE, Prior
 from monitor.exact.forward.row_table import EXACT
 from monitor.policy import PolicyTable
 
-__all__ = ["BestValues", "FirstChange", "Lookback", "Observed", "Pass", "PlanValues"]
-
 FRAMES: Final = 16
 """Frames kept: a stream needs those of one length of paths, and of the shorter ones as an episode begins."""
 FEW_NUMBERS: Final = 1 << 16

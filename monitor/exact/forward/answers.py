@@ -24,8 +24,6 @@ from monitor.exact.forward.counterfactual_rows import phase_at, phase_end
 from monitor.exact.forward.observation import Context, Future, TransitionTable, observe
 from monitor.exact.forward.unroll import FIRST_COLUMN
 
-__all__ = ["answer", "push", "push_all", "value_at_last_pair"]
-
 
 def value_at_last_pair(context: Context, offset: int, column: int, state: int, s: int, a: int) -> tuple[float, int]:
     """Return the value of an obligation in `state` at the last observed pair s, a (a = -1: not known), and a status."""

@@ -27,8 +27,6 @@ from monitor.exact.forward.row_table import FULL, RowTable
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 
-__all__ = ["backward", "forward", "interval"]
-
 SHORT = 8
 """Up to this length a row's best successors are found one by one, without ranks."""
 SPARSE = 32

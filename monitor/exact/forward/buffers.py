@@ -11,17 +11,6 @@ import numpy as np
 from monitor.arrays import Floats, Ints, Shorts, longer
 from monitor.errors import LimitError
 
-__all__ = [
-    "EDGES",
-    "MAX_LEVELS",
-    "NODES",
-    "OFFSETS",
-    "ForwardBuffers",
-    "Levels",
-    "Workspace",
-    "too_long",
-]
-
 OFFSETS, NODES, EDGES = range(3)
 """Parts of `Levels`: `first_node` and `edge_count`, the arrays of nodes, `edges`."""
 

@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ANSWER",
-    "BEGIN",
-    "DONE",
-    "FORWARD_FULL",
-    "LEVELS_FULL",
-    "NOT_COMPUTED",
-    "OBSERVE",
-    "SCRATCH_FULL",
-    "SKIP",
-    "TABLE_FULL",
-    "VALUES_MISSING",
-]
-
 DONE, TABLE_FULL, SCRATCH_FULL, FORWARD_FULL, VALUES_MISSING, LEVELS_FULL = range(6)
 """Status of a loop. `Workspace.missing`: FORWARD_FULL: the segments and nodes needed; VALUES_MISSING: offset, column;
 LEVELS_FULL: a part of `Levels`, the length it needs."""

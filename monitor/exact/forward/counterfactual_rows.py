@@ -27,8 +27,6 @@ from monitor.arrays import Bytes, Floats, Ints
 from monitor.causal.row import bound, choose, reweigh_within
 from monitor.exact.forward.row_table import EXACT, FULL, STABLE, RowTable, find_slot
 
-__all__ = ["Dynamics", "find_entry", "find_observed", "phase_at", "phase_end"]
-
 NO_END = 1 << 62
 """End of the last phase."""
 

@@ -39,8 +39,6 @@ from monitor.exact.value_table import SMALL, ValueTable, is_large
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 
-__all__ = ["Evaluator", "LabelledAutomaton", "closing_values", "dynamics", "labelled_automaton"]
-
 Pairs = tuple[Ints, Ints]
 _ALL: Ints = np.zeros(0, dtype=np.int64)
 LabelledAutomaton = tuple[Unrolled, Shorts]

@@ -21,8 +21,6 @@ from monitor.causal.row import RowMemory, choose, greedy
 from monitor.exact.forward.counterfactual_rows import Dynamics, phase_at
 from monitor.exact.forward.unroll import FIRST_COLUMN
 
-__all__ = ["IntervalProblem", "RowBounds", "interval", "level"]
-
 TRUE = 1
 
 Observed = tuple[int, int, int, float]

@@ -30,8 +30,6 @@ from monitor.exact.forward.row_table import FULL, RowTable
 from monitor.exact.forward.unroll import FIRST_COLUMN
 from monitor.logic import TRUE
 
-__all__ = ["Context", "Future", "TransitionTable", "observe", "shares_successor", "sort_nodes"]
-
 
 @dataclass(eq=False)
 class TransitionTable:

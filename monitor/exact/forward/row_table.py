@@ -21,18 +21,6 @@ import numpy as np
 from monitor.arrays import Ints, longer
 from monitor.causal.row import row_memory
 
-__all__ = [
-    "ANY",
-    "EXACT",
-    "FULL",
-    "STABLE",
-    "RowBudget",
-    "RowTable",
-    "RowTables",
-    "find_slot",
-]
-
-
 EXACT, ANY, STABLE = 0, 1, 2
 """Kind of a row: the Gumbel-Max row, or bounds over a class of causal models (`monitor.types.CausalModel`)."""
 

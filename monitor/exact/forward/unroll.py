@@ -21,8 +21,6 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.logic import FALSE, TRUE, Automaton
 
-__all__ = ["FIRST_COLUMN", "Unrolled"]
-
 Transition = tuple[int, int, int, int]
 
 FIRST_COLUMN = 2

@@ -15,8 +15,6 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel, Field
 
-__all__ = ["describe", "meanings", "setting"]
-
 RANGE = ("ge", "gt", "le", "lt")
 
 

@@ -13,27 +13,6 @@ from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.mqtt.codec import Version
 from monitor.stream.shard import parse_shard
 
-__all__ = [
-    "Count",
-    "Duration",
-    "Every",
-    "Host",
-    "Identifier",
-    "Link",
-    "Listen",
-    "MqttVersion",
-    "Name",
-    "Pattern",
-    "ShardText",
-    "Size",
-    "Topic",
-    "Url",
-    "Words",
-    "as_text",
-    "parse_duration",
-    "parse_size",
-]
-
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 SIZE = r"^[0-9]{1,9}(\.[0-9]+)?(kB|MB|GB|TB)$"
@@ -95,12 +74,14 @@ def _parse_count(value: object) -> int:
 
 
 def check_topic(topic: str) -> str:
+    """Return a topic without wildcards, or raise ValueError."""
     if not topic or set("+#\0") & set(topic) or topic.startswith(("/", "$")) or topic.endswith("/"):
         raise ValueError("must be a topic without wildcards, not starting or ending with a slash")
     return topic
 
 
 def check_pattern(pattern: str) -> str:
+    """Return a pattern with one `+` in place of the agent, or raise ValueError."""
     levels = pattern.split("/")
     if levels.count("+") != 1 or any("+" in level for level in levels if level != "+") or "#" in pattern:
         raise ValueError("must contain exactly one + (the agent's name) and no #, such as agents/+/steps")
@@ -110,6 +91,7 @@ def check_pattern(pattern: str) -> str:
 
 
 def check_shard(shard: object) -> str:
+    """Return a shard such as 3/8, or raise ValueError."""
     if not isinstance(shard, str):
         raise ValueError("must be a text such as 3/8")  # noqa: TRY004 - pydantic collects ValueErrors only
     try:
@@ -119,11 +101,13 @@ def check_shard(shard: object) -> str:
 
 
 def check_url(url: str) -> str:
+    """Return the URL of a broker, or raise ValueError."""
     parse_broker(url)
     return url
 
 
 def check_listen(listen: str) -> str:
+    """Return an address to listen on, or raise ValueError."""
     parts = urlsplit(f"//{listen}")
     try:
         fine = parts.hostname is not None and parts.port is not None and parts.path == "" and parts.username is None

@@ -15,8 +15,6 @@ from monitor.sidecar.config.settings import Config
 from monitor.sidecar.web.http import HEADERS
 from monitor.sidecar.web.server import open_socket
 
-__all__ = ["check_places", "takeover_notes"]
-
 PATIENCE: Final = 2.0
 """Seconds for the server on the port to respond."""
 SIGNATURE_HEADER: Final = "Content-Security-Policy"

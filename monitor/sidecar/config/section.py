@@ -6,8 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 from monitor.sidecar.config.derived import describe
 
-__all__ = ["Section"]
-
 
 class Section(BaseModel):
     """A section of the configuration; the text below a field documents it."""

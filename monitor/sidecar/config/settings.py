@@ -54,8 +54,6 @@ from monitor.types import (
     TrustSettings,
 )
 
-__all__ = ["ENVIRONMENT_PREFIX", "Config", "FormulaConfig", "config_schema"]
-
 ENVIRONMENT_PREFIX = "CFMON_"
 
 

@@ -11,8 +11,6 @@ from monitor.sidecar.config.fields import Duration, Name
 from monitor.sidecar.config.section import Section
 from monitor.sidecar.webhooks.target import parse_target
 
-__all__ = ["WebhookConfig"]
-
 
 class WebhookConfig(Section):
     """A receiver of alerts over HTTP: each change of an alarm is posted to it as a CloudEvent.

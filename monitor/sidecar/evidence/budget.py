@@ -7,8 +7,6 @@ from typing import Final
 from monitor.errors import LimitError
 from monitor.model.npz import MAX_UNPACKED_BYTES
 
-__all__ = ["MAX_MODEL_BYTES", "MAX_OBJECT_BYTES", "Budget"]
-
 MAX_OBJECT_BYTES: Final = 256 << 20
 """Most bytes of all models and policies of an alarm, unpacked, as they are in a .zip file or in a folder."""
 

@@ -22,8 +22,6 @@ from monitor.model.unpack import MAX_DIRECTORY_BYTES, check_directory, read_memb
 from monitor.sidecar.evidence.budget import Budget
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES
 
-__all__ = ["Bundle", "pack_bundle", "read_bundle", "referenced_objects"]
-
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest date of the zip format, so that equal evidence gives equal bytes."""

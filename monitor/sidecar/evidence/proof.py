@@ -17,8 +17,6 @@ from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
 from monitor.policy.table import PolicyTable
 
-__all__ = ["Proof", "open_proof"]
-
 _LARGE: Final = "; if you trust its source, add --large"
 
 

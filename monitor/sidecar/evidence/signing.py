@@ -17,8 +17,6 @@ from monitor.sidecar.mqtt.broker import MAX_SECRET_BYTES
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["KEY", "SIGNATURE_BYTES", "Signer", "Verifier", "read_signer", "read_verifier"]
-
 KEY: Final = "store.signing_key"
 """Setting with the path of the private key."""
 SIGNATURE_BYTES: Final = 64

@@ -15,8 +15,6 @@ from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
 from monitor.sidecar.evidence.proof import Proof, open_proof
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
 
-__all__ = ["Expected", "Signed", "VerificationReport", "check_id", "examine", "id_in_name"]
-
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
 """Result of checking the signature; `unchecked`: no key was given."""
 

@@ -11,8 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 from monitor.errors import ConfigError
 
-__all__ = ["MAX_SECRET_BYTES", "Broker", "Tls", "parse_broker", "read_secret"]
-
 MAX_SECRET_BYTES = 4096
 """Maximum size of a secret: a larger file is not a password or token."""
 

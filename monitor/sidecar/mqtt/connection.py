@@ -21,8 +21,6 @@ from monitor.sidecar.mqtt.keepalive import KeepAlive
 from monitor.sidecar.pipeline import OFFLINE, Publication
 from monitor.sidecar.tasks import in_thread
 
-__all__ = ["Connection"]
-
 T = TypeVar("T")
 
 LOG: Final = logging.getLogger("monitor.mqtt")

@@ -12,8 +12,6 @@ from monitor.sidecar.mqtt.broker import Broker
 from monitor.sidecar.mqtt.codec import Version
 from monitor.sidecar.mqtt.tls import explain, make_context
 
-__all__ = ["CONNECT_PATIENCE", "HANDSHAKE", "NO_GREETING", "BrokerError", "Dial", "OldBrokerError", "SessionConfig"]
-
 CONNECT_PATIENCE: Final = 4.0
 """Seconds for TCP to connect to one address, and for each response of the broker after that."""
 

@@ -15,8 +15,6 @@ import msgspec
 
 from monitor.types import Instant
 
-__all__ = ["Arrived", "Dropped", "Inbox", "Receipt"]
-
 MAX_TOPICS: Final = 1000
 """Topics counted separately while the inbox is full; other agents' lost steps still show by their sequence numbers."""
 

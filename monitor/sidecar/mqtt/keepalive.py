@@ -6,8 +6,6 @@ import asyncio
 import math
 from collections.abc import Callable
 
-__all__ = ["KeepAlive"]
-
 
 class KeepAlive:
     """Calls `ping` if either side was silent for half of `seconds`, and `lost`, with the reason, if nothing follows.

@@ -29,8 +29,6 @@ from monitor.sidecar.mqtt.outbox import Outbox
 from monitor.sidecar.pipeline import OFFLINE
 from monitor.sidecar.tasks import end_tasks, unless
 
-__all__ = ["BrokerLink"]
-
 LOG: Final = logging.getLogger("monitor.mqtt")
 
 FIRST_PAUSE: Final = 0.2

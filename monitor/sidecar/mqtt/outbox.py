@@ -11,8 +11,6 @@ from typing import Final
 
 from monitor.sidecar.effects import Publication
 
-__all__ = ["Numbers", "Outbox"]
-
 LOG: Final = logging.getLogger("monitor.mqtt")
 MOST_NAMED: Final = 10
 """Topics named in one log line."""

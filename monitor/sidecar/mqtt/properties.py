@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-__all__ = ["MalformedPacketError", "Properties", "demand", "number_of", "properties", "read_length", "span", "words_of"]
-
 Properties: TypeAlias = dict[int, int | bytes]
 
 REFERENCE, REASON = 0x1C, 0x1F

@@ -11,8 +11,6 @@ from pathlib import Path
 from monitor.errors import ConfigError
 from monitor.sidecar.mqtt.broker import Tls
 
-__all__ = ["explain", "make_context"]
-
 _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS on this port; use its TLS listener (usually 8883), or mqtt://",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it requires a client certificate: set mqtt.certificate and mqtt.key",

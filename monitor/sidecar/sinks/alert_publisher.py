@@ -13,8 +13,6 @@ from monitor.errors import EvidenceError
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.types import Alert, Blind, BlindReason, Refreshed
 
-__all__ = ["AlertPublisher", "Published"]
-
 
 class _Firing(msgspec.Struct, frozen=True, array_like=True):
     """An alarm that fires now: as last published at `sent`, the evidence of its first alert, and a newer verdict."""

@@ -6,8 +6,6 @@ import math
 from array import array
 from collections.abc import Iterator
 
-__all__ = ["MOST", "Curve"]
-
 MOST = 512
 """Maximum number of points: 12 KB for each agent and formula."""
 

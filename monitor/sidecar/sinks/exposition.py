@@ -15,8 +15,6 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["HistogramFamily", "SeriesFamily"]
-
 ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 """Of a label's value in the text format."""
 

@@ -23,8 +23,6 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.decode import REASONS
 from monitor.types import Avoidable, Contradictions, MessageResult, TakeoverOutcome
 
-__all__ = ["BANDS", "BAND_ENDS", "FIGURES", "PLACES", "UNKNOWN", "Instruments"]
-
 PAIR = ("agent", "formula")
 PLACES = ("clear", "pending", "firing")
 """States of an alarm: label values of `cfmon_alarm_state`."""

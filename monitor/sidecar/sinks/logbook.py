@@ -49,8 +49,6 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = ["ALARMS", "Logbook", "log_banner", "log_watched"]
-
 ALARMS: Final = "monitor.alarms"
 """The logger for changes of alarms."""
 LOG: Final = logging.getLogger(ALARMS)

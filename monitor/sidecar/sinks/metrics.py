@@ -44,8 +44,6 @@ from monitor.types import (
     Verdict,
 )
 
-__all__ = ["CONTENT_TYPE", "UNREAD", "Metrics", "outcome_of"]
-
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NOTHING: Final = (math.nan,) * len(FIGURES)
 UNREAD: Final = ("rejected", "dropped", "gap")

@@ -14,8 +14,6 @@ from monitor.runtime.query import Query
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.types import Calibrated, Calibration, Forecast, Judged
 
-__all__ = ["WORDS", "Reliability", "counted", "with_diagrams"]
-
 WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "dropped"}
 """Whether a forecast came true; None: it was given up. Label values of `cfmon_forecasts_total`."""
 

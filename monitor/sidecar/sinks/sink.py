@@ -20,8 +20,6 @@ from monitor.sidecar.effects import Effects
 from monitor.stream.shard import Shard
 from monitor.types import Instant
 
-__all__ = ["FleetShard", "Sink", "Watched"]
-
 
 class FleetShard(msgspec.Struct, frozen=True):
     """The part of a fleet that is watched: one of the shards whose MQTT client ids begin with `fleet`."""

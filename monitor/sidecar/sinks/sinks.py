@@ -14,8 +14,6 @@ from monitor.sidecar.sinks.sink import Sink, Watched
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import Instant
 
-__all__ = ["Sinks"]
-
 LOG: Final = logging.getLogger("monitor.service")
 
 

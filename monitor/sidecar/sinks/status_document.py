@@ -21,21 +21,6 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import Alert, Blind, BlindReason, Contradictions, Deviates, Episode, Judged, Refreshed, Trust
 
-__all__ = [
-    "HISTORY",
-    "AgentStatus",
-    "FormulaStatus",
-    "blind_groups",
-    "contradictions_of",
-    "deviation_of",
-    "doubt_of",
-    "explained",
-    "finite",
-    "rank",
-    "shown",
-    "status_of",
-]
-
 HISTORY = 60
 """Newest values of each formula and agent in an overview, for a small curve."""
 

@@ -44,8 +44,6 @@ from monitor.types import (
     Trust,
 )
 
-__all__ = ["StatusView"]
-
 MOST_RECENT = 10
 """Alarms shown that have closed."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}

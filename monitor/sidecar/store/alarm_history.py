@@ -20,8 +20,6 @@ import msgspec
 from monitor.alarm.message import rfc3339
 from monitor.sidecar.effects import Publication
 
-__all__ = ["MAX_ALARMS", "AlarmFilter", "AlarmHistory", "AlarmRecord", "HistoryChanges"]
-
 MAX_ALARMS: Final = 5000
 """Maximum number of alarms, about 2 KB each; beyond it, the oldest that is not firing is removed."""
 

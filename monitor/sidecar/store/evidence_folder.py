@@ -22,8 +22,6 @@ from monitor.sidecar.effects import EvidenceFile
 from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.store.retention import SeenTime
 
-__all__ = ["EvidenceFolder", "is_full"]
-
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")
 _SIGNATURE: Final = ".sig"
 _MODE: Final = 0o644

@@ -13,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HighWaterMark"]
-
 _MAGIC: Final = b"cfmk"
 _NUMBER: Final = struct.Struct(">4sQ")
 _CHECK: Final = struct.Struct(">I")

@@ -24,8 +24,6 @@ from monitor.sidecar.store.alarm_history import AlarmRecord, HistoryChanges
 from monitor.sidecar.store.ledger import BEGINNING, SIZE, Ledger, link
 from monitor.types import FormulaSpec
 
-__all__ = ["STORE_ERRORS", "Batch", "DamagedError", "Journal", "SnapshotSetting", "StoreContent"]
-
 _T = TypeVar("_T")
 _K = TypeVar("_K", str, int)
 HEAD: Final = 2 * SIZE

@@ -10,8 +10,6 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["BEGINNING", "SIZE", "Ledger", "link"]
-
 SIZE: Final = 8
 """Bytes of a checksum."""
 

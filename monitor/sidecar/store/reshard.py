@@ -29,8 +29,6 @@ from monitor.sidecar.store.journal import STORE_ERRORS, Batch, Journal, Snapshot
 from monitor.stream import seal, unseal
 from monitor.stream.shard import MOST_SHARDS, Shard, parse_shard, shard_of
 
-__all__ = ["DATABASE", "NewStore", "merge_stores", "split_stores"]
-
 DATABASE: Final = "cfmon.sqlite"
 """Name of the database in the folder of a new store."""
 

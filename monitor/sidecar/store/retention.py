@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SeenTime"]
-
 DAY: Final = 86400.0
 """Maximum number of seconds counted for the time before a start."""
 

@@ -28,8 +28,6 @@ from monitor.sidecar.store.high_water import HighWaterMark
 from monitor.sidecar.store.journal import STORE_ERRORS, Batch, DamagedError, Journal, SnapshotSetting, StoreContent
 from monitor.sidecar.tasks import in_thread
 
-__all__ = ["Store"]
-
 LOG: Final = logging.getLogger("monitor.store")
 SNAPSHOT_EVENTS: Final = 20_000
 """Events after which a snapshot replaces them: few enough to be replayed in seconds."""

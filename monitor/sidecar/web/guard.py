@@ -26,8 +26,6 @@ from monitor.sidecar.mqtt.broker import read_secret
 from monitor.sidecar.web.page import SHELL
 from monitor.sidecar.web.runbooks import PREFIX
 
-__all__ = ["Guard", "read_token"]
-
 LOG: Final = logging.getLogger("monitor.http")
 PROBES: Final = frozenset({"/healthz", "/readyz", "/startupz"})
 """Answered without a token, which orchestrators do not have: they reveal only health."""

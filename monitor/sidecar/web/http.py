@@ -32,8 +32,6 @@ from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import runbook_route
 from monitor.sidecar.web.server import HttpServer
 
-__all__ = ["HEADERS", "Sources", "answering_probes", "make_app", "nothing_kept"]
-
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",

@@ -9,8 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-__all__ = ["SHELL", "page_routes"]
-
 HTML: Final = "text/html; charset=utf-8"
 STYLE: Final = "text/css; charset=utf-8"
 SCRIPT: Final = "text/javascript; charset=utf-8"

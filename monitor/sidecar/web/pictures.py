@@ -21,8 +21,6 @@ from typing import Final
 
 from monitor.sidecar.tasks import end_tasks, in_thread
 
-__all__ = ["Pictures"]
-
 LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
 """`-P`: modules are not imported from the working directory, which may be the folder of the store."""

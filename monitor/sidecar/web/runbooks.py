@@ -13,8 +13,6 @@ from starlette.routing import Route
 if TYPE_CHECKING:
     from monitor.sidecar.config.settings import HttpConfig
 
-__all__ = ["PREFIX", "default_runbook", "runbook_route"]
-
 PREFIX: Final = "/runbooks/"
 FOLDER: Final = "deploy/runbooks"
 HEADERS: Final = {

@@ -21,8 +21,6 @@ from monitor.sidecar.log import RateLimit
 from monitor.sidecar.loopback import is_loopback
 from monitor.sidecar.web.guard import Guard
 
-__all__ = ["HttpServer", "open_socket"]
-
 MAX_HEADER_BYTES: Final = 1 << 14
 """Maximum size of a request line and its headers together."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["parse_retry_after", "pause_after"]
-
 FIRST: Final = 1.0
 LONGEST: Final = 300.0
 """Seconds before the first repetition, and at most; each shortened at random by up to a half."""

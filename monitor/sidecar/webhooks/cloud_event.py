@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["CloudEvent", "PostedAlert", "read_alert", "write_event"]
-
 
 class _Formula(msgspec.Struct, frozen=True):
     name: str

@@ -12,8 +12,6 @@ from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.webhooks.signature import parse_secrets
 from monitor.sidecar.webhooks.target import Target, parse_target
 
-__all__ = ["Endpoint", "read_endpoint"]
-
 
 @dataclass(frozen=True)
 class Endpoint:

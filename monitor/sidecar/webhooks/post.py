@@ -14,8 +14,6 @@ from typing import Final
 from monitor.sidecar.tasks import in_thread
 from monitor.sidecar.webhooks.target import Target
 
-__all__ = ["PostError", "PostResponse", "post"]
-
 _MEANINGS: Final = {
     401: "check the URL and the secret",
     403: "check the URL and the secret",

@@ -33,8 +33,6 @@ from monitor.sidecar.webhooks.post import PostError, PostResponse, post
 from monitor.sidecar.webhooks.signature import signed_headers
 from monitor.types import Instant
 
-__all__ = ["PostResult", "Sender"]
-
 LOG: Final = logging.getLogger("monitor.webhooks")
 PostResult = Literal["delivered", "failed", "dropped", "refused"]
 """Posts delivered, dropped, and set aside because the receiver refuses them and takes others; attempts that failed.

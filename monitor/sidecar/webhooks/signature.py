@@ -9,8 +9,6 @@ import hmac
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["parse_secrets", "signed_headers"]
-
 PREFIX: Final = "whsec_"
 LEAST, MOST = 24, 64
 """Bytes of a secret, as the specification has them."""

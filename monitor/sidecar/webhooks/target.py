@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from monitor.sidecar.loopback import is_loopback
 
-__all__ = ["Target", "parse_target"]
-
 _PORTS: Final = {"http": http.client.HTTP_PORT, "https": http.client.HTTPS_PORT}
 
 

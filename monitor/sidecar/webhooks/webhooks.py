@@ -13,8 +13,6 @@ from monitor.sidecar.mqtt.outbox import Numbers, Outbox
 from monitor.sidecar.webhooks.cloud_event import PostedAlert, read_alert, write_event
 from monitor.sidecar.webhooks.sender import PostResult, Sender
 
-__all__ = ["Webhooks"]
-
 LOG: Final = logging.getLogger("monitor.webhooks")
 LIMIT: Final = 10_000
 """Posts that wait for one webhook, some 5 KB each."""
