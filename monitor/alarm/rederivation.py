@@ -241,22 +241,28 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
     return Derived([judged, other], tuple(helped))
 
 
-def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
-    """Return the verdict on a world with numbers, its values by the referee's own draws."""
-    recorded, formula = evidence.verdict, parse(evidence.text)
-    pairs = regret_goals(formula) if isinstance(formula, Regret) else tuple(quantity_goals(formula))
-    of = {print_formula(goal): goal for goal in pairs}
+def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Given:
+    """Return what the referee draws from: the evidence of an alarm on a world with numbers, one draw."""
+    drawn = evidence.verdict.drawn
     inputs = evidence.inputs or ((),) * len(evidence.path)
-    given = Given(
+    return Given(
         path=[Moment(*pair, each) for pair, each in zip(evidence.path, inputs, strict=True)],
         first=evidence.seq - (len(evidence.path) - 1),
         terminated=evidence.terminated,
         worlds={"": world, **{name: each for name, each in models.items() if isinstance(each, CheckedWorld)}},
         policies={name: each.decide for name, each in tables.items() if isinstance(each, WorldPolicy)},
-        seed=0 if recorded.drawn is None else recorded.drawn.seed,
+        seed=0 if drawn is None else drawn.seed,
         draws=1,
         acted=evidence.acted,
     )
+
+
+def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
+    """Return the verdict on a world with numbers, its values by the referee's own draws."""
+    recorded, formula = evidence.verdict, parse(evidence.text)
+    pairs = regret_goals(formula) if isinstance(formula, Regret) else tuple(quantity_goals(formula))
+    of = {print_formula(goal): goal for goal in pairs}
+    given = given_of(evidence, world, tables, models)
     quantities = tuple(
         replace(each, value=mean(of[each.text], given._replace(draws=max(each.samples, 1))))
         for each in recorded.quantities

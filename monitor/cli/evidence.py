@@ -108,12 +108,10 @@ def explain(
             raise EvidenceError(
                 "this is the evidence of a takeover, and only alarms are drawn; `cfmon verify` shows it"
             )
-        from monitor.picture import draw, explain  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.picture import draw_alarm  # noqa: PLC0415 - keep `cfmon --help` light
 
         bar.at(0, "drawing the alarm")
-        model, tables, models = proof.on_tables()
-        explanation = explain(proof.evidence, model, tables, models)
-        picture = draw(explanation, model)
+        picture, told = draw_alarm(proof.evidence, proof.model, proof.tables, proof.models)
         content = _png(picture) if target.suffix == ".png" else picture.encode()
     if target == PIPE:
         sys.stdout.buffer.write(content)
@@ -122,7 +120,7 @@ def explain(
         write_file(target, content)
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    say(printable(explanation.told.text))
+    say(printable(told.text))
     say(printable(f"drawn in {target}"))
 
 

@@ -6,6 +6,7 @@ from textwrap import shorten
 
 import numpy as np
 
+from monitor.alarm.document import Evidence
 from monitor.alarm.figures import is_open
 from monitor.logic import parse
 from monitor.logic.syntax import Label
@@ -29,6 +30,7 @@ CAUSAL = {
     "gumbel": "the Gumbel-Max causal model",
     "any": "Gumbel-Max; bounds over every causal model",
     "stable": "Gumbel-Max; bounds over every counterfactually stable model",
+    "world": "the world's own step",
 }
 
 
@@ -57,7 +59,10 @@ def draw(alarm: Explanation, model: MDP) -> str:
     y += 560
     y += draw_decisions(canvas, alarm, model, ChartFrame(MARGIN, y - 4, WIDTH - 2 * MARGIN, 236, 0, 1))
     y += draw_bands(canvas, alarm, model, (MARGIN, y - 10), WIDTH - 2 * MARGIN)
-    return canvas.document(_draw_foot(canvas, alarm, y))
+    method = alarm.evidence.verdict.method
+    more = "; the figures of the verdict are sampled, the curves exact" if method == "sampled" else ""
+    more += f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
+    return canvas.document(draw_foot(canvas, alarm.evidence, more, y))
 
 
 def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
@@ -107,14 +112,10 @@ def _draw_routes(canvas: Canvas, alarm: Explanation, model: MDP, y: float) -> fl
     return height
 
 
-def _draw_foot(canvas: Canvas, alarm: Explanation, y: float) -> float:
-    evidence = alarm.evidence
-    method = evidence.verdict.method
-    drawn = "; the figures of the verdict are sampled, the curves exact" if method == "sampled" else ""
-    more = f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
-    canvas.text(
-        (MARGIN, y), f"How obtained: {method}, {CAUSAL[evidence.causal_model]}{drawn}{more}.", size=12, ink=FAINT
-    )
+def draw_foot(canvas: Canvas, evidence: Evidence, more: str, y: float) -> float:
+    """Draw how the numbers were obtained (and `more` about that), and the alarm's identity; return where it ends."""
+    how = f"How obtained: {evidence.verdict.method}, {CAUSAL[evidence.causal_model]}{more}."
+    canvas.text((MARGIN, y), how, size=12, ink=FAINT)
     when = _clock(evidence.time)
     model = f"model {evidence.model} {evidence.model_sha256[:12]}"
     canvas.text((MARGIN, y + 18), f"{when}evidence {evidence.id} · {model}", size=12, ink=FAINT)

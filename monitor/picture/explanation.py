@@ -114,7 +114,7 @@ def explain(
     branches = tuple(_branch(checker, evidence, goal, change, _of(quantities, n)) for n, change in enumerate(changes))
     return Explanation(
         title=f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}",
-        told=_told(evidence, formula),
+        told=told_of(evidence, formula),
         evidence=evidence,
         now=now,
         first=evidence.seq - now,
@@ -244,7 +244,8 @@ def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
     return {offset: (nominal, other) for offset, nominal, other in profile if nominal is not None and other is not None}
 
 
-def _told(evidence: Evidence, formula: Formula) -> Told:
+def told_of(evidence: Evidence, formula: Formula) -> Told:
+    """Return the sentences of an alarm as it fired."""
     alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # it fired on this verdict
     spec = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm)
     return tell(

@@ -48,12 +48,24 @@ def mean(goal: Goal, given: Given) -> float:
 
     Raises LimitError for what is not drawn again here.
     """
-    at, last = goal.world.offset, len(given.path) - 1
-    used = max(-last, min(at, last))  # docs/semantics.md, section 1.4
-    begin = last - used if used >= 0 else -used - 1
+    begin = _begin(goal.world.offset, given)
     changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
     found = [_Paths(change, begin, given).outcomes(goal) for change in changes]
     return float((found[0] if len(found) == 1 else found[0] - found[1]).mean())
+
+
+def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
+    """Return the position of an intervention on the path, and the states [draws, f] at each of `steps` from there."""
+    begin = _begin(offset, given)
+    paths = _Paths(change, begin, given)
+    return begin, [paths.at(k) for k in range(steps + 1)]
+
+
+def _begin(at: int, given: Given) -> int:
+    """Return the position of an offset, clipped to the path (docs/semantics.md, section 1.4)."""
+    last = len(given.path) - 1
+    used = max(-last, min(at, last))
+    return last - used if used >= 0 else -used - 1
 
 
 class _Paths:
@@ -80,7 +92,7 @@ class _Paths:
             return self._truth(measure.path, 0).astype(np.float64)
         total = np.zeros(self._draws)
         for offset in range(measure.low, measure.high + 1):
-            before, after = self._at(offset), self._at(offset + 1)
+            before, after = self.at(offset), self.at(offset + 1)
             earned = self._main.rewards(before, self._actions[offset], after)
             total += np.where(self._stays(offset, before), 0.0, earned)
         return total
@@ -91,7 +103,7 @@ class _Paths:
             case Const(value):
                 return np.full(self._draws, value)
             case Label(name):
-                return np.asarray(self._main.holds(name, self._at(at)), dtype=np.bool_)
+                return np.asarray(self._main.holds(name, self.at(at)), dtype=np.bool_)
             case Not(arg):
                 return ~self._truth(arg, at)
             case And(left, right):
@@ -108,7 +120,8 @@ class _Paths:
             case _:
                 raise LimitError("a quantity is nested in a path, which is not drawn")
 
-    def _at(self, offset: int) -> Floats:
+    def at(self, offset: int) -> Floats:
+        """Return the states at an offset from the intervention."""
         while len(self._states) <= offset:
             self._go_on()
         return self._states[offset]

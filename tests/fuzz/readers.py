@@ -44,7 +44,7 @@ from monitor.logic import parse, print_formula
 from monitor.model import MDP
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.npz import canonical_bytes, read_model
-from monitor.picture import draw, explain
+from monitor.picture import draw_alarm
 from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
@@ -232,8 +232,8 @@ def forged(data: bytes) -> None:
     if not report.problems:
         assert report.proof is not None
         with contextlib.suppress(LimitError):
-            model, tables, _ = report.proof.on_tables()
-            picture = draw(explain(report.proof.evidence, model, tables), model)
+            proof = report.proof
+            picture, _ = draw_alarm(proof.evidence, proof.model, proof.tables, proof.models)
             assert all(line.isprintable() for line in picture.replace("\t", " ").split("\n"))
 
 

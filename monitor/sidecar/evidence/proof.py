@@ -11,11 +11,9 @@ from monitor.alarm.canonical import plain
 from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.errors import EvidenceError, LimitError, ModelError, PolicyError
 from monitor.evaluation.models import AnyModel, AnyPolicy, model_of, policy_of
-from monitor.model import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
-from monitor.policy.table import PolicyTable
 
 _LARGE: Final = "; if you trust its source, add --large"
 
@@ -28,13 +26,6 @@ class Proof:
     model: AnyModel
     tables: Mapping[str, AnyPolicy]
     models: Mapping[str, AnyModel]
-
-    def on_tables(self) -> tuple[MDP, dict[str, PolicyTable], dict[str, MDP]]:
-        """Return model, policies and other models, for what works on tables; LimitError if the model is no table."""
-        if not isinstance(self.model, MDP):
-            raise LimitError("alarms on worlds with numbers are not drawn; `cfmon verify` recomputes them")
-        tables = {name: each for name, each in self.tables.items() if isinstance(each, PolicyTable)}
-        return self.model, tables, {name: each for name, each in self.models.items() if isinstance(each, MDP)}
 
 
 def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int = MAX_UNPACKED_BYTES) -> Proof:
