@@ -22,6 +22,7 @@ class Scenario(StrEnum):
 
     icu_sepsis = "icu-sepsis"
     frozen_lake = "frozen-lake"
+    heating = "heating"
 
 
 def demo(

@@ -18,11 +18,14 @@ import numpy as np
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from monitor.demo.heating import House
 from monitor.demo.model_environment import ModelEnvironment
 from monitor.errors import MonitorError
+from monitor.evaluation.models import load_any_policy
 from monitor.model import load_model
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.mqtt.broker import parse_broker
+from monitor.worlds import load_world
 
 MAX_EPISODE_STEPS = 200
 """Longer episodes are truncated, as simulators do."""
@@ -63,7 +66,7 @@ class SimulatedAgent:
             number += 1
 
 
-def publish(agent: SimulatedAgent, arguments: Namespace) -> None:
+def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
     """Publish episodes, each step at QoS 1, until `steps` are sent and the episode is over; 0: without end.
 
     Raises OSError if the broker cannot be reached, or does not acknowledge a step in time.
@@ -92,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = ArgumentParser("python -m monitor.demo.agent", description=__doc__)
     parser.add_argument("--model", required=True, help="model to simulate")
     parser.add_argument("--policy", required=True, type=Path, help="manifest of the ONNX policy to act with")
+    parser.add_argument("--weather", type=Path, help="recorded inputs, if the model is a world with numbers")
     parser.add_argument("--url", required=True, help="URL of the MQTT broker")
     parser.add_argument("--topic", required=True, help="topic to publish steps on")
     parser.add_argument(
@@ -110,7 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _agent(arguments: Namespace) -> SimulatedAgent:
+def _agent(arguments: Namespace) -> SimulatedAgent | House:
+    if arguments.weather is not None:
+        world = load_world(arguments.model)
+        policy = load_any_policy(arguments.policy, world)
+        return House.of(world, policy.table, arguments.weather, arguments.seed, policy.sha256)  # type: ignore[arg-type] # of a world
     model = load_model(arguments.model)
     environment_rng, policy_rng = np.random.default_rng(arguments.seed).spawn(2)
     simulator = ModelEnvironment(model, environment_rng)

@@ -13,11 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 
+from monitor.alarm.document import read_evidence
 from monitor.cli.output import progress, say
 from monitor.demo.embedded import embedded_broker, held_port
+from monitor.demo.heating import House, weather_beside
 from monitor.demo.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.demo.watch import Watcher
 from monitor.sidecar.config.load import Loaded
@@ -25,8 +28,11 @@ from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.service import Service
 from monitor.sidecar.sinks.logbook import ALARMS
 from monitor.sidecar.tasks import unless
+from monitor.worlds import CheckedWorld
 
 AGENT = "demo"
+CLOSE = 1e-9
+"""Largest difference between an inferred state and that of the plant, run again."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class DemoRun:
                 loaded = load(self.config, self.output.absolute() / self.scenario, url, http_port)
         logging.getLogger(ALARMS).addHandler(logging.NullHandler())  # the watcher shows them
         service = Service(loaded)
-        watcher = Watcher(loaded.mdp, self._header(loaded, service.start()))
+        watcher = Watcher(loaded.model, self._header(loaded, service.start()))
         with interrupted() as stop:
             async with embedded_broker(broker_port), running(service), _watching(loaded, url, watcher) as online:
                 if not await eventually(online.is_set):
@@ -67,6 +73,8 @@ class DemoRun:
                 return [problem]
             stopped = stop.is_set()
             problems = await summarise(watcher, self.output / self.scenario / "evidence", stopped=stopped)
+            if not problems and not stopped and isinstance(loaded.model, CheckedWorld):
+                problems = self._compare(loaded, watcher)
             return ["stopped before its last step"] if stopped and self.steps else problems
 
     def _header(self, loaded: Loaded, address: str) -> str:
@@ -99,6 +107,24 @@ class DemoRun:
             return "the monitor did not close an alarm although its episode is over"
         return ""
 
+    def _compare(self, loaded: Loaded, watcher: Watcher) -> list[str]:
+        """Print what the house does under the other controller with the same noise, beside what was inferred."""
+        world, name, folder = loaded.model, "careful", self.output / self.scenario / "evidence"
+        assert isinstance(world, CheckedWorld)
+        nominal = loaded.policies["nominal"]
+        house = House.of(world, nominal.table, weather_beside(loaded.config.model), self.seed, nominal.sha256)
+        for alert in watcher.seen.alarms("firing"):
+            evidence = read_evidence((folder / str(alert["evidence"]["id"])).read_bytes())
+            if (offset := evidence.verdict.offset) > 0:
+                inferred, again = house.run_again(evidence, loaded.tables, name, offset)
+                apart = float(np.abs(inferred - again).max())
+                say(f"\nhad {name!r} taken over {offset} steps before the alarm of episode {evidence.episode}:")
+                say(f"  inferred from the published numbers     {world.shown(inferred)}")
+                say(f"  the house, run again with its own noise {world.shown(again)}")
+                say(f"  largest difference                      {apart:.1e}")
+                return [] if apart < CLOSE else [f"the two differ by {apart:g}"]
+        return []
+
     async def _spawn(self, loaded: Loaded, url: str) -> Process:
         config = loaded.config
         arguments = {
@@ -110,6 +136,8 @@ class DemoRun:
             "--seed": str(self.seed),
             "--interval": str(self.interval),
         }
+        if isinstance(loaded.model, CheckedWorld):
+            arguments["--weather"] = str(weather_beside(config.model))
         flat = [part for pair in arguments.items() for part in pair]
         command = (sys.executable, "-m", "monitor.demo.agent", *flat)
         return await asyncio.create_subprocess_exec(

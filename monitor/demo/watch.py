@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from monitor.cli.output import on_terminal, printable, say
 from monitor.cli.panel import Panel
+from monitor.evaluation.models import AnyModel
 from monitor.model.mdp import MDP
 
 MOST_STEPS, FEWEST_STEPS, OTHER_LINES = 10, 3, 20
@@ -53,12 +55,12 @@ class Watcher:
     """Display of received messages: a live table on a terminal, else a line for each alarm and episode.
 
     Args:
-        model: its labels describe states.
+        model: its labels, or its numbers, describe states.
         header: text shown above everything.
         clock: monotonic time in seconds.
     """
 
-    def __init__(self, model: MDP, header: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, model: AnyModel, header: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.seen = Seen()
         self._model = model
         self._header = header
@@ -142,9 +144,15 @@ class Watcher:
         return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
     def _where(self, step: Message) -> str:
-        """Return the state's labels in the model, or its number."""
-        labels = [name for name, states in self._model.labels.items() if states[step["state"]]]
-        return " ".join(labels) or f"state {step['state']}"
+        """Return the state's labels in the model, or its number; in a world with numbers, those too."""
+        model, state = self._model, step["state"]
+        if isinstance(model, MDP):
+            labels = [name for name, states in model.labels.items() if states[state]]
+            return " ".join(labels) or f"state {state}"
+        numbers = [state[each.name] for each in model.features]
+        labels = [name for name in model.labels if model.holds(name, np.array([numbers]))[0]]
+        shown = (f"{each.name} {n:.3g} {each.unit}".rstrip() for each, n in zip(model.features, numbers, strict=True))
+        return " ".join([*labels, *shown])
 
     def table(self, *, ended: bool = False) -> RenderableType:
         """Return the table; `ended`: the monitor has stopped."""
