@@ -379,13 +379,15 @@ class Break(msgspec.Struct, frozen=True, tag=True):
     """An interruption of the path before the next step, with its reason; what lies between is unknown.
 
     `unrecorded`: the model is learned, and the newest pair of the path led to what was never recorded after it.
-    `unpredicted`: it led where the model gives probability 0.
+    `unpredicted`: it led where the model gives probability 0. `failed`: the code of a world with numbers failed, which
+    says nothing about its truth.
     """
 
     reason: BlindReason
     detail: str
     unrecorded: bool = False
     unpredicted: bool = False
+    failed: bool = False
 
 
 class End(msgspec.Struct, frozen=True, tag=True):

@@ -15,15 +15,19 @@ from zlib import crc32
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
+from monitor.arrays import Bools, Floats, Ints
+from monitor.errors import MonitorError
 from monitor.sampled.noise import STATE, uniforms
-from monitor.types import Episode, Step
-from monitor.worlds import CheckedWorld, Moment
+from monitor.types import Step
+from monitor.worlds import Abduction, CheckedWorld, Moment
 
-CELLS: Final = 8
-"""Parts of (0, 1) that are counted."""
+ORDER: Final = ("lowest", "2nd", "3rd", "4th", "5th", "6th", "7th", "highest")
+CELLS: Final = len(ORDER)
+"""Number of equal parts of (0, 1) in which the noise is counted."""
+DRAWS: Final = 64
+"""Draws of a posterior of which one is tested."""
 RANGES: Final = 3
-"""Parts of a feature's range that are told apart."""
+"""Number of equal parts of a feature's range; each has rows of its own."""
 
 
 class NoiseRows:
@@ -41,9 +45,7 @@ class NoiseRows:
         self._cuts = [_cuts(each.low, each.high) for each in world.features]
         self.state_names = tuple(self._name(noise, part) for noise in range(world.noise) for part in range(RANGES))
         self.action_names = world.action_names
-        order = ("lowest", "2nd", "3rd", "4th", "5th", "6th", "7th", "highest")
-        self.successor_names = tuple(f"in the {each} eighth of what is expected" for each in order)
-        self._numbers = np.arange(max(world.noise, 1))
+        self.successor_names = tuple(f"in the {each} eighth of what is expected" for each in ORDER)
 
     def _name(self, noise: int, part: int) -> str:
         if self._features is None:
@@ -56,23 +58,28 @@ class NoiseRows:
 
     def transitions(self, agent: str, before: Step, after: Step) -> Iterator[tuple[int, int]]:
         """Yield the row and the cell of each number of the noise of an observed step."""
-        assert isinstance(before.state, tuple)
-        assert isinstance(after.state, tuple)
         assert before.action is not None
-        found = self._world.abduce(Moment(before.state, before.action, before.inputs), after.state)
-        if found.posterior is not None:
-            generator = np.random.Generator(np.random.Philox(key=[_seed(agent, before.episode), before.seq]))
-            noise = _drawn(found.posterior(generator, 64), generator)
-            matters = np.ones(self._world.noise, dtype=np.bool_)
-        else:
-            noise, matters = found.low, (found.low > 0.0) | (found.high < 1.0)
-            if not found.is_point:
-                of = uniforms(_seed(agent, before.episode), STATE, before.seq, np.zeros(1, np.int64), self._numbers)
-                noise = found.within(of[0, : self._world.noise])
+        try:
+            noise, matters = self._noise(agent, before, self._world.abduce(_moment(before), after.state))
+        except MonitorError:
+            return  # the world fails here, or its posterior does: verdicts that need it say so
         for number in np.flatnonzero(matters).tolist():
             part = self._part(number, before.state)
             row = (number * RANGES + part) * self.actions + before.action
             yield row, min(int(noise[number] * CELLS), CELLS - 1)
+
+    def _noise(self, agent: str, before: Step, found: Abduction) -> tuple[Floats, Bools]:
+        """Return the noise [m] of a step, where it is not known one draw of it, and which numbers of it mattered."""
+        seed = crc32(f"{agent}\0{before.episode!r}".encode("utf-8", "surrogatepass"))
+        if found.posterior is not None:
+            generator = np.random.Generator(np.random.Philox(key=[seed, before.seq]))
+            draws, weights = found.posterior(generator, DRAWS)
+            return draws[generator.choice(DRAWS, p=weights)], np.ones(self._world.noise, dtype=np.bool_)
+        matters = (found.low > 0.0) | (found.high < 1.0)
+        if found.is_point:
+            return found.low, matters
+        fresh = uniforms(seed, STATE, before.seq, np.zeros(1, np.int64), np.arange(self._world.noise))
+        return found.within(fresh)[0], matters
 
     def _part(self, number: int, state: tuple[float, ...]) -> int:
         if self._features is None:
@@ -89,11 +96,5 @@ def _cuts(low: float, high: float) -> tuple[float, ...] | None:
     return tuple(low + (high - low) * part / RANGES for part in range(1, RANGES))
 
 
-def _seed(agent: str, episode: Episode) -> int:
-    return crc32(f"{agent}\0{episode!r}".encode("utf-8", "surrogatepass"))
-
-
-def _drawn(posterior: tuple[Floats, Floats | None], generator: np.random.Generator) -> Floats:
-    """Return one draw [m] of a posterior."""
-    draws, weights = posterior
-    return np.asarray(draws[generator.choice(len(draws), p=weights)])
+def _moment(step: Step) -> Moment:
+    return Moment(step.state, step.action, step.inputs)

@@ -267,6 +267,8 @@ class AgentMonitor:
                     trust = self._model_trust
                     assert trust is not None, "it made the test"
                     trust.step(test, self.session.agent, before, event)
+            case Break(failed=True):
+                pass
             case Break(reason="impossible_step" | "unknown_state" | "out_of_range") if not was_impossible:
                 self._impossible = self._test_break(test, before, event)
             case _:

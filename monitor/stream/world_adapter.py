@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
-from monitor.errors import InputError, PathError
+from monitor.arrays import Floats
+from monitor.errors import InputError, MonitorError, PathError
 from monitor.stream.adapter import Adapter, Pair
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
 from monitor.worlds import CheckedWorld, Feature, Moment
+from monitor.worlds.policies import WorldPolicy
 
 RELATIVE: Final = 1e-6
 """Relative difference allowed between an agent's reward and the world's: single precision and sums of floats."""
 
 
-class BatchPolicy(Protocol):
-    """A policy that decides for many states at once."""
-
-    def decide(self, states: Floats) -> Ints | Floats:
-        """Return the actions [n] in states [n, f], or their probabilities [n, A]."""
-        ...
-
-
 class WorldAdapter(Adapter):
     """Mapping of one agent's observations to a world with numbers.
+
+    A world or a policy is its user's code and may fail at any state. No message makes a method raise: a step that the
+    world cannot explain breaks the path, with its error as the reason, and a choice that fails is not compared.
 
     Args:
         world: the world.
@@ -33,7 +29,7 @@ class WorldAdapter(Adapter):
         nominal: the agent's own policy, as configured; actions are compared with it.
     """
 
-    def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: BatchPolicy | None) -> None:
+    def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: WorldPolicy) -> None:
         super().__init__(settings)
         self._world, self._nominal = world, nominal
 
@@ -67,18 +63,20 @@ class WorldAdapter(Adapter):
 
     def possible(self, pair: Pair, successor: tuple[float, ...]) -> bool:
         """Return whether some noise of the world leads from the pair to the successor."""
-        return not self._problem(pair, successor)
+        return self._problem(pair, successor) is None
 
     def impossible(self, pair: Pair, successor: tuple[float, ...]) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
-        return Break("impossible_step", self._problem(pair, successor), unpredicted=True)
+        error = self._problem(pair, successor)
+        impossible = isinstance(error, PathError)
+        return Break("impossible_step", str(error), unpredicted=impossible, failed=not impossible)
 
-    def _problem(self, pair: Pair, successor: tuple[float, ...]) -> str:
+    def _problem(self, pair: Pair, successor: tuple[float, ...]) -> MonitorError | None:
         try:
             self._world.abduce(Moment(*pair), successor)
-        except PathError as error:
-            return str(error)
-        return ""
+        except MonitorError as error:
+            return error
+        return None
 
     def contradicts(self, pair: Pair, successor: tuple[float, ...], reward: float) -> str:
         """Return a sentence on how a reward differs from the world's; empty if it does not, or if there is none."""
@@ -86,7 +84,10 @@ class WorldAdapter(Adapter):
         if not world.has_rewards:
             return ""
         before, after = np.array([pair[0]]), np.array([successor])
-        expected = float(world.rewards(before, np.array([pair[1]]), after)[0])
+        try:
+            expected = float(world.rewards(before, np.array([pair[1]]), after)[0])
+        except MonitorError as error:
+            return str(error)
         if abs(reward - expected) <= RELATIVE * max(abs(expected), abs(reward), 1.0):
             return ""
         return (
@@ -104,40 +105,40 @@ class WorldAdapter(Adapter):
 
     def off_policy(self, state: tuple[float, ...], action: int) -> bool:
         """Return whether nominal never takes this action in this state."""
-        return self._nominal is not None and self._likely(state)[action] == 0.0
+        likely = self._likely(state)
+        return likely is not None and likely[action] == 0.0
 
     def excess(self, state: tuple[float, ...], action: int) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
-        if self._nominal is None:
-            return 0.0, 0.0
         likely = self._likely(state)
+        if likely is None:
+            return 0.0, 0.0
         repeats = float((likely**2).sum())
         return repeats - float(likely[action]), float((likely**3).sum()) - repeats**2
 
-    def _likely(self, state: tuple[float, ...]) -> Floats:
-        """Return the probabilities of nominal's actions in a state."""
-        assert self._nominal is not None
-        chosen = self._nominal.decide(np.array([state]))[0]
-        if np.ndim(chosen):
-            return np.asarray(chosen, dtype=np.float64)
-        likely = np.zeros(self._world.actions)
-        likely[int(chosen)] = 1.0
-        return likely
+    def _likely(self, state: tuple[float, ...]) -> Floats | None:
+        try:
+            return self._nominal.likely(state)
+        except MonitorError:
+            return None  # the verdicts, which depend on it, are undecided and say why
 
 
 def _numbers(given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str) -> tuple[float, ...]:
     """Return numbers in the order of their names, from a list or a map. Raises InputError."""
-    names = [each.name for each in named]
-    wanted = f"a list of {len(names)} numbers, or a map: {', '.join(names)}" if names else "none"
     if given is None:
         given = ()
+    names = [each.name for each in named]
     if isinstance(given, dict):
         if given.keys() != set(names):
-            raise InputError("unknown_state", f'"{key}" has {", ".join(given) or "no names"}; send {wanted}'[:300])
+            raise _unlike(f"has {', '.join(given) or 'no names'}"[:200], names, key)
         given = tuple(given[name] for name in names)
     if not isinstance(given, tuple) or len(given) != len(names):
-        size = f"{len(given)} numbers" if isinstance(given, tuple) else f"{given!r:.80}"
-        raise InputError("unknown_state", f'"{key}" is {size}; send {wanted}')
+        raise _unlike(f"is {len(given)} numbers" if isinstance(given, tuple) else f"is {given!r:.80}", names, key)
     if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in given):
-        raise InputError("unknown_state", f'"{key}" holds something that is no number; send {wanted}')
+        raise _unlike("holds something that is no number", names, key)
     return tuple(map(float, given))
+
+
+def _unlike(what: str, names: list[str], key: str) -> InputError:
+    wanted = f"a list of {len(names)} numbers, or a map: {', '.join(names)}" if names else "none"
+    return InputError("unknown_state", f'"{key}" {what}; send {wanted}')

@@ -35,6 +35,7 @@ from monitor.types import (
     RewardMismatch,
     Step,
     StreamSettings,
+    Trust,
     TrustSettings,
 )
 from monitor.worlds import Moment, load_world
@@ -176,6 +177,78 @@ def test_rewards_and_actions_are_compared_with_the_world_and_nominal() -> None:
     assert "the world says" in next(n.detail for n in notices if isinstance(n, RewardMismatch))
     assert sum(isinstance(n, RewardMismatch) for n in notices) == 1
     assert sum(isinstance(n, OffPolicy) for n in notices) == 1
+
+
+# ---- a world or a policy that fails while it is monitored ----
+
+
+class Failing(Tank):
+    """A tank whose parts fail above some level, once it is armed."""
+
+    armed, part = False, ""
+
+    def _fail(self, part: str, level: float) -> None:
+        if self.armed and self.part == part and level > 5.7:
+            raise ZeroDivisionError(part)
+
+    def step(self, x: Any, a: Any, u: Any, w: Any) -> Any:
+        self._fail("step", x[:, 0].max())
+        return super().step(x, a, u, w)
+
+    def invert(self, x: Any, a: int, x_next: Any, w: Any) -> Any:
+        self._fail("invert", x[0])
+        return super().invert(x, a, x_next, w)
+
+    def holds(self, label: str, x: Any) -> Any:
+        self._fail("holds", x[:, 0].max())
+        return super().holds(label, x)
+
+    def reward(self, x: Any, a: Any, x_next: Any) -> Any:
+        self._fail("reward", x[:, 0].max())
+        return super().reward(x, a, x_next)
+
+    def choose(self, x: Any) -> Any:
+        self._fail("policy", x[:, 0].max())
+        return np.zeros(len(x), dtype=int)
+
+
+@pytest.mark.parametrize("part", ["step", "invert", "holds", "reward", "policy"])
+def test_what_fails_stops_no_message_and_is_told(part: str) -> None:
+    world = Failing()
+    world.part = part
+    monitor = Monitor(world, {**POLICIES, "nominal": world.choose}, [NEAR], FEATURES)
+    world.armed = True
+    messages = [msgspec.structs.replace(m, reward=0.0) for m in rainy(8)]
+    notices = followed(monitor, messages)
+    assert all(n.result == "accepted" for n in notices if isinstance(n, Received))
+    told = [n.detail for n in notices if isinstance(n, Blind | RewardMismatch)]
+    told += [n.verdict.reason for n in judged(notices, "near")]
+    assert any("ZeroDivisionError" in words for words in told)
+    blind = [n.reason for n in notices if isinstance(n, Blind) and n.reason]
+    assert ("impossible_step" in blind) == (part in ("step", "invert"))
+    world.armed = False
+    again = [msgspec.structs.replace(m, seq=m.seq + len(messages)) for m in messages[:1] * 6]
+    again = [msgspec.structs.replace(m, seq=len(messages) + n, inputs=(0.1,)) for n, m in enumerate(again)]
+    assert judged(followed(monitor, again), "near")[-1].verdict.outcome == "safe", "it goes on when it works again"
+    assert not any(isinstance(n, Trust) and n.doubted for n in notices)
+
+
+def test_a_posterior_that_fails_tests_nothing() -> None:
+    rows = NoiseRows(load_world(Unsure))
+    before, after = (Step("e", seq, (level,), 0, 0.0, inputs=(1.0,)) for seq, level in enumerate((5.0, 5.93)))
+    assert list(rows.transitions("a", before, after)) == []
+
+
+class Unsure(Tank):
+    """A tank whose noise comes back as draws, few of which are worth anything where it counts."""
+
+    def invert(self, x: Any, a: int, x_next: Any, w: Any) -> Any:
+        return None if x[0] == 5.0 else super().invert(x, a, x_next, w)
+
+    def posterior(self, x: Any, a: int, x_next: Any, w: Any, rng: Any, n: int) -> Any:
+        weights = np.zeros(n)
+        weights[0] = 1.0
+        return np.tile(Tank.invert(self, x, a, x_next, w), (n, 1)), weights
 
 
 # ---- what is refused at start ----
