@@ -1,7 +1,7 @@
 """Loading of a user's own Python: `module.py:name` names an object at the top level of a file.
 
-Loading runs the file. Only what a user gives on the command line is loaded, never what a model, a manifest or a message
-names.
+Loading runs the file. Only what a user gives on the command line or in a configuration is loaded, never what a model, a
+manifest, evidence or a message names.
 """
 
 from __future__ import annotations

@@ -18,11 +18,13 @@ from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 
 from monitor.alarm.document import read_evidence
+from monitor.alarm.figures import change_of
 from monitor.cli.output import progress, say
 from monitor.demo.embedded import embedded_broker, held_port
 from monitor.demo.heating import House, weather_beside
 from monitor.demo.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.demo.watch import Watcher
+from monitor.logic import parse
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.service import Service
@@ -109,16 +111,20 @@ class DemoRun:
 
     def _compare(self, loaded: Loaded, watcher: Watcher) -> list[str]:
         """Print what the house does under the other controller with the same noise, beside what was inferred."""
-        world, name, folder = loaded.model, "careful", self.output / self.scenario / "evidence"
+        world, folder = loaded.model, self.output / self.scenario / "evidence"
         assert isinstance(world, CheckedWorld)
         nominal = loaded.policies["nominal"]
         house = House.of(world, nominal.table, weather_beside(loaded.config.model), self.seed, nominal.sha256)
         for alert in watcher.seen.alarms("firing"):
-            evidence = read_evidence((folder / str(alert["evidence"]["id"])).read_bytes())
-            if (offset := evidence.verdict.offset) > 0:
-                inferred, again = house.run_again(evidence, loaded.tables, name, offset)
+            file = folder / str(alert["evidence"]["id"])
+            if not file.is_file():  # it is written after the alert is published
+                continue
+            evidence = read_evidence(file.read_bytes())
+            change, offset = change_of(parse(evidence.text)), evidence.verdict.offset
+            if change is not None and change.kind == "policy" and offset > 0:
+                inferred, again = house.run_again(evidence, loaded.tables, change.name, offset)
                 apart = float(np.abs(inferred - again).max())
-                say(f"\nhad {name!r} taken over {offset} steps before the alarm of episode {evidence.episode}:")
+                say(f"\nhad {change.name!r} taken over {offset} steps before the alarm of episode {evidence.episode}:")
                 say(f"  inferred from the published numbers     {world.shown(inferred)}")
                 say(f"  the house, run again with its own noise {world.shown(again)}")
                 say(f"  largest difference                      {apart:.1e}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,9 +24,7 @@ from monitor.model import MDP
 from monitor.sampled import Enumerated
 from monitor.types import BandSettings, Drawn, FormulaSpec, Sampling, Verdict
 from monitor.worlds import Moment, is_world
-
-PathPairs = Sequence[tuple[Any, int | None]]
-Inputs = Sequence[tuple[float, ...]]
+from monitor.worlds.trial import some_moment
 
 BANDS = BandSettings()
 NOT_EXACT = "sampled, because the exact engine refused: "
@@ -39,6 +37,19 @@ def neither(exact: LimitError, sampled: LimitError) -> LimitError:
     What the sampled engine advises after its reason is left out: often the exact engine, which has refused.
     """
     return LimitError(f"{exact}; nor by sampling: {str(sampled).partition('; ')[0]}")
+
+
+class Held(NamedTuple):
+    """The path of an answer, as a stream holds it; the names are those of `monitor.check`.
+
+    `pairs`: (state, action), oldest first. `inputs`: of each pair; empty: the model has none.
+    """
+
+    pairs: Sequence[tuple[Any, int | None]]
+    inputs: Sequence[tuple[float, ...]] = ()
+    terminated: bool = False
+    start_observed: bool = True
+    acted: Sequence[str] = ()
 
 
 class Names:
@@ -110,22 +121,22 @@ class Engines:
             self.learned.prepare(formula, self.checker.some_path())
         return False, ""
 
-    def drawn_verdict(
-        self,
-        formula: Formula,
-        spec: FormulaSpec,
-        path: PathPairs,
-        inputs: Inputs,
-        drawn: Drawn,
-        **more: Any,  # noqa: ANN401
-    ) -> Verdict:
-        """Return a sampled verdict on a path; `more`: further arguments of `SampledChecker.verdict`."""
-        del inputs
-        return self.sampled_checker.verdict(formula, path, drawn, text=spec.text, **more)
+    def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
+        """Return a sampled verdict; errors as for `SampledChecker.verdict`. `why`: the reason for sampling."""
+        return self.sampled_checker.verdict(
+            formula,
+            held.pairs,
+            drawn,
+            text=spec.text,
+            terminated=held.terminated,
+            start_observed=held.start_observed,
+            why=why,
+            acted=held.acted,
+        )
 
-    def with_recourse(self, verdict: Verdict, formula: Formula, path: PathPairs, **more: Any) -> Verdict:  # noqa: ANN401 - as listed there
+    def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return a verdict, on a missed goal with whether that could have been met: `Checker.with_recourse`."""
-        return self.checker.with_recourse(verdict, formula, path, **more)
+        return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
     def _warm_up(self, formula: Formula) -> None:
         self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
@@ -150,7 +161,7 @@ class WorldEngines:
 
     def __init__(self, checker: WorldChecker, sampling: Sampling) -> None:
         self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
-        self.tested = NoiseRows(checker.world)
+        self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
         """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
@@ -159,26 +170,32 @@ class WorldEngines:
         """
         del window
         once = replace(alone(self.sampling), sampling=replace(self.sampling, limit=1))
-        self.drawn_verdict(formula, replace(spec, engine="auto"), *self.checker.some_path(), once)
+        self.drawn_verdict(formula, replace(spec, engine="auto"), self._somewhere(), once)
         return True, ""
 
-    def drawn_verdict(
-        self,
-        formula: Formula,
-        spec: FormulaSpec,
-        path: PathPairs,
-        inputs: Inputs,
-        drawn: Drawn,
-        **more: Any,  # noqa: ANN401
-    ) -> Verdict:
-        """Return the verdict on a path, each step of which was found to be possible."""
-        more.pop("why", None)
-        moments = [Moment(state, action, inputs[n] if inputs else ()) for n, (state, action) in enumerate(path)]
-        return self.checker.verdict(formula, spec.text, moments, drawn, engine=spec.engine, **more)
+    def _somewhere(self) -> Held:
+        """Return a path of one pair, in the ranges of the features."""
+        state, inputs = some_moment(self.checker.model)
+        return Held([(state, 0)], [inputs])
 
-    def with_recourse(self, verdict: Verdict, formula: Formula, path: PathPairs, **more: Any) -> Verdict:  # noqa: ANN401 - as listed there
+    def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
+        """Return the verdict on a path, each step of which was found to be possible; it says why it is sampled."""
+        del why
+        inputs = held.inputs or ((),) * len(held.pairs)
+        return self.checker.verdict(
+            formula,
+            spec.text,
+            [Moment(*pair, each) for pair, each in zip(held.pairs, inputs, strict=True)],
+            drawn,
+            engine=spec.engine,
+            terminated=held.terminated,
+            start_observed=held.start_observed,
+            acted=held.acted,
+        )
+
+    def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return the verdict, with why it is not examined whether a missed goal could have been met."""
-        del formula, path, more
+        del formula, held
         return unexamined(verdict, NO_TABLE)
 
 

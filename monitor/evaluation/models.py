@@ -12,7 +12,7 @@ from monitor.policy.network import Network
 from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
 from monitor.worlds import CheckedWorld, load_world
-from monitor.worlds.policies import WorldPolicy, as_world_policy, sight_of
+from monitor.worlds.policies import WorldPolicy, WorldSight, as_world_policy
 
 AnyModel = MDP | CheckedWorld
 """A table, or a world with numbers."""
@@ -42,7 +42,7 @@ def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> 
 def policy_of(manifest: Manifest, content: bytes, model: AnyModel, where: str) -> AnyPolicy:
     """Return what the policy in the bytes of an ONNX file chooses; `where` names it in messages. Raises PolicyError."""
     if isinstance(model, CheckedWorld):
-        return as_world_policy(where, Network(content, manifest, sight_of(model), where), model)
+        return as_world_policy(where, Network(content, manifest, WorldSight(model), where), model)
     return table_from_onnx(content, manifest, model, where)
 
 

@@ -24,7 +24,6 @@ from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world
 from monitor.worlds.policies import WorldPolicy, as_world_policy
-from monitor.worlds.trial import some_moment
 
 NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
 PROFILE_DRAWS = 1024
@@ -38,32 +37,27 @@ class WorldChecker:
     """Answers formulas over one world with numbers.
 
     Args:
-        model: a `World`, checked or not.
+        model: a `World`, checked or not; as an attribute, checked.
         policies: name -> a function of states [n, f] that gives actions [n] or distributions [n, A], or the path of a
             manifest; `nominal` is the deployed one.
         models: name -> another world with the same features, actions and noise, for `model:name`.
     """
 
+    learned = False  # in the sense of `Vocabulary`: no formula on a world has a guaranteed band
+
     def __init__(self, model: object, policies: Mapping[str, object], models: Mapping[str, object]) -> None:
-        self.model = self.world = load_world(model)
-        self.models = others = {name: _other(name, each, self.world) for name, each in models.items()}
-        decisions = {name: as_world_policy(name, each, self.world) for name, each in policies.items()}
-        self.policies: Mapping[str, WorldPolicy] = decisions
-        self.scene = Simulated(self.world, decisions, others, self.world.action_names)
+        self.model = load_world(model)
+        self.models = {name: _other(name, each, self.model) for name, each in models.items()}
+        self.policies: Mapping[str, WorldPolicy] = {
+            name: as_world_policy(name, each, self.model) for name, each in policies.items()
+        }
+        self.scene = Simulated(self.model, self.policies, self.models, self.model.action_names)
         self._checker = SampledChecker(self.scene)
-
-    learned = False
-    """A guaranteed band, which only learned tables have, is never asked of it."""
-
-    def some_path(self) -> tuple[list[tuple[tuple[float, ...], int]], list[tuple[float, ...]]]:
-        """Return a path of one pair, somewhere in the ranges of the features, and its inputs."""
-        state, inputs = some_moment(self.world)
-        return [(state, 0)], [inputs] if inputs else []
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
         self.scene.validate(formula, text)
-        check_simulated_labels(self.world.labels, formula, text)
+        check_simulated_labels(self.model.labels, formula, text)
 
     def path(self, given: Any) -> list[Moment]:  # noqa: ANN401 - whatever the user gives
         """Return a path of (state, action) or (state, action, inputs), each step a possible one.
@@ -176,19 +170,19 @@ class WorldChecker:
                 f"such as ([3.2], 0), not {pair!r:.100}"
             ) from error
         for values, names, what in (
-            (features, self.world.features, "numbers in the state"),
-            (inputs, self.world.inputs, "inputs"),
+            (features, self.model.features, "numbers in the state"),
+            (inputs, self.model.inputs, "inputs"),
         ):
             if len(values) != len(names):
                 raise PathError(
                     f"{len(values)} {what}; the world has {', '.join(each.name for each in names) or 'none'}"
                 )
-        if problem := self.world.outside(features, inputs):
+        if problem := self.model.outside(features, inputs):
             raise PathError(f"out of range: {problem}")
         return Moment(features, chosen, inputs)
 
     def _action(self, action: object) -> int:
-        names = self.world.action_names
+        names = self.model.action_names
         if isinstance(action, str):
             return names.index(action)
         number = index(action)  # type: ignore[arg-type] # raises TypeError
@@ -199,15 +193,15 @@ class WorldChecker:
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
         """Return what is known of the noise of the held steps that a formula looks back on."""
         starts = [resolve(offset, len(path))[1] for _, _, offset in goals(formula)]
-        found: set[Tier] = {"recorded"} if self.world.inputs else set()
-        found |= {"learned"} if self.world.learned else set()
+        found: set[Tier] = {"recorded"} if self.model.inputs else set()
+        found |= {"learned"} if self.model.learned else set()
         held = path[min(starts, default=len(path)) :]
         for pair, following in pairwise(held):
             noise = self._dynamics.given(pair, following.state).noise
             assert noise is not None
             if noise.posterior is not None:
                 found.add("posterior")
-            elif self.world.noise:
+            elif self.model.noise:
                 found.add("point" if noise.is_point else "interval")
         return tuple(tier for tier in get_args(Tier) if tier in found)
 

@@ -45,6 +45,8 @@ def _refuse_program(source: str | Path) -> None:
             f"model {source}: descriptions in the PRISM language and JANI are converted first: "
             f"cfmon model convert {source} model.npz"
         )
+    if str(source).endswith((".yaml", ".yml")):
+        raise ModelError(f"model {source}: a manifest of a world with numbers, and this needs a table of states")
 
 
 def _contents(source: str | Path, form: Format) -> dict[str, bytes]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from monitor.picture.axes import LEFT, ROW, ChartFrame, draw_axes, draw_threshold, figure, rounded
-from monitor.picture.explanation import ComparedWorld, Explanation
+from monitor.picture.explanation import Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
 
 BAND: Final = {
@@ -18,12 +18,21 @@ BAND: Final = {
 }
 
 
-def ink_of(branch: ComparedWorld) -> str:
+class Compared(Protocol):
+    """A compared world, as far as its line is concerned."""
+
+    @property
+    def nominal(self) -> bool:
+        """Whether the nominal policy acts in it."""
+        ...
+
+
+def ink_of(branch: Compared) -> str:
     """Return the colour of a world; its dash distinguishes it too."""
     return NOMINAL if branch.nominal else ALTERNATIVE
 
 
-def dash_of(branch: ComparedWorld) -> str:
+def dash_of(branch: Compared) -> str:
     """Return the dash of a world: solid for nominal, dashed for an alternative."""
     return "" if branch.nominal else "7 4"
 

@@ -16,19 +16,18 @@ from monitor.alarm.rederivation import Policies, given_of
 from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.evaluation.models import AnyModel
-from monitor.logic import parse
+from monitor.logic import PathAutomaton, parse
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import And, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Temporal
+from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import goals, subformulas
 from monitor.picture.axes import ROW, ChartFrame, draw_axes
-from monitor.picture.draw import draw_foot
+from monitor.picture.charts import dash_of, ink_of
+from monitor.picture.draw import MARGIN, WIDTH, draw_foot
 from monitor.picture.explanation import told_of
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
+from monitor.picture.svg import FAINT, INK, Canvas
 from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
-WIDTH: Final = 1040.0
-MARGIN: Final = 28.0
 DRAWS: Final = 400
 """Paths of each world; a band reaches from their 5th to their 95th percentile."""
 MOST_FEATURES: Final = 3
@@ -43,16 +42,6 @@ class NumbersWorld(msgspec.Struct, frozen=True):
     nominal: bool
     begins: int
     states: Sequence[Floats]
-
-    @property
-    def ink(self) -> str:
-        """Its colour."""
-        return NOMINAL if self.nominal else ALTERNATIVE
-
-    @property
-    def dash(self) -> str:
-        """Its dash: solid for nominal."""
-        return "" if self.nominal else "7 4"
 
 
 class _Alarm(msgspec.Struct, frozen=True):
@@ -79,7 +68,7 @@ def draw_numbers(
         raise LimitError(f"alarm {evidence.alert}: its formula asks for no probability or reward, so nothing is drawn")
     goal, changes, offset = found[0]
     given = given_of(evidence, world, policies, models or {})._replace(draws=DRAWS)
-    compared = [_compared(goal, change, offset, given) for change in changes]
+    compared = [_compared(change, offset, given, _steps(goal.measure)) for change in changes]
     alarm = _Alarm(evidence, world, compared)
     told, now = told_of(evidence, formula), len(evidence.path) - 1
     title = f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}"
@@ -103,31 +92,19 @@ def draw_numbers(
     return canvas.document(draw_foot(canvas, evidence, f"; {DRAWS} paths of each world, by the referee", y + 14))
 
 
-def _compared(goal: Goal, change: InterventionRef, offset: int, given: Given) -> NumbersWorld:
-    begins, states = drawn_states(change, offset, given, _horizon(goal))
+def _compared(change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:
+    begins, states = drawn_states(change, offset, given, steps)
     return NumbersWorld(
         "nominal" if change.kind == "nominal" else print_change(change), change.kind == "nominal", begins, states
     )
 
 
-def _horizon(goal: Goal) -> int:
-    measure = goal.measure
-    if not isinstance(measure, Probability):
+def _steps(measure: Probability | Reward) -> int:
+    """Return how many steps after an intervention a measure reads; at least one, which can be drawn."""
+    if isinstance(measure, Reward):
         return measure.high + 1
-    return _looks_ahead(measure.path)
-
-
-def _looks_ahead(formula: Formula) -> int:
-    """Return how many steps ahead a path formula reads."""
-    match formula:
-        case Temporal(high=high, left=left, right=right):
-            return high + max(_looks_ahead(left), _looks_ahead(right))
-        case And(left, right) | Or(left, right):
-            return max(_looks_ahead(left), _looks_ahead(right))
-        case Not(arg):
-            return _looks_ahead(arg)
-        case _:
-            return 0
+    automaton = PathAutomaton(measure.path)
+    return max(automaton.horizon(automaton.start) - 1, 1)
 
 
 def _shown(world: CheckedWorld) -> list[int]:
@@ -149,8 +126,8 @@ def _draw_key(canvas: Canvas, compared: Sequence[NumbersWorld], y: float) -> flo
     canvas.text((x + 52, y), "observed", bold=True)
     x += 140
     for each in compared:
-        canvas.line((x, y - 4), (x + 44, y - 4), ink=each.ink, width=2.4, dash=each.dash)
-        canvas.text((x + 52, y), each.name, ink=each.ink, bold=True)
+        canvas.line((x, y - 4), (x + 44, y - 4), ink=ink_of(each), width=2.4, dash=dash_of(each))
+        canvas.text((x + 52, y), each.name, ink=ink_of(each), bold=True)
         x += 86 + 8.0 * len(each.name)
     canvas.text((x, y), "where noise is not known: the middle of the paths, and 5 to 95 % of them", size=12, ink=FAINT)
     return y + 18
@@ -172,8 +149,8 @@ def _draw_feature(canvas: Canvas, alarm: _Alarm, column: int, frame: ChartFrame)
         if not each.nominal:
             canvas.area([*high, *reversed(low)], "band")
         for edge in (low, high):
-            canvas.polyline(edge, ink=each.ink, width=0.8, dash="2 3")
-        canvas.polyline(middle, ink=each.ink, width=2.4, dash=each.dash)
+            canvas.polyline(edge, ink=ink_of(each), width=0.8, dash="2 3")
+        canvas.polyline(middle, ink=ink_of(each), width=2.4, dash=dash_of(each))
     points = [frame.at(first + k, y) for k, y in enumerate(observed)]
     canvas.polyline(points, ink=INK, width=2.2)
     for x, y in points:
@@ -191,7 +168,7 @@ def _draw_label(canvas: Canvas, alarm: _Alarm, label: str, frame: ChartFrame) ->
     for each in alarm.compared:
         shares = [float(alarm.world.holds(label, states).mean()) for states in each.states]
         points = [frame.at(frame.low + each.begins + k, share) for k, share in enumerate(shares)]
-        canvas.polyline(points, ink=each.ink, width=2.2, dash=each.dash)
+        canvas.polyline(points, ink=ink_of(each), width=2.2, dash=dash_of(each))
 
 
 def _draw_marks(canvas: Canvas, alarm: _Alarm, frame: ChartFrame, *, say: bool = True) -> None:

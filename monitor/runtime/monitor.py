@@ -464,7 +464,7 @@ def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
     if isinstance(checker, WorldChecker):
         if not features:
             raise ConfigError(f"state_encoder is {settings.encoder!r}; of a world with numbers it is 'features'")
-        return WorldAdapter(checker.world, settings, checker.policies["nominal"])
+        return WorldAdapter(checker.model, settings, checker.policies["nominal"])
     if features:
         raise ConfigError("state_encoder is 'features', which is for worlds with numbers; the model is a table")
     return ModelAdapter(checker.model, settings, checker.policies["nominal"])

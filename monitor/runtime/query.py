@@ -14,7 +14,7 @@ from msgspec import structs
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, WorldEngines, on_stream
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, Held, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, parse
@@ -25,6 +25,7 @@ from monitor.logic.traversal import goals, handover_goal, largest_offset, nested
 from monitor.runtime.forecasts import FollowedForecast, ForecastTarget, followed_forecast, target_of
 from monitor.runtime.shared_verdicts import SharedVerdicts
 from monitor.runtime.takeovers import SAMPLED, UNREPORTED, TakeoverGoal, takeover_goal
+from monitor.stream.path import SlidingPath
 from monitor.stream.session import Session
 from monitor.types import (
     AlarmOnlyIf,
@@ -167,9 +168,7 @@ class QueryEvaluator:
         known = query.shared.peek(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
             return structs.replace(verdict, recourse=known.recourse)
-        examined = engines.with_recourse(
-            verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted
-        )
+        examined = engines.with_recourse(verdict, query.formula, _held(path))
         if known is not None:
             known.recourse = examined.recourse
         return examined
@@ -186,23 +185,17 @@ class QueryEvaluator:
             test=self.tests + 1,
         )
         try:
-            verdict = engines.drawn_verdict(
-                query.formula,
-                spec,
-                path.pairs,
-                path.inputs,
-                drawn,
-                terminated=path.terminated,
-                start_observed=path.start_observed,
-                why=why,
-                acted=path.acted,
-            )
+            verdict = engines.drawn_verdict(query.formula, spec, _held(path), drawn, why)
         except MonitorError as error:
             self.tests += 1
             return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
         if verdict.method == "sampled":
             self.tests += 1
         return verdict
+
+
+def _held(path: SlidingPath) -> Held:
+    return Held(path.pairs, path.inputs, path.terminated, path.start_observed, path.acted)
 
 
 def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:

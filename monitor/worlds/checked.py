@@ -13,7 +13,7 @@ from monitor.errors import LimitError, ModelError, MonitorError, PathError
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
-from monitor.worlds.protocol import Feature, World
+from monitor.worlds.protocol import LARGEST_NUMBER, Feature, World
 
 TOLERANCE: Final = 1e-6
 """Largest difference, relative to numbers beyond 1, of a state and the step that its noise leads to. A point near 0 or
@@ -68,8 +68,9 @@ class CheckedWorld:
             )
         self._abductions: dict[tuple[Moment, tuple[float, ...]], Abduction] = {}
         self.has_rewards = self._reward is not None
-        self._low, self._high, whole = _ranges(self.features)
-        self._whole = np.flatnonzero(whole)
+        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in self.features])  # one comparison finds NaN too
+        self._high = np.array([min(each.high, LARGEST_NUMBER) for each in self.features])
+        self._whole = np.flatnonzero([each.whole for each in self.features])
 
     def __str__(self) -> str:
         world = self._world
@@ -148,9 +149,9 @@ class CheckedWorld:
         self._check_round_trip(pair, successor, np.clip(np.array(tried), SMALLEST, LARGEST))
         return noise
 
-    def shown(self, state: Sequence[float] | Floats) -> str:
-        """Return a state for messages, such as `level=3.2`."""
-        return " ".join(f"{each.name}={value:.6g}" for each, value in zip(self.features, state, strict=True))
+    def shown(self, state: Sequence[float] | Floats, digits: int = 6) -> str:
+        """Return a state for messages, such as `level=3.2 m`."""
+        return " ".join(each.shown(value, digits) for each, value in zip(self.features, state, strict=True))
 
     def _box(self, found: object) -> tuple[Floats, Floats]:
         pair = found if isinstance(found, tuple) and len(found) == 2 else (found, found)
@@ -217,7 +218,7 @@ class CheckedWorld:
             row, column = (int(k) for k in np.argwhere(wrong)[0])
             raise PathError(
                 f"no noise of {self} leads from {self.shown(state)} by {self.action_names[action]!r} to "
-                f"{self.features[column].name}={wanted[column]:.6g}: with u={_shown(noise[row])}, which it gives back, "
+                f"{self.features[column].shown(wanted[column])}: with u={_shown(noise[row])}, which it gives back, "
                 f"step comes to {moved[row, column]:.6g}; the path is wrong, or invert is not the inverse of step"
             )
 
@@ -267,22 +268,8 @@ def _listed(given: object, what: str) -> Sequence[Any]:
     return given
 
 
-def _ranges(features: Sequence[Feature]) -> tuple[Floats, Floats, Bools]:
-    most = np.finfo(np.float64).max  # so that one comparison finds NaN and infinity as well
-    low = np.array([max(each.low, -most) for each in features])
-    high = np.array([min(each.high, most) for each in features])
-    return low, high, np.array([each.whole for each in features], dtype=np.bool_)
-
-
 def _outside(values: Sequence[float] | Floats, features: Sequence[Feature]) -> str:
-    low, high, whole = _ranges(features)
-    for value, each, least, most, is_whole in zip(values, features, low, high, whole, strict=True):
-        if not least <= value <= most:
-            unit = f" {each.unit}" if each.unit else ""
-            return f"{each.name}={value:.6g}, outside {each.low:g} to {each.high:g}{unit}"
-        if is_whole and value % 1.0:
-            return f"{each.name}={value:.6g}, which is no whole number"
-    return ""
+    return next(filter(None, (each.outside(float(v)) for each, v in zip(features, values, strict=True))), "")
 
 
 def _shown(values: Sequence[float] | Floats) -> str:

@@ -56,7 +56,7 @@ class WorldPolicy:
         return [(int(a), float(likely[a])) for a in np.flatnonzero(likely)]
 
 
-class _Sight:
+class WorldSight:
     """What a policy network sees of a world: the state itself, with every action available."""
 
     def __init__(self, world: CheckedWorld) -> None:
@@ -71,11 +71,6 @@ class _Sight:
         return np.ones((len(states), self.actions), dtype=np.bool_)
 
 
-def sight_of(world: CheckedWorld) -> _Sight:
-    """Return what a policy network sees of a world."""
-    return _Sight(world)
-
-
 def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPolicy:
     """Return a policy given as a function, a network, or the path of a manifest. Raises PolicyError."""
     if isinstance(policy, WorldPolicy):
@@ -83,7 +78,7 @@ def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPoli
     if isinstance(policy, str | Path):
         from monitor.policy.onnx_policy import load_network  # noqa: PLC0415 - onnxruntime only where a file is named
 
-        policy = load_network(policy, sight_of(world))
+        policy = load_network(policy, WorldSight(world))
     if isinstance(policy, Network):
         return WorldPolicy(name, _batched(policy), world.actions)
     if not callable(policy):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from monitor.arrays import Bools, Floats, Ints
+
+LARGEST_NUMBER = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,18 @@ class Feature:
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
+
+    def shown(self, value: float, digits: int = 6) -> str:
+        """Return a value for messages, such as `level=3.2 m`."""
+        return f"{self.name}={value:.{digits}g}" + (f" {self.unit}" if self.unit else "")
+
+    def outside(self, value: float) -> str:
+        """Return why a value cannot be; empty if it can."""
+        least, most = max(self.low, -LARGEST_NUMBER), min(self.high, LARGEST_NUMBER)
+        if not least <= value <= most:  # so that NaN and infinity are outside as well
+            unit = f" {self.unit}" if self.unit else ""
+            return f"{self.name}={value:.6g}, outside {self.low:g} to {self.high:g}{unit}"
+        return f"{self.shown(value)}, which is no whole number" if self.whole and value % 1.0 else ""
 
 
 class World(Protocol):

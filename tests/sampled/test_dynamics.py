@@ -89,7 +89,7 @@ def test_points_cost_no_draw_and_one_step() -> None:
     rules = {name: number_rule(case, name) for name in ("nominal", "alternative")}
     checker = WorldChecker(NumberLine(case), rules, {})
     path = checker.path([([x], a) for x, a in case["path"]])
-    dynamics = WorldDynamics(checker.world)
+    dynamics = WorldDynamics(checker.model)
     given = dynamics.given(path[0], path[1].state)
     assert given.noise is not None
     assert given.noise.is_point

@@ -66,7 +66,7 @@ def compared(
     moments = checker.path(path)
     engine = Sampler(checker.scene, seed).question(goal, moments, first_seq=first, terminated=ended, acted=acted)
     wanted = float(engine.outcomes(range(DRAWS)).mean())
-    found = mean(goal, Given(moments, first, ended, {"": checker.world}, policies, seed, DRAWS, acted))
+    found = mean(goal, Given(moments, first, ended, {"": checker.model}, policies, seed, DRAWS, acted))
     assert found == pytest.approx(wanted, abs=1e-9), text
     if engine.certain is not None:
         assert engine.certain == pytest.approx(wanted, abs=1e-9)
@@ -120,4 +120,4 @@ def test_what_is_not_drawn_again_is_refused_with_the_reason() -> None:
     assert isinstance(goal, Goal)
     path = checker.path([([6.0], None, [1.0])])
     with pytest.raises(LimitError, match="nominal is stochastic"):
-        mean(goal, Given(path, 0, terminated=False, worlds={"": checker.world}, policies=policies, seed=0, draws=2))
+        mean(goal, Given(path, 0, terminated=False, worlds={"": checker.model}, policies=policies, seed=0, draws=2))
