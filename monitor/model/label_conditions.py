@@ -71,14 +71,26 @@ class _Table:
     columns: Mapping[str, Sequence[Any]]
 
 
-def _holds(table: _Table, condition: str, where: str) -> Bools:
+def parsed(condition: str, where: str) -> ast.expr:
+    """Return the syntax tree of a condition. Raises ModelError, which begins with `where`."""
     if len(condition) > LONGEST:
         raise ModelError(f"{where}: a condition has at most {LONGEST:,} characters")
     try:
-        tree = ast.parse(condition.strip(), mode="eval").body
-        return _mask(table, tree, where)
+        return ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({brief(error)})") from error
+        raise _no_condition(condition, where, error) from error
+
+
+def _no_condition(condition: str, where: str, error: Exception) -> ModelError:
+    return ModelError(f"{where}: {condition.strip()[:80]!r} is not a condition ({brief(error)})")
+
+
+def _holds(table: _Table, condition: str, where: str) -> Bools:
+    tree = parsed(condition, where)
+    try:
+        return _mask(table, tree, where)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _no_condition(condition, where, error) from error
     except TypeError as error:
         raise ModelError(f"{where}: {condition.strip()[:80]!r} compares what cannot be compared ({error})") from error
 

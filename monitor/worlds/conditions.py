@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import ast
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats
-from monitor.errors import ModelError, brief
+from monitor.errors import ModelError
+from monitor.model.label_conditions import COMPARISONS, parsed
 
 Condition = Callable[[Floats], Bools]
 """States [n, f] -> where the condition holds, [n]."""
 
-LONGEST: Final = 4096
-"""Longest condition, in characters."""
-
-COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+COMPARED: Final = {kind: compare for kind, compare in COMPARISONS.items() if kind not in (ast.In, ast.NotIn)}
+"""Comparisons of numbers, which are made for all states at once."""
 
 
 def compiled(text: str, names: Sequence[str], values: Mapping[str, Sequence[str]], where: str) -> Condition:
@@ -38,13 +29,7 @@ def compiled(text: str, names: Sequence[str], values: Mapping[str, Sequence[str]
     ...     np.array([[2.0, 1.0], [2.0, 0.0], [4.0, 1.0]])).tolist()
     [True, False, False]
     """
-    if len(text) > LONGEST:
-        raise ModelError(f"{where}: a condition has at most {LONGEST:,} characters")
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{where}: {text.strip()[:80]!r} is not a condition ({brief(error)})") from error
-    return _Reader(list(names), values, where).condition(tree)
+    return _Reader(list(names), values, where).condition(parsed(text, where))
 
 
 class _Reader:
@@ -60,10 +45,10 @@ class _Reader:
             case ast.UnaryOp(op=ast.Not(), operand=part):
                 condition = self.condition(part)
                 return lambda states: ~condition(states)
-            case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(op) in COMPARISONS for op in ops):
+            case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(op) in COMPARED for op in ops):
                 sides = [left, *rest]
                 pairs = zip(ops, sides[:-1], sides[1:], strict=True)
-                every = [self._comparison(COMPARISONS[type(op)], one, other) for op, one, other in pairs]
+                every = [self._comparison(COMPARED[type(op)], one, other) for op, one, other in pairs]
                 return lambda states: np.asarray(np.logical_and.reduce([one(states) for one in every]))
         raise ModelError(
             f"{self._where}: {ast.unparse(tree)[:80]!r} is not a comparison; write one such as {self._names[0]} >= 9"
