@@ -14,7 +14,7 @@ from scipy import integrate
 
 from monitor.causal import Row, conditional_choices, counterfactual_row
 from tests.causal.rows import LAW, STATES, as_row, distributions, hard_rows, mass, rows
-from tests.old_oracle import race
+from tests.oracle import race
 from tests.tiers import first
 
 
@@ -31,7 +31,7 @@ def test_agrees_with_the_race_in_rational_arithmetic(
     p: dict[int, Fraction], q: dict[int, Fraction], data: st.DataObject
 ) -> None:
     outcome = data.draw(st.sampled_from(sorted(p)))
-    expected = race(p, outcome, q)
+    expected = race.counterfactual_row(p, q, outcome)
     asked = as_row(q)
     np.testing.assert_allclose(
         counterfactual_row(as_row(p), outcome, asked), [float(expected.get(int(s), 0)) for s in asked[0]], atol=1e-13
@@ -157,6 +157,6 @@ def test_near_equal_rows_keep_the_outcome(pair: tuple[Row, Row], data: st.DataOb
 def test_choices_are_rows_over_actions(p: dict[int, Fraction], q: dict[int, Fraction], taken: int) -> None:
     """The same closed form; an action of probability 0 says nothing."""
     dense = [np.array([float(one.get(a, 0)) for a in range(4)]) for one in (p, q)]
-    expected = race(p, taken, q) if taken in p else q
+    expected = race.counterfactual_row(p, q, taken) if taken in p else q
     found = conditional_choices(dense[0], taken, dense[1])
     np.testing.assert_allclose(found, [float(expected.get(a, 0)) for a in range(4)], atol=1e-13)

@@ -14,11 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from monitor.evaluation import check
-from monitor.logic import parse
-from monitor.logic.syntax import Goal
 from monitor.model import MDP
 from monitor.types import Verdict
-from tests.old_oracle import Dist, Setting, Trail, goal_value
+from tests.oracle.evaluate import Evaluator
+from tests.oracle.setting import Dist, Pair, Setting
 from tests.tiers import examples
 
 __all__ = ["LAW", "Small", "chances", "exact", "path_formula", "question", "small_world", "telling_world"]
@@ -60,9 +59,9 @@ class Small:
 
 def exact(small: Small, text: str) -> Fraction:
     """The oracle's answer to a `=?` question."""
-    goal = parse(text)
-    assert isinstance(goal, Goal)
-    return goal_value(goal, small.setting)
+    value = Evaluator(small.setting).answer(text).value
+    assert value is not None
+    return value
 
 
 def distribution(chance: Random, outcomes: int, largest: int) -> dict[int, Fraction]:
@@ -93,7 +92,7 @@ def small_world(
     rewards = {key: Fraction(chance.randint(-4, 4), 2) for key in keys}
     labels = {name: frozenset(s for s in range(states) if chance.random() < 0.4) for name in ("a", "b")}
     policies = {
-        name: [distribution(chance, actions, actions if stochastic else 1) for _ in range(states)]
+        name: tuple(distribution(chance, actions, actions if stochastic else 1) for _ in range(states))
         for name in ("nominal", "alt", "third")
     }
     state, path = chance.randrange(states), []
@@ -102,8 +101,10 @@ def small_world(
         action = chance.choice(usual) if on_policy or chance.random() < 0.6 else chance.randrange(actions)
         path.append((state, action))
         state = chance.choice(sorted(rows[state, action]))
-    trail: Trail = tuple(path) if not open_end else (*path[:-1], (path[-1][0], None))
-    setting = Setting(states, actions, rows, rewards, labels, policies, trail, {"icy": icy}, terminated)
+    trail: tuple[Pair, ...] = tuple(path) if not open_end else (*path[:-1], (path[-1][0], None))
+    setting = Setting(
+        states, actions, rows, policies, trail, labels, rewards, models={"icy": icy}, terminated=terminated
+    )
     return Small(setting, as_model(setting, rows), as_policies(setting), {"icy": as_model(setting, icy)})
 
 

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from scipy.optimize import linprog
 
 from monitor.evaluation import check
-from monitor.logic import parse
-from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
 from monitor.types import Verdict
 from tests.exact.small import LAW, Small, chances, path_formula, question, small_world
-from tests.old_oracle import Dist, World, race, resolve
+from tests.oracle import syntax as ast
+from tests.oracle.evaluate import Evaluator, resolve
+from tests.oracle.race import counterfactual_row
+from tests.oracle.setting import Dist, Setting
+from tests.oracle.worlds import Laws, World
 from tests.tiers import examples, scaled
 
 CLASSES = ["any", "stable"]
@@ -29,26 +31,24 @@ def bounded(small: Small, text: str, causal_model: str) -> tuple[float, float]:
     return bounds
 
 
-class OtherMechanism(World):
-    """A world of a causal model that is not Gumbel-Max: at each step the rows are coupled at random."""
+class OtherMechanism(Laws):
+    """The laws of a causal model that is not Gumbel-Max: at each step the rows are coupled at random."""
 
-    def __init__(self, small: Small, change: InterventionRef, offset: int, *, stable: bool, chance: Random) -> None:
-        setting = small.setting
-        _, position = resolve(offset, len(setting.path))
-        super().__init__(setting, setting.path, setting.regime(), change, position)
+    def __init__(self, setting: Setting, *, stable: bool, chance: Random) -> None:
+        super().__init__(setting)
         self._stable, self._chance = stable, chance
-        self._coupled: dict[tuple[int, int, int], Dist] = {}
+        self._coupled: dict[tuple[World, int, int, int], Dist] = {}
 
-    def row(self, k: int, state: int, action: int) -> Dist:
-        asked = self.now.rows(k)[state, action]
-        if k >= len(self.seen) - 1:
+    def successors(self, world: World, time: int, state: int, action: int) -> Dist:
+        asked = self.row(world.regime.model, time, state, action)
+        at = time - world.start
+        if at + 1 >= len(world.path):
             return asked
-        key = (k, state, action)
+        key = (world, time, state, action)
         if key not in self._coupled:
-            seen, taken = self.seen[k]
-            outcome = self.seen[k + 1][0]
-            same = (state, action) == (seen, taken) and self.now.model == self.before.model
-            observed = self.before.rows(k)[seen, taken or 0]
+            (seen, taken), (outcome, _) = world.path[at : at + 2]
+            same = (state, action) == (seen, taken) and world.regime.model == world.base.model
+            observed = self.row(world.base.model, time, seen, taken or 0)
             self._coupled[key] = {outcome: Fraction(1)} if same else self._row(observed, outcome, asked)
         return self._coupled[key]
 
@@ -60,7 +60,7 @@ class OtherMechanism(World):
             ]
             if not (self._stable and p.keys() & q.keys() and any(stays)):
                 return row
-        return race(p, i, q)
+        return counterfactual_row(p, q, i)
 
 
 def corner(p: Dist, i: int, q: Dist, chance: Random) -> Dist:
@@ -89,14 +89,13 @@ def test_every_causal_model_of_the_class_lies_within(causal_model: str, chance: 
     text = question(
         chance, chance.choice(["alt@1", "alt@3", "alt[1]@2", "do(1)@2", "model:icy@3", "nominal@2"]), reach=3
     )
-    goal = parse(text)
-    assert isinstance(goal, Goal)
     low, high = bounded(small, text, causal_model)
     for _ in range(3):
-        mechanism = OtherMechanism(
-            small, goal.world.change, goal.world.offset, stable=causal_model == "stable", chance=chance
-        )
-        assert low - TOLERANCE <= mechanism.value(goal.measure) <= high + TOLERANCE
+        oracle = Evaluator(small.setting)
+        oracle.laws = OtherMechanism(small.setting, stable=causal_model == "stable", chance=chance)
+        value = oracle.answer(text).value
+        assert value is not None
+        assert low - TOLERANCE <= value <= high + TOLERANCE
 
 
 @settings(LAW, max_examples=examples(25, 150))
@@ -128,33 +127,33 @@ def best_reachability(small: Small, offset: int, horizon: int, causal_model: str
     """The largest (sign 1) or smallest chance of `!b U<=horizon a` under alt, over all mechanisms of the class."""
     setting = small.setting
     _, position = resolve(offset, len(setting.path))
-    world = World(setting, setting.path, setting.regime(), InterventionRef("policy", "alt"), position)
+    laws = Laws(setting)
+    world = laws.world(laws.observed, position, setting.path[position:], ast.Change("policy", "alt", None))
     ahead = [0.0] * setting.states
     for k in range(horizon, -1, -1):
         values = []
         for state in range(setting.states):
-            ((action, _),) = world.choices(k, state).items()
+            ((action, _),) = laws.actions(world, world.start + k, state).items()
             if state in setting.labels["a"]:
                 values.append(1.0)
             elif state in setting.labels["b"] or k == horizon:
                 values.append(0.0)
             else:
-                values.append(best_mean(world, k, (state, action), ahead, causal_model, sign))
+                values.append(best_mean(laws, world, k, (state, action), ahead, causal_model, sign))
         ahead = values
     return ahead[setting.path[position][0]]
 
 
 def best_mean(  # noqa: PLR0917 - a step of the induction above
-    world: World, k: int, pair: tuple[int, int], worth: list[float], causal_model: str, sign: int
+    laws: Laws, world: World, k: int, pair: tuple[int, int], worth: list[float], causal_model: str, sign: int
 ) -> float:
-    q = world.now.rows(k)[pair]
-    if k >= len(world.seen) - 1:
+    q = laws.row(world.regime.model, world.start + k, *pair)
+    if k >= len(world.path) - 1:
         return sum(float(share) * worth[t] for t, share in q.items())
-    seen, taken = world.seen[k]
-    i = world.seen[k + 1][0]
+    (seen, taken), (i, _) = world.path[k : k + 2]
     if pair == (seen, taken):
         return worth[i]
-    p = world.before.rows(k)[seen, taken or 0]
+    p = laws.row(world.base.model, world.start + k, seen, taken or 0)
     overlap = bool(p.keys() & q.keys())
     cells = [(j, t) for j in p for t in q]
     spans = [

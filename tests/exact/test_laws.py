@@ -1,4 +1,4 @@
-"""Laws of answers on random small worlds, and the same answers by enumerating every path (tests/old_oracle.py)."""
+"""Laws of answers on random small worlds, and the same answers by enumerating every path (tests/oracle)."""
 
 from __future__ import annotations
 

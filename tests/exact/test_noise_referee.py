@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binomtest
 
-from monitor.logic import parse
-from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from tests.exact.small import Small, question, small_world
-from tests.old_oracle import Dist, Trail, World, reach, resolve
+from tests.oracle import syntax as ast
+from tests.oracle.evaluate import Evaluator, horizon, resolve
+from tests.oracle.setting import Dist
 from tests.tiers import examples, first, scaled
 
 Ints = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ class Sampler:
     """Plays the causal model forward, `SAMPLES` worlds at once."""
 
     small: Small
-    change: InterventionRef
+    change: ast.Change
     offset: int
     rng: np.random.Generator
 
@@ -88,8 +88,8 @@ class Sampler:
     def actions(self, k: int, states: Ints) -> Ints:
         setting, change = self.small.setting, self.change
         noise = self.action_noise(k)
-        if change.kind in ("policy", "action") and (change.steps is None or k < change.steps):
-            if change.kind == "action":
+        if change.kind in ("policy", "do") and (change.length is None or k < change.length):
+            if change.kind == "do":
                 return np.full(SAMPLES, int(change.name))
             scores = logs(list(setting.policies[change.name]), setting.actions)
             planned: Ints = np.argmax(scores[states] + noise, axis=1)
@@ -112,26 +112,31 @@ class Sampler:
         return np.stack(pairs, axis=1)
 
 
-def outcomes(small: Small, goal: Goal, rng: np.random.Generator) -> Floats:
+def asked_for(text: str) -> ast.Quantity:
+    formula = ast.Parser().parse(text)
+    assert isinstance(formula, ast.Ask)
+    return formula.quantity
+
+
+def outcomes(small: Small, text: str, rng: np.random.Generator) -> Floats:
     """What each sampled world is worth: 0 or 1 for a path formula, the sum for a reward."""
-    match goal.measure:
-        case Probability(path):
-            length = reach(path) + 1
-        case Reward(_, high):
-            length = high + 1
-    trails = Sampler(small, goal.world.change, goal.world.offset, rng).trails(length)
+    quantity = asked_for(text)
+    length = 1 + (quantity.last if isinstance(quantity, ast.Reward) else horizon(quantity.body))
+    trails = Sampler(small, quantity.world.change, quantity.world.offset, rng).trails(length)
     distinct, which = np.unique(trails.reshape(SAMPLES, -1), axis=0, return_inverse=True)
-    worth = [value_of(small, goal, tuple(map(tuple, flat.reshape(length, 2).tolist()))) for flat in distinct]
+    worth = [value_of(small, text, tuple(map(tuple, flat.reshape(length, 2).tolist()))) for flat in distinct]
     return np.array(worth)[which.reshape(-1)]
 
 
-def value_of(small: Small, goal: Goal, trail: Trail) -> float:
-    match goal.measure:
-        case Probability(path):
-            setting = small.setting
-            return float(World(setting, setting.path, setting.regime(), goal.world.change, 0).satisfies(trail, 0, path))
-        case Reward(low, _):
-            return sum(float(small.setting.rewards[s, a or 0]) for s, a in trail[low:])
+def value_of(small: Small, text: str, trail: tuple[tuple[int, int], ...]) -> float:
+    quantity = asked_for(text)
+    if isinstance(quantity, ast.Reward):
+        return sum(float(small.setting.rewards[pair]) for pair in trail[quantity.first :])
+    rows = small.setting.models[quantity.world.change.name] if quantity.world.change.kind == "model" else None
+    happened = replace(small.setting, path=trail, rows=rows or small.setting.rows)
+    value = Evaluator(happened).answer(f"nominal@{len(trail) - 1}.P=? {text.partition('.P=?')[2]}").value
+    assert value in {0, 1}  # what was observed is certain
+    return float(value)
 
 
 @pytest.mark.parametrize("seed", first(30, range(QUESTIONS)))
@@ -139,11 +144,10 @@ def test_exact_answers_are_what_the_causal_model_does(seed: int) -> None:
     chance = Random(1000 + seed)
     small = small_world(chance, stochastic=seed % 2 == 0, length=chance.randint(2, 4), open_end=chance.random() < 0.2)
     text = question(chance, chance.choice(WORLDS))
-    goal = parse(text)
-    assert isinstance(goal, Goal)
-    exact, sampled = small.number(text), outcomes(small, goal, np.random.default_rng(seed))
-    if isinstance(goal.measure, Reward):
-        span = (goal.measure.high - goal.measure.low + 1) * np.ptp([float(r) for r in small.setting.rewards.values()])
+    quantity = asked_for(text)
+    exact, sampled = small.number(text), outcomes(small, text, np.random.default_rng(seed))
+    if isinstance(quantity, ast.Reward):
+        span = (quantity.last - quantity.first + 1) * np.ptp([float(r) for r in small.setting.rewards.values()])
         allowed = span * math.sqrt(math.log(2 / FALSE_ALARM) / (2 * SAMPLES))
         assert abs(sampled.mean() - exact) <= allowed + 1e-9
     elif min(exact, 1 - exact) < 1e-12:
@@ -162,10 +166,9 @@ def test_the_queries_are_not_trivial() -> None:
             chance, stochastic=seed % 2 == 0, length=chance.randint(2, 4), open_end=chance.random() < 0.2
         )
         text = question(chance, chance.choice(WORLDS))
-        goal = parse(text)
-        assert isinstance(goal, Goal)
-        _, position = resolve(goal.world.offset, len(small.setting.path))
-        plain = text.replace(f"@{goal.world.offset}.", "@0.", 1)
+        offset = asked_for(text).world.offset
+        _, position = resolve(offset, len(small.setting.path))
+        plain = text.replace(f"@{offset}.", "@0.", 1)
         forgetful = small.ask(plain, path=[(small.setting.path[position][0], None)]).value
         telling += 1e-3 < small.number(text) % 1 < 1 - 1e-3 and forgetful != pytest.approx(small.number(text), abs=1e-3)
     assert telling >= asked // 6

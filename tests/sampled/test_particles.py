@@ -19,7 +19,8 @@ from monitor.sampled import EnsembleCache, Sampler
 from monitor.sampled.ensemble import Ensemble, StepTable
 from monitor.sampled.noise import STATE, gumbels
 from tests.exact.small import LAW, Small, chances, question, small_world
-from tests.old_oracle import World
+from tests.oracle.evaluate import Evaluator
+from tests.oracle.syntax import Change
 from tests.sampled.worlds import FALSE_ALARM, error_bound, goal, sampler, sampler_of
 from tests.tiers import examples, heavy, scaled
 
@@ -53,10 +54,11 @@ def test_the_causal_model_and_the_mdp_have_the_same_path_law() -> None:
         )
         drawn = sampler_of(model, small.policies, n)
         expected: dict[tuple[int, ...], float] = {}
-        change = InterventionRef("nominal")
-        for weight, trail in World(small.setting, small.setting.path, small.setting.regime(), change, 0).paths(length):
-            states = tuple(state for state, _ in trail)
-            expected[states] = expected.get(states, 0.0) + float(weight)
+        oracle = Evaluator(small.setting)
+        world = oracle.laws.world(oracle.laws.observed, 0, small.setting.path, Change("nominal", "nominal", None))
+        for last in oracle.tree(world, length - 1, "gumbel").levels[-1]:
+            states = tuple(state for state, _ in last.history)
+            expected[states] = expected.get(states, 0.0) + float(last.weight)
         seen = []
         for states in expected:
             path = " & ".join(f'F={k} "s{state}"' for k, state in enumerate(states))

@@ -176,7 +176,7 @@ def test_an_obligation_of_many_parts_is_what_enumeration_gives(seed: int) -> Non
 
 def with_certain(small: Small, name: str) -> Small:
     """Return the same with a policy that leaves nothing to chance."""
-    policy = [{next(iter(row)): Fraction(1)} for row in small.setting.policies[name]]
+    policy = tuple({next(iter(row)): Fraction(1)} for row in small.setting.policies[name])
     setting = replace(small.setting, policies={**small.setting.policies, name: policy})
     return replace(small, setting=setting, policies=as_policies(setting))
 
