@@ -78,7 +78,6 @@ __all__ = [
     "Trust",
     "TrustSettings",
     "Verdict",
-    "Wait",
     "WrongAgent",
     "WrongRow",
 ]
@@ -395,13 +394,6 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
     episode: Episode
     terminated: bool
-
-
-class Wait(msgspec.Struct, frozen=True):
-    """A missing step that may still arrive. `missing`: its seq. `held`: number of later steps waiting for it."""
-
-    missing: int
-    held: int
 
 
 class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it

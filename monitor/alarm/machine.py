@@ -109,6 +109,9 @@ TABLE: Final[Mapping[tuple[Place, Event, bool], Transition]] = MappingProxyType(
 )
 """(state, event, this verdict completes the count) -> transition. The flag is True only where it matters."""
 
+IDLE: Final = frozenset(event for (place, event, _), row in TABLE.items() if place == "clear" and row == NOTHING)
+"""What never moves a clear alarm, so that it need not be asked."""
+
 
 PLAIN_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("fails", "holds")
 REGRET_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("regret", "unavoidable")

@@ -8,13 +8,25 @@ with `monitor.sampled`. Held steps use the noise of what was observed, later one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Until
+from monitor.logic.syntax import (
+    And,
+    Const,
+    Formula,
+    Goal,
+    InterventionRef,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Until,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -117,8 +129,12 @@ class _Paths:
                         met |= until_now & self._truth(right, at + offset)
                     until_now &= self._truth(left, at + offset)
                 return met
-            case _:
+            case Goal():
                 raise LimitError("a quantity is nested in a path, which is not drawn")
+            case Regret():
+                raise AssertionError("no regret inside a path")
+            case _:
+                assert_never(formula)
 
     def at(self, offset: int) -> Floats:
         """Return the states at an offset from the intervention."""

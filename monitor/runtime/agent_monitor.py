@@ -14,7 +14,7 @@ from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
 from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
 from monitor.runtime.trust import ModelTrust
-from monitor.statistics.interval_odds import UNRECORDED
+from monitor.statistics.interval_odds import UNRECORDED_CELL
 from monitor.statistics.model_betting import ModelTest, ModelTestState
 from monitor.stream.session import Session, SessionState
 from monitor.types import BlindReason, Break, Calibrated, Deviates, End, Ended, Instant, Notice, Step, Trust
@@ -282,7 +282,7 @@ class AgentMonitor:
         row = self._model_trust.row(before)
         if event.unrecorded:
             if row is not None:
-                test.step(row, UNRECORDED)
+                test.step(row, UNRECORDED_CELL)
             return event.reason == "impossible_step" and row is not None and test.covers(row)
         if event.reason == "impossible_step":
             test.contradict(row)

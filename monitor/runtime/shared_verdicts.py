@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.alarm.machine import Judgement, judge
+from monitor.alarm.machine import IDLE, Judgement, judge
 from monitor.exact.verdict import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
@@ -89,7 +89,7 @@ class SharedVerdicts:
             self._known.clear()
             self._asked = self._found = 0
         judgement = judge(verdict, self._spec.alarm)
-        quiet = judgement in ("good", "neutral") and not (self._spec.recourse == "always" and is_missed(verdict))
+        quiet = judgement in IDLE and not (self._spec.recourse == "always" and is_missed(verdict))
         self._known[self._key(path)] = SharedVerdict(verdict, judgement, quiet)
 
     def end(self) -> None:

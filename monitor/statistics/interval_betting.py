@@ -62,7 +62,7 @@ class IntervalModelTest(ModelTest):
     def step(self, row: int, successor: int) -> None:
         """Bet on a transition from the row, and settle the bet by its successor.
 
-        `successor`: `UNRECORDED` for a state that the model does not have.
+        `successor`: `UNRECORDED_CELL` for a state that the model does not have.
         """
         if self.covers(row):
             ModelTest.step(self, row, successor)

@@ -26,7 +26,7 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.statistics.betting_odds import AdaptiveBet, Odds, TransitionOdds
 
-UNRECORDED: Final = (1 << 32) - 1
+UNRECORDED_CELL: Final = (1 << 32) - 1
 """A successor that no row has; it stands for a state that the model does not have."""
 GIVEN: Final = -1
 """Instead of the entry of unrecorded successors: the row is known exactly."""

@@ -6,11 +6,11 @@ A path of n pairs has n - 1 observed transitions (docs/semantics.md, section 1.3
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
-from monitor.types import BlindReason, Break, End, Episode, State, Step
+from monitor.types import BlindReason, State, Step
 
 NOMINAL: Final = "nominal"
 """Name of the deployed policy."""
@@ -84,11 +84,6 @@ class SlidingPath:
             yield state, action, self.inputs[n] if self.inputs else ()
 
     @property
-    def episode(self) -> Episode | None:
-        """Episode of the held pairs, None if there are none."""
-        return self.last.episode if self.last else None
-
-    @property
     def first_seq(self) -> int | None:
         """Seq of the oldest pair held, None if there is none."""
         return self.last.seq - len(self.held) + 1 if self.last else None
@@ -106,18 +101,6 @@ class SlidingPath:
         if len(self.held) > offset or self.start_observed:
             return None
         return self.broken or "warming_up"
-
-    def apply(self, event: Step | Break | End) -> None:
-        """Apply one event of a session, in order."""
-        match event:
-            case Step():
-                self.push(event)
-            case Break():
-                self.restart(event.reason, event.detail)
-            case End():
-                self.end(terminated=event.terminated)
-            case _:
-                assert_never(event)
 
     def push(self, step: Step) -> None:
         """Append a step. If it does not continue the held pairs, the path restarts: a path never spans a gap."""

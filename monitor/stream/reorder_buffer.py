@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from monitor.stream.deduplication import CONFLICTED, Deduplicator, DigestsState
 from monitor.stream.past_episodes import PastEpisodes, PastState
-from monitor.types import Break, Episode, State, Wait
+from monitor.types import Break, Episode, State
 
 ENDED_REMEMBERED = 64
 """Ended episodes for which a repeated step can be told apart from a late one; older ones are in `past`."""
@@ -195,13 +195,6 @@ class ReorderBuffer:
         if other:  # it is held as long as steps of the open episode are released
             ends.append(max(other.arrived, self.progress) + self.wait)
         return min(ends, default=None)
-
-    @property
-    def waiting(self) -> Wait | None:
-        """The awaited step and the number of entries held; None if nothing is held."""
-        return (
-            Wait(missing=self.next_seq if self.episode is not None else 0, held=len(self.held)) if self.held else None
-        )
 
     def dump(self) -> ReorderBufferState:
         """Return the state as plain data."""

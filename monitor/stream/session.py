@@ -43,7 +43,6 @@ from monitor.types import (
     State,
     Step,
     StreamSettings,
-    Wait,
 )
 
 NOT_TAKEN_OVER: Final = ("nominal", UNKNOWN_POLICY)
@@ -118,11 +117,6 @@ class Session:
         self._ticks = 0.0
 
     @property
-    def waiting(self) -> Wait | None:
-        """The awaited step, None if nothing is held."""
-        return self.order.waiting
-
-    @property
     def deadline(self) -> float | None:
         """Ticks at which `tick` is due, None if nothing is held."""
         return self.order.deadline
@@ -175,17 +169,17 @@ class Session:
             return None
         event = self.pending.popleft()
         self.since.popleft()
-        if isinstance(event, Step):
-            self.path.push(event)
-            self.mismatch = event.foreign
-        else:
-            self.path.apply(event)
+        match event:
+            case Step():
+                self.path.push(event)
+                self.mismatch = event.foreign
+            case Break():
+                self.path.restart(event.reason, event.detail)
+            case End():
+                self.path.end(terminated=event.terminated)
+            case _:
+                assert_never(event)
         return event
-
-    def drain(self) -> Iterator[Step | Break | End]:
-        """Yield the events of `advance` until nothing is pending."""
-        while (event := self.advance()) is not None:
-            yield event
 
     def dump(self) -> SessionState:
         """Return the state, pending events included. Serialize it before the next call: it shares lists."""

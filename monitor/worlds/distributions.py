@@ -13,9 +13,13 @@ from monitor.arrays import Floats
 from monitor.errors import ModelError
 
 KNOTS: Final = 2048
-"""Points of the table of an empirical distribution."""
+"""Points of the table of an empirical distribution, and half as many for the wide one under it."""
 TAIL: Final = 8.0
-"""Bandwidths that the table reaches beyond the residuals: less than 1e-15 lies outside."""
+"""Standard deviations that a table reaches beyond a normal distribution's centre: less than 1e-15 lies outside."""
+UNSEEN: Final = 0.001
+"""Probability of the wide normal distribution under the residuals."""
+WIDE: Final = 4.0
+"""Its standard deviation, in those of the residuals."""
 
 
 class Distribution(Protocol):
@@ -60,6 +64,9 @@ class Student:
 class Empirical:
     """Residuals smoothed by a normal kernel (Silverman 1986), as a table with straight lines between its knots.
 
+    A thousandth is a wide normal distribution: a number between or beyond those that were seen is unlikely, not
+    impossible.
+
     Args:
         residuals: two or more different numbers.
         bandwidth: of the kernel; None: Silverman's rule of thumb.
@@ -71,9 +78,14 @@ class Empirical:
         width = bandwidth or 0.9 * (spread or float(values.std(ddof=1))) * len(values) ** -0.2
         if not 0.0 < width < math.inf:
             raise ModelError("residuals need two or more different numbers, or a bandwidth")
-        self._knots = np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS)
-        chances = np.array([float(ndtr((knot - values) / width).mean()) for knot in self._knots])
-        chances += np.arange(KNOTS) * 1e-15  # strictly rising, also where nothing was seen
+        centre, wide = float(values.mean()), WIDE * max(float(values.std()), width)
+        self._knots = np.union1d(
+            np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS),
+            np.linspace(centre - TAIL * wide, centre + TAIL * wide, KNOTS // 2),
+        )
+        seen = np.array([float(ndtr((knot - values) / width).mean()) for knot in self._knots])
+        chances = (1 - UNSEEN) * seen + UNSEEN * ndtr((self._knots - centre) / wide)
+        chances += np.arange(len(self._knots)) * 1e-15  # strictly rising, also where next to nothing lies
         self._chances = (chances - chances[0]) / (chances[-1] - chances[0])
 
     def quantile(self, u: Floats) -> Floats:

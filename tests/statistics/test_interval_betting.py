@@ -15,7 +15,7 @@ from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics import betting_odds
 from monitor.statistics.fleet import FleetTest
 from monitor.statistics.interval_betting import IntervalModelTest
-from monitor.statistics.interval_odds import GIVEN, NO_DATA, UNRECORDED
+from monitor.statistics.interval_odds import GIVEN, NO_DATA, UNRECORDED_CELL
 from monitor.statistics.model_betting import ModelTest
 from tests.exact.learned import learned_model
 from tests.statistics.intervals import BoundedRow, SlowWealth, arguments, greatest_mean
@@ -133,7 +133,7 @@ def test_with_given_rows_only_it_is_the_test_of_a_model_that_is_not_learned() ->
 def test_a_row_without_data_is_not_tested() -> None:
     test = join(SMALL)
     before = test.dump()
-    for successor in (0, NEW, 4, UNRECORDED):
+    for successor in (0, NEW, 4, UNRECORDED_CELL):
         test.step(3, successor)
     assert test.dump() == before
 
@@ -190,7 +190,7 @@ def test_new_successors_here_and_there_are_found_together() -> None:
     together, alone = learned(20_000, 1).join(), learned(20_000, 1).join()
     rng = np.random.default_rng(4)
     for n, (row, successor) in enumerate(itertools.islice(walk(grid(0.1), rng, 1_000), 400)):
-        together.step(row, UNRECORDED if n % 5 == 0 else successor)
+        together.step(row, UNRECORDED_CELL if n % 5 == 0 else successor)
         alone.step(row, successor)
     assert together.doubted
     assert together.transitions < 200
@@ -204,10 +204,10 @@ def test_one_wrong_reading_is_no_proof_in_a_row_that_was_seen_a_million_times() 
     row = BoundedRow({0: (1.0 - 1e-6, 0.9998, 1.0), NEW: (1e-6, 0.0, 1e-5 + 1e-4)}, NEW)
     test = join([row])
     for n in range(3_000):
-        test.step(0, UNRECORDED if n == 1_000 else 0)
+        test.step(0, UNRECORDED_CELL if n == 1_000 else 0)
     assert not test.doubted
     for _ in range(10):
-        test.step(0, UNRECORDED)
+        test.step(0, UNRECORDED_CELL)
     assert test.doubted
 
 
@@ -230,7 +230,7 @@ def test_a_test_goes_on_from_its_plain_data(memory: int, monkeypatch: pytest.Mon
     fleets = [learned(5_000, 1), learned(5_000, 1)]
     tests = [fleet.join() for fleet in fleets]
     steps = [
-        (row, UNRECORDED if n % 40 == 0 else successor)
+        (row, UNRECORDED_CELL if n % 40 == 0 else successor)
         for n, (row, successor) in enumerate(walk(grid(0.1), np.random.default_rng(6), 2_000))
     ]
     for row, successor in steps[:1_003]:
@@ -253,5 +253,5 @@ def test_a_rejection_stays_and_the_test_has_ended() -> None:
     before = test.dump()
     for _ in range(10):
         test.step(1, 0)
-        test.step(0, UNRECORDED)
+        test.step(0, UNRECORDED_CELL)
     assert test.dump() == before

@@ -10,7 +10,7 @@ from monitor.statistics.betting_odds import AdaptiveBet
 from monitor.statistics.interval_odds import (
     GIVEN,
     NO_DATA,
-    UNRECORDED,
+    UNRECORDED_CELL,
     Bounds,
     IntervalLearner,
     IntervalOdds,
@@ -83,12 +83,12 @@ ROWS = [
 
 def test_every_successor_that_was_never_recorded_has_the_same_entry() -> None:
     odds = IntervalOdds(*arguments(ROWS))
-    found = [odds.find(0, successor) for successor in (0, 4, 9, 1, 7, 12, UNRECORDED)]
+    found = [odds.find(0, successor) for successor in (0, 4, 9, 1, 7, 12, UNRECORDED_CELL)]
     assert [transition and transition.index for transition in found] == [0, 1, 2, 2, 2, 2, 2]
     again = odds.find(0, 7)
     assert again is odds.find(0, 7)
     assert odds.find(1, 0) is None
-    assert odds.find(1, UNRECORDED) is None
+    assert odds.find(1, UNRECORDED_CELL) is None
 
 
 def test_of_two_entries_of_the_same_state_the_recorded_one_is_found() -> None:

@@ -38,7 +38,7 @@ def events(*steps: Observation, encoder: StateEncoder = "index") -> list[Step | 
     session = begun(MODEL, StreamSettings(encoder=encoder))
     for step in steps:
         session.arrive(step, Instant(1000.0, 0.0))
-    return list(session.drain())
+    return list(iter(session.advance, None))
 
 
 def states(told: list[Step | Break | End]) -> list[int]:

@@ -20,9 +20,19 @@ def filled(window: int, seqs: range) -> SlidingPath:
     return path
 
 
+def apply(path: SlidingPath, event: Step | Break | End) -> None:
+    match event:
+        case Step():
+            path.push(event)
+        case Break():
+            path.restart(event.reason, event.detail)
+        case End():
+            path.end(terminated=event.terminated)
+
+
 def test_a_fresh_path_is_blind() -> None:
     path = SlidingPath(4)
-    assert (path.pairs, path.first_seq, path.episode, len(path)) == ((), None, None, 0)
+    assert (path.pairs, path.first_seq, path.last, len(path)) == ((), None, None, 0)
     assert path.blind(0) == "warming_up"
 
 
@@ -34,7 +44,7 @@ def test_from_an_observed_start_offsets_are_clipped_not_blind() -> None:
 
 def test_joined_in_mid_episode_it_is_blind_until_longer_than_the_reach() -> None:
     path = filled(8, range(5, 8))
-    assert (path.start_observed, path.first_seq, path.episode) == (False, 5, "e")
+    assert (path.start_observed, path.first_seq) == (False, 5)
     assert [path.blind(reach) for reach in range(4)] == [None, None, None, "warming_up"]
 
 
@@ -50,11 +60,11 @@ def test_it_holds_the_newest_pairs(window: int, count: int) -> None:
 
 def test_a_break_empties_it_and_gives_the_reason() -> None:
     path = filled(4, range(3))
-    path.apply(Break("gap", "seq 3 to 4 did not come"))
+    apply(path, Break("gap", "seq 3 to 4 did not come"))
     assert (path.pairs, path.blind(0), path.detail) == ((), "gap", "seq 3 to 4 did not come")
-    path.apply(step(5))
+    apply(path, step(5))
     assert (path.blind(0), path.blind(1)) == (None, "gap")
-    path.apply(step(6))
+    apply(path, step(6))
     assert path.blind(1) is None
 
 
@@ -70,17 +80,17 @@ def test_after_a_conflict_seq_0_is_no_observed_start() -> None:
 
 def test_pairs_stay_after_the_end_until_the_next_step() -> None:
     path = filled(4, range(3))
-    path.apply(End("e", terminated=True))
+    apply(path, End("e", terminated=True))
     assert (len(path), path.ended, path.terminated, path.start_observed) == (3, True, True, True)
-    path.apply(step(0, "f"))
-    assert (path.pairs, path.episode, path.ended, path.terminated) == (((0, 0),), "f", False, False)
+    apply(path, step(0, "f"))
+    assert (path.pairs, path.ended, path.terminated) == (((0, 0),), False, False)
     assert path.start_observed
 
 
 def test_a_break_before_the_end_does_not_reach_the_next_episode() -> None:
     path = filled(4, range(3))
     for event in (Break("unknown_state", ""), End("e", terminated=False), step(1, "f")):
-        path.apply(event)
+        apply(path, event)
     assert path.blind(1) == "warming_up"
 
 
@@ -100,7 +110,7 @@ def test_who_has_seen_it_knows_what_is_new(window: int, moves: list[str]) -> Non
     others: dict[str, Break | End] = {"break": Break("gap", ""), "end": End("e", terminated=False)}
     for move in moves:
         seq += 2 if move == "jump" else 1
-        path.apply(others.get(move) or step(seq))
+        apply(path, others.get(move) or step(seq))
         new = path.pushed - pushed if path.begun == begun else path.pushed
         seen = [*(seen if path.begun == begun else []), *path.pairs[len(path.pairs) - min(new, window) :]][-window:]
         begun, pushed = path.begun, path.pushed
@@ -117,7 +127,7 @@ def test_dump_and_load_in_every_state() -> None:
     for events in histories:
         path = SlidingPath(4)
         for event in events:
-            path.apply(event)
+            apply(path, event)
         loaded = SlidingPath.load(4, path.dump())
         assert loaded.dump() == path.dump()
         assert (loaded.window, loaded.begun, loaded.pushed) == (4, 0, 0)  # nobody has seen it
@@ -135,4 +145,4 @@ def test_the_next_number_continues_neither_an_ended_episode_nor_another_one() ->
     other = filled(4, range(3))
     other.push(step(3, "another"))
     assert ended.held == other.held == [(3, 0)]
-    assert (ended.begun, other.begun, other.episode) == (1, 1, "another")
+    assert (ended.begun, other.begun) == (1, 1)

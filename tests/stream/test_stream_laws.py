@@ -79,7 +79,7 @@ def events_of(messages: Sequence[Observation]) -> list[Step | Break | End]:
     session = begun(MODEL, PATIENT)
     for message in messages:
         session.arrive(message, NOON)
-    assert session.waiting is None
+    assert session.order.held == {}
     return list(session.pending)
 
 
@@ -118,7 +118,7 @@ def test_the_path_is_that_in_order(length: int, reach: int, rng: random.Random) 
         session = begun(MODEL, PATIENT)
         for message in messages:
             session.arrive(message, NOON)
-            tuple(session.drain())
+            tuple(iter(session.advance, None))
         return session.path.pairs
 
     messages = episodes([length])
@@ -164,7 +164,7 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
             case "lost":
                 notices += session.lost(now)
             case _:
-                taken += session.drain()
+                taken += iter(session.advance, None)
     return notices, taken
 
 
@@ -173,7 +173,7 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
 def test_whatever_comes_every_event_is_sound(deeds: list[Deed]) -> None:
     session = begun(MODEL, SETTINGS)
     notices, events = do(session, deeds, 0.0)
-    events += session.drain()
+    events += iter(session.advance, None)
     arrivals = sum(what == "arrive" for what, _, _ in deeds)
     assert sum(isinstance(notice, Received) for notice in notices) >= arrivals
     for before, after in pairwise(events):
@@ -195,7 +195,7 @@ def test_whatever_comes_memory_is_bounded_and_waiting_ends(deeds: list[Deed]) ->
         assert len(session.order.held) <= SETTINGS.reorder_steps
         assert len(session.path) <= SETTINGS.window
     session.tick(Instant(wall=2000.0, ticks=1000.0))
-    assert session.waiting is None
+    assert session.order.held == {}
     assert session.deadline is None
 
 
@@ -261,7 +261,7 @@ def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[D
     again = kept(session)
     assert again.dump() == session.dump()
     assert do(again, future, 5.0) == do(session, future, 5.0)
-    assert [*again.drain()] == [*session.drain()]
+    assert [*iter(again.advance, None)] == [*iter(session.advance, None)]
     assert again.dump() == session.dump()
     assert again.path.pairs == session.path.pairs
 
@@ -276,7 +276,7 @@ def test_what_a_library_user_leaves_open_is_kept_as_decoding_would_fill_it_in() 
     again = kept(session)
     assert again.dump() == session.dump()
     again.arrive(Observation(agent="a", episode=1, seq=1, state=1, action=0), NOON)
-    assert [type(event) for event in again.drain()] == [Step] * 3
+    assert [type(event) for event in iter(again.advance, None)] == [Step] * 3
     assert not again.mismatch
     assert validate(Observation(agent="a", episode=1, seq=2, state=2, **careless)) == Observation(
         agent="a", episode=1, seq=2, state=2, time=1000.0, policy="ab" * 32
@@ -287,7 +287,7 @@ def test_a_snapshot_is_small() -> None:
     session = begun(MODEL, StreamSettings())
     for seq in range(10_000):
         session.arrive(Observation(agent="a", episode="e", seq=seq, state=1, action=0), NOON)
-        tuple(session.drain())
+        tuple(iter(session.advance, None))
     assert len(seal(session.dump())) < REMEMBERED * 8 + 1000
 
 
@@ -331,8 +331,12 @@ def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: 
         assert state < model.states
         assert before is None or state in model.row(*before)[0]
         before = None if action is None else (state, action)
-    steps = [event for event in again.drain() if isinstance(event, Step)]
-    steps += [event for event in (again.tick(Instant(2000.0, 1000.0)) and again.drain()) if isinstance(event, Step)]
+    steps = [event for event in iter(again.advance, None) if isinstance(event, Step)]
+    steps += [
+        event
+        for event in (again.tick(Instant(2000.0, 1000.0)) and iter(again.advance, None))
+        if isinstance(event, Step)
+    ]
     assert all(step.state < model.states and (step.action or 0) < model.actions for step in steps)
 
 
@@ -350,13 +354,13 @@ def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
 def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
     session = begun(MODEL, SETTINGS)
     session.arrive(Observation("a", "e", 0, 0, 0, policy="ab" * 32), NOON)
-    tuple(session.drain())
+    tuple(iter(session.advance, None))
     changed = replace(SETTINGS, policies={"cd" * 32: "nominal"})
     again = kept(session, settings=changed)
     again.revise()
     assert (session.mismatch, again.mismatch) == (False, True)
     again.arrive(Observation("a", "e", 1, 1, 0), NOON)
-    assert [step.foreign for step in again.drain() if isinstance(step, Step)] == [True]
+    assert [step.foreign for step in iter(again.advance, None) if isinstance(step, Step)] == [True]
 
 
 @pytest.mark.parametrize("still_known", [True, False])
@@ -373,7 +377,7 @@ def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) 
     again.revise()
     name = "careful" if still_known else UNKNOWN_POLICY
     assert (again.path.acted, again.mismatch) == (["nominal", name], not still_known)
-    steps = [step for step in again.drain() if isinstance(step, Step)]
+    steps = [step for step in iter(again.advance, None) if isinstance(step, Step)]
     assert [(step.policy, step.foreign) for step in steps] == [(name, not still_known)]
 
 
@@ -399,7 +403,7 @@ def test_steps_are_not_attributed_to_another_file_of_the_same_name(
         session.advance()
     again = kept(session, settings=all_of)
     again.revise(changed)
-    assert not any(isinstance(event, Break) for event in again.drain())
+    assert not any(isinstance(event, Break) for event in iter(again.advance, None))
     assert (len(again.path), again.path.acted) == (3, then)
 
 
@@ -408,7 +412,7 @@ def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:
     session = begun(MODEL, both)
     for seq, policy in enumerate(["ab", "cd", "cd"]):
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
-    tuple(session.drain())
+    tuple(iter(session.advance, None))
     again = kept(session, settings=replace(both, window=2))
     assert (len(again.path), again.path.acted) == (2, ["careful", "careful"])
 

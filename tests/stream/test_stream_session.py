@@ -25,7 +25,6 @@ from monitor.types import (
     RewardMismatch,
     Step,
     StreamSettings,
-    Wait,
 )
 from tests.stream.adapters import adapter, begun
 
@@ -95,13 +94,14 @@ def test_in_order_messages_become_steps_at_once() -> None:
     told = run(*(message(seq) for seq in range(3)))
     assert told.events == [0, 1, 2]
     assert told.results == ["accepted"] * 3
-    assert told.session.waiting is None
+    assert told.session.order.held == {}
     assert told.session.deadline is None
 
 
 def test_advance_moves_events_to_the_path() -> None:
     told = run(message(0), message(1, terminated=True))
-    assert [brief(event) for event in told.session.drain()] == [0, 1, ("e", "terminated")]
+    moved = iter(told.session.advance, None)
+    assert [brief(event) for event in moved if isinstance(event, Step | Break | End)] == [0, 1, ("e", "terminated")]
     assert told.session.path.pairs == ((0, 0), (1, 0))
     assert told.session.path.terminated
     assert told.session.advance() is None
@@ -109,7 +109,7 @@ def test_advance_moves_events_to_the_path() -> None:
 
 def test_an_early_step_waits_for_the_missing_one() -> None:
     told = run(message(0), message(2))
-    assert (told.events, told.session.waiting) == ([0], Wait(missing=1, held=1))
+    assert (told.events, told.session.order.next_seq, len(told.session.order.held)) == ([0], 1, 1)
     told.send(message(1))
     assert (told.events, told.results) == ([0, 1, 2], ["accepted"] * 3)
 
@@ -188,7 +188,7 @@ def test_a_conflict_among_the_held_leaves_its_own_place_unknown_and_the_others_a
     told = run(message(0), message(4), message(3), message(2), message(3, time=999.0))
     assert (told.results[-1], told.events) == ("conflict", [0])
     assert told.send(message(1)).events == [0, 1, 2, "conflict", 4]
-    assert told.session.waiting is None
+    assert told.session.order.held == {}
 
 
 def test_a_conflict_among_the_held_is_no_gap() -> None:
@@ -203,7 +203,7 @@ def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
     told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, "f"), message(1, terminated=True))
     assert told.results == ["accepted", "accepted", "conflict", "accepted", "accepted"]
     assert told.events == [0, 1, ("e", "terminated"), "conflict", 1]
-    tuple(told.session.drain())
+    tuple(iter(told.session.advance, None))
     assert not told.session.path.start_observed
     assert told.session.path.broken == "conflict"
 
@@ -238,14 +238,14 @@ def test_a_conflict_before_an_end_that_waits_is_one_of_an_ended_episode() -> Non
     assert told.events == [0, "conflict", 2, ("e", "terminated")]
     assert told.results == ["accepted", "accepted", "conflict", "stale"]
     told.send(message(0, "f"))
-    tuple(told.session.drain())
+    tuple(iter(told.session.advance, None))
     assert told.session.path.start_observed
 
 
 def test_a_policy_that_only_one_content_names_is_not_known() -> None:
     told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal"}))
     told.send(message(0, policy="ab" * 32), message(2, policy="cd" * 32), message(2), message(1), message(3))
-    assert [step.foreign for step in told.session.drain() if isinstance(step, Step)] == [False] * 3
+    assert [step.foreign for step in iter(told.session.advance, None) if isinstance(step, Step)] == [False] * 3
 
 
 def test_the_end_of_an_episode() -> None:
@@ -281,7 +281,7 @@ def test_held_steps_after_the_end_are_discarded() -> None:
     told = run(message(0), message(2), message(1, terminated=True))
     assert told.events == [0, 1, ("e", "terminated")]
     assert told.results == ["accepted", "accepted", "accepted", "stale"]
-    assert told.session.waiting is None
+    assert told.session.order.held == {}
 
 
 def test_what_an_episode_had_is_known_for_64_episodes_and_that_it_is_over_for_thousands() -> None:
@@ -342,7 +342,7 @@ def test_an_impossible_transition_is_accepted_and_restarts_the_path() -> None:
     told = run(message(0), message(1, state=3), message(2, state=0))
     assert told.events == [0, "impossible_step", 1, 2]
     assert told.results == ["accepted"] * 3
-    assert [type(event) for event in told.session.drain()] == [Step, Break, Step, Step]
+    assert [type(event) for event in iter(told.session.advance, None)] == [Step, Break, Step, Step]
     assert told.session.path.pairs == ((3, 0), (0, 0))
 
 
@@ -545,7 +545,7 @@ def test_a_policy_that_is_not_the_nominal_one() -> None:
     assert seen == [False, False, True, True, False]
     assert told.session.path.pairs == tuple((n % 4, 0) for n in range(5))
     unasked = run(message(0, policy="cd" * 32))
-    assert [step.foreign for step in unasked.session.drain() if isinstance(step, Step)] == [False]
+    assert [step.foreign for step in iter(unasked.session.advance, None) if isinstance(step, Step)] == [False]
 
 
 @pytest.mark.parametrize("end", [{"terminated": True}, {"truncated": True}, {}])
@@ -558,7 +558,7 @@ def test_an_episode_without_a_policy_does_not_inherit_the_takeover_of_the_last_o
 ) -> None:
     told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"}))
     told.send(message(0, policy=reported * 32), message(1, **end), message(0, "f"), message(1, "f")).tick(9.0)
-    steps = [step for step in told.session.drain() if isinstance(step, Step)]
+    steps = [step for step in iter(told.session.advance, None) if isinstance(step, Step)]
     acted = {"ab": "nominal", "cd": "careful", "ef": ""}[reported], reported == "ef"
     assert [(step.policy, step.foreign) for step in steps] == [acted, acted, then, then]
 

@@ -204,6 +204,11 @@ def test_distributions_invert_their_quantiles() -> None:
     for each in (Normal(), Student(3.0), Empirical(residuals.tolist()), Empirical([0.0, 0.0, 50.0], 0.1)):
         assert np.allclose(each.cumulative(each.quantile(u)), u, atol=1e-9)
         assert each.cumulative(np.array([-np.inf, np.inf])).tolist() == [0.0, 1.0]
+    for each in (Empirical(residuals.tolist()), Empirical([-1, -0.5, 0, 0.5, 1, 20], 0.4)):  # also where none was seen
+        reach = 15 * max(residuals.std(), 1)
+        z = np.linspace(-reach, reach, 999)
+        assert np.allclose(each.quantile(each.cumulative(z)), z, rtol=0, atol=1e-6)
+        assert (np.diff(each.cumulative(z)) > 0).all()
     assert np.allclose(Normal().quantile(u), norm.ppf(u))
     assert np.allclose(Student(3.0).quantile(u), t(3).ppf(u))
     smoothed = Empirical(residuals.tolist()).quantile(np.random.default_rng(2).uniform(size=2_000))

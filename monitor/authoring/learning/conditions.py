@@ -18,14 +18,8 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools
 from monitor.authoring.learning.batch import beside
 from monitor.errors import ModelError, brief
+from monitor.model.label_conditions import COMPARISONS, LONGEST
 
-LONGEST: Final = 4096
-"""Longest condition, in characters."""
-
-COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
-    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
 ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every setting of a sidecar, with its type, range and default; `config` reads the file they come from.
+"""Every setting of a sidecar, with its type, range and default; `reading` reads the file they come from.
 
 Everything that can be known without the model is checked here; `load` checks the rest with the model at hand.
 """

@@ -71,7 +71,7 @@ class Metrics:
         self._limit = watched.agents
         self._agents: set[str] = set()
         self._reasons: dict[tuple[str, str], set[str]] = {}
-        self._marked: set[tuple[str, str]] = set()
+        self._blind: set[tuple[str, str]] = set()
         """blind now, for whatever reason"""
         self._banded: set[tuple[str, str]] = set()
         """bands or support are shown"""
@@ -290,7 +290,7 @@ class Metrics:
 
     def _show_verdict(self, notice: Judged) -> None:
         key = (notice.agent, notice.formula)
-        if not self._admit(notice.agent) or key in self._marked:  # an unreliable answer is not shown as a value
+        if not self._admit(notice.agent) or key in self._blind:  # an unreliable answer is not shown as a value
             return
         verdict = notice.verdict
         self._on.figures.keep(key, partial(_figures, verdict))
@@ -326,10 +326,10 @@ class Metrics:
         key = (notice.agent, notice.formula)
         known = self._reasons.setdefault(key, set())
         if notice.reason is None:
-            self._marked.discard(key)
+            self._blind.discard(key)
         else:
             known.add(notice.reason)
-            self._marked.add(key)
+            self._blind.add(key)
             self._blank(notice.agent, [notice.formula])
         for reason in known:
             self._on.blind.set((notice.agent, notice.formula, reason), float(reason == notice.reason))
@@ -361,7 +361,7 @@ class Metrics:
         """Forget these formulas of an agent; return the reasons for which each has been blind."""
         for formula in formulas:
             self._published.pop((agent, formula), None)
-            self._marked.discard((agent, formula))
+            self._blind.discard((agent, formula))
             self._banded.discard((agent, formula))
         return {formula: self._reasons.pop((agent, formula), set()) for formula in formulas}
 

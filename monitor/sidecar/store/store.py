@@ -1,7 +1,7 @@
 """Durable state of the sidecar. When the disk fails, monitoring continues and the failure is reported.
 
-`journal` is the database, `high_water` how far it was written, `archive` the files beside it. Evidence is first written
-to the database, in the transaction of its alarm, and then to a file, so no alert waits for the file.
+`journal` is the database, `high_water` how far it was written, `evidence_folder` the files beside it. Evidence is first
+written to the database, in the transaction of its alarm, and then to a file, so no alert waits for the file.
 """
 
 from __future__ import annotations
