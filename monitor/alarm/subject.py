@@ -82,7 +82,7 @@ class Subject:
         return noun(self.short(change), hindsight=self.hindsight)
 
     def of_path(self, measure: Probability | Reward) -> str:
-        """Return the measure of the path as it happened, from the formula's offset on."""
+        """Return in words the measure on the path as it happened, from the formula's offset on."""
         return self.of(measure, self.when())
 
     def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:

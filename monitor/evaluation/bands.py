@@ -101,7 +101,7 @@ class LearnedBands:
         return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
 
     def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[list[RowUses]] | None:
-        """Return the uses of the rows of each goal, by model."""
+        """Return for each goal how it uses the rows, one `RowUses` for each model."""
         if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
             reasons.append("no support: a quantity is nested in another")
             return None

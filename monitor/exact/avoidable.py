@@ -153,8 +153,8 @@ def avoidable_of(test: Test, best: float, optimal: float) -> Avoidable:
 def _is_robust(values: BestValues, missed: _Missed, avoidable: Avoidable, causal_model: CausalModel) -> bool:
     """Return whether no causal model of the class changes `avoidable`.
 
-    The best decisions have a value at least as good as the optimal policy, in every causal model. So one or two ends
-    of the bounds decide.
+    In every causal model the best decisions with hindsight (`free`) are at least as good as the policy that is optimal
+    without it (`optimal`). So one or two ends of the bounds decide.
     """
 
     def meets(way: Way, *, favourable: bool) -> bool:

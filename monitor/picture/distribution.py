@@ -24,7 +24,7 @@ class Distribution(msgspec.Struct, frozen=True):
     """Distribution of a world: one entry per step, the first at the intervention state.
 
     `states`: state -> its probability. `violated`, `satisfied`: probability that the path up to and including this step
-    decides the formula so. `reward`: expected reward that counts, up to and including this step.
+    has already violated or satisfied the formula. `reward`: expected reward that counts, up to and including this step.
     """
 
     states: tuple[dict[int, float], ...]

@@ -229,5 +229,5 @@ class Forecasts:
 
 
 def dropped_forecast(agent: str, formula: str, state: ForecastsState | None) -> list[Forecast]:
-    """Return the forecast that a state still followed, as dropped: its formula has changed."""
+    """Return the forecast that the saved state was still following, as dropped: its formula has changed."""
     return [] if state is None or state.value is None else [Forecast(agent, formula, state.value, None)]

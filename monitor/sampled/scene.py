@@ -199,7 +199,7 @@ class Simulated:
 
 
 class _Worlds:
-    """The worlds of all changes: which policy acts, by which dynamics."""
+    """The world of each intervention: which policy acts, under which dynamics."""
 
     def __init__(
         self,

@@ -15,9 +15,10 @@ beyond its indifference region; `ThresholdBets` has none.
 Not promised: beta, the probability to accept a false formula, is that of one test; a breach that lasts is tested again
 at the next message. With k formulas on one stream alpha is per formula; give each alpha/k for all.
 
-The price. To reject, test n must reach A ~ 1/alpha_n, which takes log(alpha/alpha_n) nats more: 14.0 at the 10,000th
-and 19.4 at the millionth, where alpha = .05 alone takes 3.0. The usual weights 6/(pi n)^2 take 18.9 and 28.1. If the
-formula is true the test ends at B ~ beta, which hardly changes, so the common verdict costs the same.
+The price. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. That is log(alpha/alpha_n) nats more than
+a single test needs: 14.0 more at the 10,000th test, 19.4 at the millionth; a single one with alpha = .05 needs 3.0. The
+usual weights 6/(pi n)^2 take 18.9 and 28.1. If the formula is true the test ends at B ~ beta, which hardly changes, so
+the common verdict costs the same.
 
 A test that is undecided when its samples run out is a verdict too; its fraction of alpha is spent all the same.
 """

@@ -17,7 +17,7 @@ from monitor.statistics.strength import in_open_unit
 
 
 def normal_applies(successes: int, samples: int) -> bool:
-    """Return whether the normal approximation applies: 10 successes and 10 failures (in the paper expected ones)."""
+    """Return whether the normal approximation applies: 10 successes and failures were seen (the paper: expected)."""
     _counts(successes, samples)
     return successes >= 10 and samples - successes >= 10
 

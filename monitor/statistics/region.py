@@ -113,7 +113,10 @@ class RegionBets:
         return RegionBetsState(Bets(min(self.strength.alpha, self.strength.beta)))
 
     def update(self, state: RegionBetsState, values: ArrayLike) -> RegionBetsState:
-        """Return the state after values [N] in [lo, hi] (else InputError), or after the first that decides it."""
+        """Return the state after these values [N], or after the first of them that decides the test.
+
+        Raises InputError if a value is outside [lo, hi].
+        """
         seen = unit_array(values, self.lo, self.hi)
         if state.holds is not None or not seen.size:
             return state

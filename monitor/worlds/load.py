@@ -21,7 +21,7 @@ def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the
     """Return a world, checked and tried out.
 
     `source`: a class (made without arguments), an instance, `module.py:name` of one, or a manifest's path.
-    A world that is checked already comes back as it is, so load it once if you ask often.
+    A checked world is returned unchanged: load a world once and pass the result if you make many queries.
 
     Raises:
         ModelError: something is missing, malformed or altered; `step` is no function of its arguments, or its noise

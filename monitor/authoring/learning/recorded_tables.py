@@ -1,7 +1,7 @@
 """Tables of steps (CSV, JSON lines, Parquet, Arrow, Minari, MCAP) as events of a recording.
 
-Each row becomes a message of its agent, as a live agent would send it, followed by an evaluation. Where a reward or an
-end marker belongs to the step that begins in a row's state, it goes to the message of the state afterwards. If that
+Each row becomes a message of its agent, as a live agent would send it, followed by an evaluation. If a row's reward or
+end marker belongs to the step that begins in the row's state, it is sent with the message of the next state. If that
 state is not in the table, the episode ends as truncated: whether it terminated cannot be said without it.
 
 An episode's first message has seq 0. It has its own number if the table counts steps in each episode, and this one

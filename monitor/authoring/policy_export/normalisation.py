@@ -32,7 +32,10 @@ _DEFAULTS: Final = (("epsilon", 1e-8), ("clip", np.inf))
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Mean, scale (positive) and clip of each number of an observation, [D]. `clip`: largest result, or infinity."""
+    """Mean, scale (positive) and clip of each number of an observation, [D].
+
+    `clip`: each normalised number is cut off at -clip and clip; infinity: nowhere.
+    """
 
     mean: Floats
     scale: Floats

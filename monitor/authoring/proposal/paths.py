@@ -95,7 +95,7 @@ def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) 
 
 
 def first_steps(paths: Sequence[RecordedPath], most: int) -> list[RecordedPath]:
-    """Return the first paths, until they have `most` steps together; at least one."""
+    """Return as many of the first paths as have at most `most` steps in total, but at least one path."""
     kept: list[RecordedPath] = []
     for path in paths:
         if kept and sum(len(each.actions) for each in kept) + len(path.actions) > most:

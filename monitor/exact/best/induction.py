@@ -206,7 +206,7 @@ def induct(task: Task) -> int:
 def reach(task: Task) -> None:
     """Mark the states that the allowed decisions reach, and those observed, in `reached`.
 
-    Successors count too that the observations exclude.
+    Successors that the observations exclude are marked too.
     """
     states, actions = task.options.rewards.shape[0], task.options.rewards.shape[1]
     alike, indptr, weight = task.options.alike, task.options.indptr, task.scratch.weight

@@ -1,4 +1,4 @@
-"""Values of the best decisions without observations, by backward induction over obligations; the policy they make.
+"""Values of the best decisions when nothing was observed, by backward induction; the policy they make.
 
 The best decision depends on the state and on the obligation that remains. Where several are best up to 1e-12, the one
 that the nominal policy takes (with the largest probability) is chosen, else the least action. Compiled.

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
 from monitor.errors import ConfigError, Mistakes
-from monitor.evaluation import check_band_settings
+from monitor.evaluation import NO_BOUNDS, check_band_settings
 from monitor.model.formats import has_scheme
+from monitor.runtime.query import NOT_ROBUST
 from monitor.sidecar.config.settings import (
     ENVIRONMENT_PREFIX,
     Config,
@@ -121,6 +122,12 @@ def _problems(config: Config) -> Iterator[str]:
         if formula.name in seen:
             yield f"{config.where('formulas', index, 'name')}: the name {formula.name!r} is used twice; rename one"
         seen.add(formula.name)
+    for index, formula in enumerate(config.formulas):
+        if formula.engine == "sampled" and formula.causal_model != "gumbel":
+            where = config.where("formulas", index, "causal_model")
+            yield f"{where}: {NO_BOUNDS}; use engine: exact, or causal_model: gumbel"
+        if formula.alarm.only_if == "robust" and formula.causal_model == "gumbel":
+            yield f"{config.where('formulas', index, 'alarm', 'only_if')}: {NOT_ROBUST}"
     try:
         check_band_settings(BandSettings(**config.bands.model_dump()))
     except ConfigError as error:
