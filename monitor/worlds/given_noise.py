@@ -26,7 +26,7 @@ class GivenNoise:
     """
 
     def __init__(self, u: Floats, whose: str) -> None:
-        self._u, self._whose, self.taken = u, whose, 0
+        self._u, self._whose, self.taken = u.copy(), whose, 0  # a simulator may change what it draws
 
     def random(self, size: Any = None) -> Any:  # noqa: ANN401 - a number or an array, as in NumPy
         """Return numbers in (0, 1)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -56,9 +57,9 @@ class GymnasiumWorld(SimulatorWorld):
         for run in list(self._runs()):
             self._compare(run)
 
+    @abstractmethod
     def make(self) -> Any:  # noqa: ANN401 - Gymnasium is optional, so is its type
         """Return the environment."""
-        raise ModelError(f"{self}: it has no make(), which returns the environment")
 
     def read_state(self) -> Any:  # noqa: ANN401 - a user's numbers
         """Return the environment's state [f]: here its attribute `state`."""

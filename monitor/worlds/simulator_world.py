@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -21,33 +22,33 @@ FINEST: Final = 8.0 * np.finfo(np.float64).eps
 """Relative width to which the ends of an interval are searched."""
 
 
-class SimulatorWorld:
+class SimulatorWorld(ABC):
     """Base of a `World` whose subclass has `move` instead of `step` and `invert`, and all other parts of a world.
 
     Attributes:
         noise: how many numbers `move` draws: the same in every step. 0 if it draws none.
         noise_features: for each of them, in this order, the number of the feature by which it is found again. That
             feature must rise with the draw, or fall with it, and depend on no later one. If there are none such, write
-            `invert` or `posterior` yourself (`World`).
+            `invert` yourself (`World`).
         terminal: labels that end an episode. The world stays where one of them holds.
     """
 
     version: str
     labels: Sequence[str]
     noise: int = 0
-    noise_features: Sequence[int] = ()
+    noise_features: Sequence[int] | None = None
     terminal: Sequence[str] = ()
 
+    @abstractmethod
     def move(self, x: Floats, a: int, rng: Any, w: Floats) -> Any:  # noqa: ANN401 - a user's numbers
         """Return the next state [f] of a state x [f] under an action, with inputs w [i].
 
         `rng`: draw from it as from a `numpy.random.Generator`. All chance must come from it.
         """
-        raise ModelError(f"{self}: it has no move(x, a, rng, w), which returns the next state")
 
+    @abstractmethod
     def holds(self, label: str, x: Floats) -> Bools:
         """Return where a label holds, [n]."""
-        raise ModelError(f"{self}: it has no holds(label, x), which returns where a label holds")
 
     def __str__(self) -> str:
         return f"world {self.version!r}"
@@ -64,16 +65,17 @@ class SimulatorWorld:
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
         """Return the ends [m], [m] of the noise of a step. Raises ModelError: `noise_features` are missing."""
-        low, high = np.zeros(self.noise), np.ones(self.noise)
-        if len(self.noise_features) != self.noise:
+        features = self.noise_features or ()
+        if len(features) != self.noise:
             raise ModelError(
-                f"{self}: it draws {self.noise} numbers and has {len(self.noise_features)} noise_features; name for "
-                "each number the feature that it moves up or down, or write invert"
+                f"{self}: it draws {self.noise} numbers and has {len(features)} noise_features; name for each number "
+                "the feature that it moves up or down, or write invert"
             )
+        low, high = np.zeros(self.noise), np.ones(self.noise)
         if self.ended(x[np.newaxis])[0]:
             return low, high
         noise = np.full(self.noise, 0.5)
-        for k, feature in enumerate(self.noise_features):
+        for k, feature in enumerate(features):
 
             def value(u: float, k: int = k, feature: int = feature) -> float:
                 noise[k] = u

@@ -310,7 +310,7 @@ def unbound(_: Any) -> Any:
         (drone(lambda self: self.np_random.poisson(1.0)), r"it draws by poisson\(\), which is no known function"),
         (drone(apart), "depends on something that read_state and write_state leave out"),
         (drone(tiring), "depends on something that read_state and write_state leave out"),
-        (drone(noise_features=()), "it draws 1 numbers and has 0 noise_features"),
+        (drone(noise_features=None), "it draws 1 numbers and has 0 noise_features"),
         (drone(noise_features=(0,)), "noise does not come back from its own step"),
         (drone(terminal=()), r"ends an episode in \[0.0, .*\], where no label of terminal \(\) holds"),
         (drone(holds=lambda self, label, x: x[:, 0] < 1.0), "does not end an episode in .* where a label of"),
