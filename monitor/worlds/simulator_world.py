@@ -30,7 +30,7 @@ class SimulatorWorld(ABC):
         noise_features: for each of them, in this order, the number of the feature by which it is found again. That
             feature must rise with the draw, or fall with it, and depend on no later one. If there are none such, write
             `invert` yourself (`World`).
-        terminal: labels that end an episode. The world stays where one of them holds.
+        terminal: labels that end an episode. The world stays where one of them holds; `reward` is asked there too.
     """
 
     version: str
