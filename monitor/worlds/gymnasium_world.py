@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import ModelError
+from monitor.user_code import explained
 from monitor.worlds.checked import TOLERANCE
 from monitor.worlds.given_noise import GivenNoise
 from monitor.worlds.protocol import Feature
@@ -77,21 +78,23 @@ class GymnasiumWorld(SimulatorWorld):
         """Return the next state [f]."""
         del w
         vars(self.env.unwrapped).update(self._kept)
-        self.write_state(x)
+        self._access(self.write_state, x)
         self.write_generator(rng)
         self.env.step(self._first_action + a)
         return self._state()
 
     def _state(self) -> Floats:
-        try:
-            state = np.array(self.read_state(), dtype=np.float64)
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ModelError(
-                f"{self}: the environment's state cannot be read ({error}); write read_state() and write_state(x)"
-            ) from error
+        state: Floats = self._access(lambda: np.array(self.read_state(), dtype=np.float64))
         if state.shape != (len(self.features),):
             raise ModelError(f"{self}: the environment's state has shape {state.shape}, features are {self.features!r}")
         return state
+
+    def _access(self, way: Callable[..., Any], *state: Floats) -> Any:  # noqa: ANN401 - what `way` returns
+        try:
+            return way(*state)
+        except (AttributeError, TypeError, ValueError) as error:
+            problem = f"{self}: the environment's state cannot be read and set ({explained(error)})"
+            raise ModelError(f"{problem}; write read_state() and write_state(x)") from error
 
     def _runs(self) -> Iterator[_Run]:
         """Random steps in episodes from `reset(seed=0)`, `reset(seed=1)`, ... on."""
