@@ -19,14 +19,13 @@ from monitor.types import Sampling
 from monitor.worlds import CheckedWorld, Feature, Moment
 from tests.tiers import examples, scaled
 
-SPACE = Box(-np.inf, np.inf, (2,))
 Floats = Any
 
 
 class Drone(gymnasium.Env[Any, Any]):
     """Height and rate of climb under gusts; lost at height 0."""
 
-    action_space, observation_space = Discrete(3), SPACE
+    action_space, observation_space = Discrete(3), Box(-np.inf, np.inf, (2,))
     start = 4.0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
@@ -167,9 +166,7 @@ class Pendulum(Cart):
     terminal: Any = ()
 
     def make(self) -> Any:
-        return TransformAction(
-            gymnasium.make("Pendulum-v1"), lambda a: np.array([(-2.0, 2.0)[a]]), Discrete(2, start=0)
-        )
+        return TransformAction(gymnasium.make("Pendulum-v1"), lambda a: np.array([4.0 * a - 2.0]), Discrete(2))
 
 
 @pytest.mark.parametrize("kind", [Cart, MountainCar, Acrobot, Pendulum])
