@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from monitor.worlds import Feature as Feature
     from monitor.worlds import World as World
     from monitor.worlds import load_world as load_world
+    from monitor.worlds.gymnasium_world import GymnasiumWorld as GymnasiumWorld
+    from monitor.worlds.simulator_world import SimulatorWorld as SimulatorWorld
 
 _HOMES = {
     "monitor.exact": ("Checker", "values"),
@@ -90,6 +92,8 @@ _HOMES = {
         "Verdict",
     ),
     "monitor.worlds": ("Feature", "World", "load_world"),
+    "monitor.worlds.gymnasium_world": ("GymnasiumWorld",),
+    "monitor.worlds.simulator_world": ("SimulatorWorld",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

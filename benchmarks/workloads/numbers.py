@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from benchmarks.loading import Missing
 from benchmarks.rows import Bench, Row, absolute, agree, benchmark, compare
 from benchmarks.timing import Timing, Work, in_turns
 from monitor.arrays import Bools, Floats, Ints
@@ -104,15 +105,20 @@ def walked(world: LinearWorld, rng: np.random.Generator, steps: int) -> list[Mom
     return moments
 
 
-def plain(world: LinearWorld, careful: Callable[[Floats], Ints], path: list[Moment], rng: np.random.Generator) -> float:
-    """Return the same probability by a loop in numpy: one path to now, then `DRAWS` paths beyond."""
-    state, none = np.array([path[-1 - OFFSET].state]), np.zeros((1, 0))
-    lost = np.zeros(DRAWS, dtype=np.bool_)
+def held(world: LinearWorld, careful: Callable[[Floats], Ints], path: list[Moment]) -> tuple[Floats, bool]:
+    """Return the state [1, f] to which the other policy has led by now, and whether it was far before."""
+    state, none, lost = np.array([path[-1 - OFFSET].state]), np.zeros((1, 0)), False
     for k in range(len(path) - 1 - OFFSET, len(path) - 1):
         lost |= bool(world.holds("far", state)[0])
         noise = world.invert(np.array(path[k].state), 0, np.array(path[k + 1].state), none)
         state = world.step(state, careful(state), noise[np.newaxis], none)
-    states = np.repeat(state, DRAWS, axis=0)
+    return state, lost
+
+
+def plain(world: LinearWorld, careful: Callable[[Floats], Ints], path: list[Moment], rng: np.random.Generator) -> float:
+    """Return the same probability by a loop in numpy: one path to now, then `DRAWS` paths beyond."""
+    state, before = held(world, careful, path)
+    states, none, lost = np.repeat(state, DRAWS, axis=0), np.zeros((1, 0)), np.full(DRAWS, before)
     for _ in range(HORIZON - OFFSET):
         lost |= world.holds("far", states)
         states = world.step(states, careful(states), rng.uniform(size=(DRAWS, FEATURES)), none)
@@ -137,7 +143,27 @@ def numbers(bench: Bench) -> list[Row]:
         title = f"value by 1,000 draws after a step, {kind}, 4 features, offset {OFFSET}, horizon {HORIZON}"
         rows.append(absolute(f"numbers/{kind}", title, mine, at_most=at_most, target=f"<= {at_most * 1e3:g} ms"))
         rows.append(compare(f"numbers/{kind}-numpy", title, mine, theirs, peer="plain numpy"))
-    return [*rows, *_points(bench), _common(bench)]
+    return [*rows, _rollouts(bench), *_points(bench), _common(bench)]
+
+
+def _rollouts(bench: Bench) -> Row:
+    """Measure the linear value beside rollouts from now on in a vector environment, which is given the state."""
+    world, rules = LinearWorld(bench.rng()), policies(bench.rng(1), 0)
+    checker, path = WorldChecker(world, rules, {}), walked(world, bench.rng(2), 40)
+    goal = parse(f'careful@{OFFSET}.P=? [ G<={HORIZON} !"far" ]')
+    assert isinstance(goal, Goal)
+    ours, (state, before) = _drawn(checker, goal, path), held(world, rules["careful"], path)
+    assert not before
+    theirs = bench.peers.make("peers.vector_env", "VectorRollouts", world, DRAWS, bench.seed)
+    works = [_repeated(partial(ours, 0))]
+    if not isinstance(theirs, Missing):
+        roll = partial(theirs.safe, state[0], rules["careful"], HORIZON - OFFSET)
+        agree("value", float(np.mean([ours(n) for n in range(20)])), float(np.mean([roll() for _ in range(5)])), 0.03)
+        works.append(Work(lambda: len([roll()])))
+    mine, *others = in_turns(works, bench.rounds)
+    title = f"the same, linear; the environment starts now, {HORIZON - OFFSET} steps in 1,000 environments"
+    peer = "Gymnasium SyncVectorEnv"
+    return compare("numbers/linear-gymnasium", title, mine, others[0] if others else theirs, peer=peer)
 
 
 def _repeated(compute: Callable[[], object]) -> Work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from monitor.errors import ModelError
+from monitor.errors import ModelError, MonitorError
 from monitor.user_code import explained, is_reference, load_object
 from monitor.worlds.checked import CheckedWorld
 from monitor.worlds.content import of_python
@@ -41,6 +41,8 @@ def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the
     if isinstance(source, type):
         try:
             source = source()
+        except MonitorError:
+            raise
         except Exception as error:
             problem = f"world {source.__name__!r}: it cannot be made without arguments ({explained(error)})"
             raise ModelError(f"{problem}; give an instance") from error

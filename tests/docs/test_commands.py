@@ -36,6 +36,7 @@ SLOW: Final = (
     'cfmon explain "$(ls -d var/demo/',
     "cfmon demo",
     "cfmon model learn tank-1.csv -o auto.npz",
+    "python watch.py",
     "promtool test",
 )
 """Beginnings of commands that take seconds, and of what looks at what they do; `make test-all` runs their pages."""

@@ -1,0 +1,122 @@
+"""A world made of a simulator that moves one state at a time and draws from a generator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from scipy.optimize import bisect
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.errors import ModelError
+from monitor.worlds.abduction import LARGEST, SMALLEST
+from monitor.worlds.given_noise import GivenNoise
+
+NARROW: Final = 1e-9
+"""Width of an interval of noise, relative to its distance from 0 and 1, up to which it is a point: rounding of floats
+leaves less, except where noise is so near to 1 that it has hardly any digits.
+"""
+FINEST: Final = 8.0 * np.finfo(np.float64).eps
+"""Relative width to which the ends of an interval are searched."""
+
+
+class SimulatorWorld(ABC):
+    """Base of a `World` whose subclass has `move` instead of `step` and `invert`, and all other parts of a world.
+
+    Attributes:
+        noise: how many numbers `move` draws: the same in every step. 0 if it draws none.
+        noise_features: for each of them, in this order, the number of the feature by which it is found again. That
+            feature must rise with the draw, or fall with it, and depend on no later one. If there are none such, write
+            `invert` yourself (`World`).
+        terminal: labels that end an episode. The world stays where one of them holds; `reward` is asked there too.
+    """
+
+    version: str
+    labels: Sequence[str]
+    noise: int = 0
+    noise_features: Sequence[int] | None = None
+    terminal: Sequence[str] = ()
+
+    @abstractmethod
+    def move(self, x: Floats, a: int, rng: Any, w: Floats) -> Any:  # noqa: ANN401 - a user's numbers
+        """Return the next state [f] of a state x [f] under an action, with inputs w [i].
+
+        `rng`: draw from it as from a `numpy.random.Generator`. All chance must come from it.
+        """
+
+    @abstractmethod
+    def holds(self, label: str, x: Floats) -> Bools:
+        """Return where a label holds, [n]."""
+
+    def __str__(self) -> str:
+        return f"world {self.version!r}"
+
+    def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
+        """Return the next states [n, f] of states [n, f], one after the other.
+
+        Raises ModelError: `move` does not draw `noise` numbers.
+        """
+        moved = np.array(x, dtype=np.float64)
+        for n in np.flatnonzero(~self.ended(x)).tolist():
+            moved[n] = self._moved(x[n], int(a[n]), u[n], w[n])
+        return moved
+
+    def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
+        """Return the ends [m], [m] of the noise of a step. Raises ModelError: `noise_features` are missing."""
+        features = self.noise_features or ()
+        if len(features) != self.noise:
+            raise ModelError(
+                f"{self}: it draws {self.noise} numbers and has {len(features)} noise_features; name for each number "
+                "the feature that it moves up or down, or write invert"
+            )
+        low, high = np.zeros(self.noise), np.ones(self.noise)
+        if self.ended(x[np.newaxis])[0]:
+            return low, high
+        noise = np.full(self.noise, 0.5)
+        for k, feature in enumerate(features):
+
+            def value(u: float, k: int = k, feature: int = feature) -> float:
+                noise[k] = u
+                return float(self._moved(x, a, noise, w)[feature])
+
+            low[k], high[k] = _interval(value, float(x_next[feature]))
+            noise[k] = np.clip((low[k] + high[k]) / 2, SMALLEST, LARGEST)
+        return low, high
+
+    def ended(self, x: Floats) -> Bools:
+        """Return where a label of `terminal` holds, [n]."""
+        found = np.zeros(len(x), dtype=np.bool_)
+        for label in self.terminal:
+            found |= self.holds(label, x)
+        return found
+
+    def _moved(self, x: Floats, a: int, u: Floats, w: Floats) -> Floats:
+        given = GivenNoise(u, str(self))
+        moved = np.asarray(self.move(x.copy(), a, given, w), dtype=np.float64)
+        if given.taken != self.noise:
+            raise ModelError(
+                f"{self}: noise is {self.noise}, and the step from {x.tolist()} by action {a} draws {given.taken}; "
+                "draw as many numbers in every step, also where they do not matter"
+            )
+        return moved
+
+
+def _interval(value: Callable[[float], float], wanted: float) -> tuple[float, float]:
+    """Return the ends of the noise under which a monotone `value` is the wanted one; 0, 0 or 1, 1 if there is none."""
+    sign = 1.0 if value(LARGEST) >= value(SMALLEST) else -1.0
+    low = _least(lambda u: sign * (value(u) - wanted) >= 0.0)
+    high = _least(lambda u: sign * (value(u) - wanted) > 0.0)
+    middle = (low + high) / 2
+    return (middle, middle) if abs(high - low) <= NARROW * min(middle, 1.0 - middle) else (low, high)
+
+
+def _least(holds: Callable[[float], bool]) -> float:
+    """Return the number in (0, 1) from which on a condition holds; 0 if it holds everywhere, 1 if nowhere."""
+    if holds(SMALLEST):
+        return 0.0
+    if not holds(LARGEST):
+        return 1.0
+    found = bisect(lambda u: 1.0 if holds(u) else -1.0, SMALLEST, LARGEST, xtol=SMALLEST / 2, rtol=FINEST, maxiter=200)
+    return float(found)
