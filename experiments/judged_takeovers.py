@@ -21,7 +21,7 @@ import numpy.typing as npt
 from experiments.output import arguments, plain, write_csv
 from experiments.takeovers import EPISODES, FALLBACKS, GOAL, THETA, Clinic, Row, named
 from monitor.alarm.takeover import outcome_of
-from monitor.evaluation import Engines
+from monitor.evaluation import Engines, Held, alone
 from monitor.exact import Checker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
@@ -106,7 +106,8 @@ def judged(ward: Ward, fallback: str, episodes: int, seed: int) -> Judged:
         for path in paths:
             ended = len(path) <= STEPS
             acted = (named(fallback),) * len(path)
-            verdict = judged_takeover(ward.goal, ward.engines, spec, path, acted=acted, terminated=ended)
+            held = Held(path, terminated=ended, acted=acted)
+            verdict = judged_takeover(ward.goal, ward.engines, spec, held, alone(Sampling()))
             happened, gone_on = verdict.quantities
             assert happened.value == float(met[len(found.values) - len(found.met)]), "what happened is a fact"
             found.values.append(gone_on.value)

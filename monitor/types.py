@@ -483,7 +483,7 @@ class Changes(msgspec.Struct, frozen=True):
     """Value with these changes."""
     offset: int
     """Of the first changed decision: how many steps before the newest one; 0: the newest."""
-    state: int
+    state: State
     """The state in which it was made."""
     taken: int | None
     """The action taken; `null`: none yet."""
@@ -493,12 +493,15 @@ class Changes(msgspec.Struct, frozen=True):
     """Its name in the model; empty if actions have none."""
     proposed_name: str = ""
     """Likewise."""
+    samples: int = 0
+    """Draws of which the value is the mean; left out if it is exact."""
 
 
 class Recourse(msgspec.Struct, frozen=True):
     """Whether a missed goal could have been met by other decisions, from the intervention on.
 
-    The values are exact, by the Gumbel-Max causal model. docs/semantics.md, section 14.3.
+    The values are exact, by the Gumbel-Max causal model, except in a world with numbers, where noise may be drawn and
+    only one changed decision at a time is tried. docs/semantics.md, section 14.3.
     """
 
     avoidable: Avoidable | None = None
@@ -904,7 +907,8 @@ class TakenOver(msgspec.Struct, frozen=True):
     `policy`: the one that took over, at step `first_seq`, at time `since` (seconds since the epoch). `seq`, `time`: the
     step at which it was judged; if it is undecided, that of the takeover. `reason`: why it is undecided. `verdict`: two
     quantities, what happened and what the deployed policy would have done; None if undecided. `path`: the pairs from
-    the takeover on, `acted`: the policies that acted there. `evidence`: id of the evidence, if it is kept.
+    the takeover on, `acted`: the policies that acted there, `inputs`: those recorded there, if the model has any.
+    `evidence`: id of the evidence, if it is kept.
     """
 
     agent: str
@@ -918,11 +922,12 @@ class TakenOver(msgspec.Struct, frozen=True):
     time: float
     reason: str = ""
     verdict: Verdict | None = None
-    path: tuple[tuple[int, int | None], ...] = ()
+    path: tuple[tuple[State, int | None], ...] = ()
     acted: tuple[str, ...] = ()
     start_observed: bool = False
     terminated: bool = False
     evidence: str = ""
+    inputs: tuple[tuple[float, ...], ...] = ()
 
 
 class Calibration(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ class EvidenceMaker:
             more["takeover"] = TakeoverEvidence(about.policy, about.outcome)
         if about.acted:
             more["acted"] = about.acted
-        if isinstance(about, Alert) and about.inputs:
+        if about.inputs:
             more["inputs"] = about.inputs
         members = {
             "alert": number,

@@ -318,7 +318,7 @@ FOLLOWING: Final = (
     "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
-OPTIONAL: Final = ("bands", "recourse", "extremes", "nominal_extremes", "alternative_extremes")
+OPTIONAL: Final = ("bands", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
 """Fields that are left out where they do not apply."""
 
 

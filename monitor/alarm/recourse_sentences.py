@@ -14,7 +14,7 @@ import msgspec
 from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
-from monitor.types import Avoidable, Changes, Recourse
+from monitor.types import Avoidable, Changes, Recourse, State
 
 
 class StepSentence(NamedTuple):
@@ -32,7 +32,7 @@ class StepSentence(NamedTuple):
         return self.before if self.offset is None else f"{self.before}{seq - self.offset}{self.after}"
 
 
-class AlertChanges(msgspec.Struct, frozen=True):
+class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fewest decisions whose change meets the goal, chosen in hindsight, with the first of them."""
 
     count: int
@@ -43,8 +43,8 @@ class AlertChanges(msgspec.Struct, frozen=True):
     """The step of the first changed decision; up to it nothing is different."""
     offset: int
     """How many steps that is before the step `seq` of the alert."""
-    state: int
-    """The state in which it was made, as the model's index."""
+    state: State
+    """The state in which it was made, as the model's index; of a world with numbers, the numbers."""
     taken: int | None
     """The action taken, as the model's index; `null`: none yet."""
     taken_name: str
@@ -53,12 +53,14 @@ class AlertChanges(msgspec.Struct, frozen=True):
     """The action to take instead."""
     proposed_name: str
     """Its name in the model; empty if actions have none."""
+    samples: int | None = None
+    """Number of draws of which the value is the mean; left out if it is exact."""
 
 
 class AlertRecourse(msgspec.Struct, frozen=True):
     """Whether the missed goal could have been met by other decisions from the formula's offset on.
 
-    The values are exact, by the Gumbel-Max causal model.
+    The values are exact, by the Gumbel-Max causal model, except in a world with numbers, where noise may be drawn.
     """
 
     avoidable: Avoidable | None
@@ -105,6 +107,7 @@ def _changes(changes: Changes, seq: int) -> AlertChanges:
         taken_name=changes.taken_name,
         proposed=changes.proposed,
         proposed_name=changes.proposed_name,
+        samples=changes.samples or None,
     )
 
 
@@ -116,14 +119,17 @@ def recourse_sentences(recourse: Recourse | None, test: Test, subject: Subject) 
         test: of the goal.
         subject: says when decisions were made.
     """
-    if recourse is None or recourse.avoidable is None:
+    if recourse is None:
         return []
+    few = _few(recourse.changes, test, subject)
+    if recourse.avoidable is None:
+        return few
     lead, rest = _could(recourse, test, hindsight=subject.hindsight)
     if subject.back is None:
         could = StepSentence(f"{lead} {subject.when()} on{rest}")
     else:
         could = StepSentence(f"{lead} from step ", subject.back, f" on{rest}")
-    return [*_few(recourse.changes, test, subject), could]
+    return [*few, could]
 
 
 def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSentence]:
@@ -131,6 +137,8 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
         return []
     lead = "In hindsight, " if subject.hindsight else ""
     value, _ = decimals(changes.value, test.bound)
+    if changes.samples:
+        value = f"about {value}"
     ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
     what, rest = f"{_instead(changes)} at step ", ago
     if changes.count == 1:

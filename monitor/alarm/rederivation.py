@@ -29,15 +29,15 @@ from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import check, on_stream
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
-from monitor.evaluation.worlds import PROFILE_DRAWS
+from monitor.evaluation.sampled_checker import DRAWS
 from monitor.logic import parse, print_formula
-from monitor.logic.syntax import Regret
+from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.logic.traversal import quantity_goals, regret_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
 from monitor.referee.numbers import Given, mean
-from monitor.types import AlarmSpec, BandSettings, FormulaSpec, RequestedModel, State, Verdict
+from monitor.types import AlarmSpec, BandSettings, Changes, FormulaSpec, RequestedModel, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.policies import WorldPolicy
 
@@ -266,17 +266,33 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     quantities = tuple(
         replace(each, value=mean(of[each.text], given._replace(draws=max(each.samples, 1))))
         for each in recorded.quantities
+        if each.text in of
     )
     profile = dict(recorded.profile)
     if isinstance(formula, Regret):
-        drawn = given._replace(draws=PROFILE_DRAWS)
-        for offset in profile:
+        drawn = given._replace(draws=DRAWS)
+        for offset in profile.keys() - {recorded.offset}:
             at = [dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset)) for goal in pairs]
             profile[offset] = mean(at[0], drawn), mean(at[1], drawn)
+        if profile and len(quantities) == len(pairs):
+            profile[recorded.offset] = quantities[0].value, quantities[1].value
     judged = replace(recorded, quantities=quantities, profile=profile)
-    sampled = recorded.method == "sampled"
-    helped = ("and by the engine what follows from these draws: intervals, and whether they decide",) if sampled else ()
+    helped: tuple[str, ...] = ()
+    if recorded.method == "sampled":
+        helped += ("and by the engine what follows from these draws: intervals, and whether they decide",)
+    if recorded.recourse is not None and (changes := recorded.recourse.changes) is not None:
+        value = _changed(pairs[0], changes, recorded.offset, given)
+        judged = replace(judged, recourse=replace(recorded.recourse, changes=replace(changes, value=value)))
+        helped += ("and by the engine that no other single decision is better",)
     return Derived([judged, _verdict(evidence, world, tables, models)], helped)
+
+
+def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:
+    """Return the value of a goal at an offset if one decision is changed."""
+    world = WorldRef(InterventionRef("action", str(changes.proposed), 1), None, goal.world.offset)
+    back = offset if offset >= 0 else len(given.path) + offset
+    later = back - changes.offset
+    return mean(dataclasses.replace(goal, world=world), given._replace(draws=max(changes.samples, 1)), later)
 
 
 def _unexamined(recorded: Verdict, judged: Verdict) -> str:

@@ -195,10 +195,12 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
     if changes is not None:
         proposed = _action(changes.proposed, changes.proposed_name)
         instead = "" if changes.taken is None else f" instead of {_action(changes.taken, changes.taken_name)}"
-        first = f"{proposed}{instead} in state {changes.state} (@{changes.offset})"
+        where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # numbers are in the path
+        first = f"{proposed}{instead}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
         known = " with hindsight" if verdict.offset else ""
-        yield f"changed{known}: {several}{first}; value {_number(changes.value)}  exact"
+        how = f"{changes.samples:,} draws" if changes.samples else "exact"
+        yield f"changed{known}: {several}{first}; value {_number(changes.value)}  {how}"
     if recourse.reason:
         yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
 

@@ -13,7 +13,7 @@ from monitor.evaluation.engines import NOT_EXACT, neither
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
-from monitor.evaluation.worlds import NO_TABLE, WorldChecker
+from monitor.evaluation.worlds import WorldChecker
 from monitor.exact import Checker, tables
 from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
@@ -216,7 +216,7 @@ class _Settings:
         )
 
     def in_world(self, formula: Formula, text: str, worlds: WorldChecker) -> Verdict:
-        return worlds.verdict(
+        verdict = worlds.verdict(
             formula,
             text,
             self.moments,
@@ -226,6 +226,9 @@ class _Settings:
             start_observed=self.start_observed,
             acted=self.acted,
         )
+        if not self.recourse:
+            return verdict
+        return worlds.with_recourse(verdict, formula, self.moments, terminated=self.terminated, acted=self.acted)
 
 
 def _examined(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
@@ -282,8 +285,7 @@ def _simulated(
 def _in_world(read: Sequence[tuple[Formula, str]], worlds: WorldChecker, settings: _Settings) -> Iterator[Verdict]:
     for formula, text in read:
         worlds.validate(formula, text)
-    answers = (settings.in_world(formula, text, worlds) for formula, text in read)
-    return (unexamined(verdict, NO_TABLE) for verdict in answers) if settings.recourse else answers
+    return (settings.in_world(formula, text, worlds) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

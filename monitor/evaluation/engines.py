@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -12,14 +12,15 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.noise_rows import NoiseRows
-from monitor.evaluation.sampled_checker import SampledChecker
+from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
-from monitor.evaluation.worlds import NO_TABLE, WorldChecker
+from monitor.evaluation.worlds import WorldChecker
 from monitor.exact import Checker, tables
-from monitor.exact.avoidable import unexamined
+from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
-from monitor.logic import Formula
+from monitor.logic import Formula, PathAutomaton
+from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
 from monitor.sampled import Enumerated
 from monitor.types import BandSettings, Drawn, FormulaSpec, Sampling, Verdict
@@ -50,6 +51,14 @@ class Held(NamedTuple):
     terminated: bool = False
     start_observed: bool = True
     acted: Sequence[str] = ()
+
+
+class LabelSets(Protocol):
+    """The label set of a state: a bit mask of an automaton's atoms."""
+
+    def __getitem__(self, state: Any, /) -> int:  # noqa: ANN401 - as `State` is, of the model's kind
+        """Return that of one state."""
+        ...
 
 
 class Names:
@@ -134,6 +143,36 @@ class Engines:
             acted=held.acted,
         )
 
+    @property
+    def deployed(self) -> str:
+        """Another name of the nominal policy, by which it can be an intervention where another one acted."""
+        return self.checker.evaluators.deployed
+
+    def products(self, formula: Formula, window: int) -> int:
+        """Return what decisions made for the goal cost at each pair: `Checker.products`."""
+        return self.checker.products(formula, window)
+
+    def label_sets(self, automaton: PathAutomaton) -> LabelSets:
+        """Return the label set of each state, for the atoms of an automaton."""
+        return StateLabels(automaton, self.checker.model).masks.data  # a memoryview: its items are Python ints
+
+    def forecast(self, goal: Goal, held: Held, drawn: Drawn) -> float:
+        """Return the value of a goal, from a number of draws that nothing drawn decides."""
+        return estimated(self.sampled_checker.question(goal, held.pairs, drawn, acted=held.acted))[0]
+
+    def prepare_takeover(self, goal: Goal) -> None:
+        """Build the tables that judge takeovers by a goal. Raises LimitError."""
+        self.checker.evaluators.prepare(goal, InterventionRef("policy", self.deployed))
+
+    def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
+        """Return the exact verdict on the formula behind a takeover, with bounds and bands as `spec` says."""
+        del drawn
+        once = self.checker.incremental_check(formula, spec.causal_model, spec.text, window=0)
+        verdict = once.verdict(held.pairs, terminated=held.terminated, acted=held.acted)
+        if self.learned is None or spec.bands == "off":
+            return verdict
+        return self.learned.added(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
+
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return a verdict, on a missed goal with whether that could have been met: `Checker.with_recourse`."""
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
@@ -181,11 +220,10 @@ class WorldEngines:
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
         """Return the verdict on a path, each step of which was found to be possible; it says why it is sampled."""
         del why
-        inputs = held.inputs or ((),) * len(held.pairs)
         return self.checker.verdict(
             formula,
             spec.text,
-            [Moment(*pair, each) for pair, each in zip(held.pairs, inputs, strict=True)],
+            _moments(held),
             drawn,
             engine=spec.engine,
             terminated=held.terminated,
@@ -193,10 +231,41 @@ class WorldEngines:
             acted=held.acted,
         )
 
+    @property
+    def deployed(self) -> str:
+        """As in `Engines`."""
+        return self.checker.scene.deployed
+
+    def products(self, formula: Formula, window: int) -> int:
+        """Return 0: no decisions are made for a goal."""
+        del formula, window
+        return 0
+
+    def label_sets(self, automaton: PathAutomaton) -> LabelSets:
+        """As in `Engines`; each is found when it is asked for, and raises ModelError if the world fails there."""
+        return self.checker.scene.label_sets(automaton)
+
+    def forecast(self, goal: Goal, held: Held, drawn: Drawn) -> float:
+        """As in `Engines`."""
+        return estimated(self.checker.sampled.question(goal, _moments(held), drawn, acted=held.acted))[0]
+
+    def prepare_takeover(self, goal: Goal) -> None:
+        """Prepare nothing: worlds have no tables."""
+
+    def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
+        """Return the verdict on the formula behind a takeover, drawn where it must be."""
+        return self.drawn_verdict(formula, spec, held, drawn)
+
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
-        """Return the verdict, with why it is not examined whether a missed goal could have been met."""
-        del formula, held
-        return unexamined(verdict, NO_TABLE)
+        """Return a verdict, on a missed goal with the one decision whose change would have met it."""
+        return self.checker.with_recourse(
+            verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
+        )
+
+
+def _moments(held: Held) -> list[Moment]:
+    inputs = held.inputs or ((),) * len(held.pairs)
+    return [Moment(*pair, each) for pair, each in zip(held.pairs, inputs, strict=True)]
 
 
 AnyEngines = Engines | WorldEngines

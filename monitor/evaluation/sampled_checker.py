@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 
@@ -16,9 +17,25 @@ from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.sampled import Sampler, Scene
-from monitor.sampled.sampler import Path
+from monitor.sampled.sampler import Path, Question
 from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
+
+DRAWS = 1024
+"""Draws of a value that is not tested: the standard error of a probability is below .016."""
+ERRORS = 3.0
+"""Standard errors that such a value must be beyond a bound, so that it counts as beyond."""
+
+
+def estimated(question: Question, particles: range = range(DRAWS)) -> tuple[float, float | None]:
+    """Return the value of a question from these draws, and its standard error; None if nothing needs to be drawn.
+
+    The number of draws is fixed. That of a test depends on what it drew, so its mean leans away from the bound.
+    """
+    if question.certain is not None:
+        return question.certain, None
+    draws = question.outcomes(particles)
+    return float(draws.mean()), float(draws.std()) / math.sqrt(len(draws))
 
 
 class SampledChecker:
@@ -68,8 +85,7 @@ class SampledChecker:
         """
         if acted:
             self._check_policies(formula, path, acted)
-        sampler = copy(self._sampler)  # its step tables are shared
-        sampler.seed = drawn.seed
+        sampler = self._seeded(drawn)
         rewards = self._rewards or drawn.sampling.rewards
         case = Case(sampler, rewards, path, drawn, terminated=terminated, spare=spare, acted=acted)
         if isinstance(formula, Regret):
@@ -99,6 +115,29 @@ class SampledChecker:
                     "another policy than nominal acted at some of the steps from the intervention state on, and "
                     "sampled answers to nested quantities are not made for that; use the exact engine"
                 )
+
+    def question(
+        self,
+        goal: Goal,
+        path: Path,
+        drawn: Drawn | None,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+        begins: int = 0,
+    ) -> Question:
+        """Return a goal on a path, ready to be drawn; arguments as for `verdict` and `Sampler.question`.
+
+        `drawn`: None if nothing is to be drawn.
+        """
+        sampler = self._seeded(drawn)
+        first = 0 if drawn is None else drawn.first
+        return sampler.question(goal, path, first_seq=first, terminated=terminated, acted=acted, begins=begins)
+
+    def _seeded(self, drawn: Drawn | None) -> Sampler:
+        sampler = copy(self._sampler)  # its step tables are shared
+        sampler.seed = 0 if drawn is None else drawn.seed
+        return sampler
 
     def warm_up(self, formula: Formula, path: Path, drawn: Drawn) -> None:
         """Draw a first sample, so that the first message is not delayed. Raises what `verdict` would."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -13,23 +12,19 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from monitor.errors import ConfigError, LimitError, PathError
-from monitor.evaluation.sampled_checker import SampledChecker
+from monitor.evaluation.one_decision import with_one_decision
+from monitor.evaluation.sampled_checker import ERRORS, SampledChecker, estimated
 from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
 from monitor.logic.syntax import InterventionRef, Regret
 from monitor.logic.traversal import goals, regret_goals
-from monitor.sampled import Sampler, Simulated
+from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 
-NO_TABLE = "decisions are made by values of all states, which a world with numbers does not have"
-PROFILE_DRAWS = 1024
-"""Draws of a value of a profile for which noise is needed: its standard error is below .016."""
-ERRORS = 3.0
-"""Standard errors that such a value must be beyond a threshold, so that handing over counts as useful."""
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
 
 
@@ -52,7 +47,7 @@ class WorldChecker:
             name: as_world_policy(name, each, self.model) for name, each in policies.items()
         }
         self.scene = Simulated(self.model, self.policies, self.models, self.model.action_names)
-        self._checker = SampledChecker(self.scene)
+        self.sampled = SampledChecker(self.scene)
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
@@ -95,7 +90,7 @@ class WorldChecker:
 
         Raises LimitError where `engine` is exact and something must be drawn.
         """
-        verdict = self._checker.verdict(
+        verdict = self.sampled.verdict(
             formula,
             path,
             drawn,
@@ -112,6 +107,13 @@ class WorldChecker:
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
         return replace(verdict, causal_model="world", tiers=self._tiers(formula, path))
 
+    def with_recourse(
+        self, verdict: Verdict, formula: Formula, path: Sequence[Moment], *, terminated: bool, acted: Sequence[str]
+    ) -> Verdict:
+        """Return a verdict on `path`, on a missed goal with the one decision whose change would have met it."""
+        names = self.model.action_names
+        return with_one_decision(verdict, formula, self.sampled, path, names, terminated=terminated, acted=acted)
+
     def _with_profile(
         self,
         verdict: Verdict,
@@ -124,33 +126,33 @@ class WorldChecker:
     ) -> Verdict:
         """Return the verdict with the values of both policies had they taken over at each step since its offset.
 
-        A value for which noise is needed is the mean of `PROFILE_DRAWS` draws, with noise in common.
+        At the offset these are its own; later ones for which noise is needed are means of `DRAWS` draws.
         """
         one, other = regret_goals(formula)
         assert one.test is not None
         if verdict.offset < 0:
             return verdict
-        sampler = Sampler(self.scene, drawn.seed)
+        larger = one.test.comparison in (">=", ">")
         values: dict[int, tuple[float, float]] = {}
-        least: list[float] = []  # the alternative's at its worst
         most: list[float] = []  # nominal's at its best
-        certain = True
-        for offset in range(verdict.offset + 1):
+        least: list[float] = []  # the alternative's at its worst
+        was_drawn = verdict.drawn is not None
+        for offset in range(verdict.offset):
             pair = []
-            for goal, side in ((one, 1.0), (other, -1.0)):
+            for goal, ends, best in ((one, most, larger), (other, least, not larger)):
                 at = dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset))
-                question = sampler.question(at, path, first_seq=drawn.first, terminated=terminated, acted=acted)
-                value, error = question.certain, 0.0
-                if value is None:
-                    certain = False
-                    draws = question.outcomes(range(PROFILE_DRAWS))
-                    value, error = float(draws.mean()), float(draws.std()) / math.sqrt(PROFILE_DRAWS)
+                question = self.sampled.question(at, path, drawn, terminated=terminated, acted=acted)
+                value, error = estimated(question)
+                was_drawn |= error is not None
                 pair.append(value)
-                worst = side * (1.0 if one.test.comparison in (">=", ">") else -1.0) * ERRORS * error
-                (most if goal is one else least).append(value + worst)
+                ends.append(value + (ERRORS if best else -ERRORS) * (error or 0.0))
             values[offset] = pair[0], pair[1]
-        useful = latest_useful(one.test, most, least)
-        return replace(verdict, profile=values, latest_useful=useful, drawn=verdict.drawn if certain else drawn)
+        nominal, alternative = verdict.quantities
+        values[verdict.offset] = nominal.value, alternative.value
+        useful = latest_useful(one.test, most, least) if most else None
+        if useful is None and verdict.outcome == "regret":
+            useful = verdict.offset
+        return replace(verdict, profile=values, latest_useful=useful, drawn=drawn if was_drawn else None)
 
     @property
     def _dynamics(self) -> WorldDynamics:

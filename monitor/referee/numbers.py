@@ -55,14 +55,16 @@ class Given(NamedTuple):
     acted: Sequence[str] = ()
 
 
-def mean(goal: Goal, given: Given) -> float:
+def mean(goal: Goal, given: Given, later: int = 0) -> float:
     """Return the mean of a goal's outcomes in draws 0, 1, ..; of a `delta` the mean of the differences.
+
+    `later`: how many steps after the goal's offset the intervention begins; until then nothing is changed.
 
     Raises LimitError for what is not drawn again here.
     """
     begin = _begin(goal.world.offset, given)
     changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
-    found = [_Paths(change, begin, given).outcomes(goal) for change in changes]
+    found = [_Paths(change, begin, given, later).outcomes(goal) for change in changes]
     return float((found[0] if len(found) == 1 else found[0] - found[1]).mean())
 
 
@@ -83,10 +85,10 @@ def _begin(at: int, given: Given) -> int:
 class _Paths:
     """Drawn paths from an intervention on, as far as they were asked for."""
 
-    def __init__(self, change: InterventionRef, begin: int, given: Given) -> None:
+    def __init__(self, change: InterventionRef, begin: int, given: Given, later: int = 0) -> None:
         if change.decides:
             raise LimitError(f"{change.name} decides for the goal, which is not drawn")
-        self._change, self._policies = change, given.policies
+        self._change, self._later, self._policies = change, later, given.policies
         self._first, self._terminated = given.first + begin, given.terminated
         self._main = given.worlds[""]
         self._world = given.worlds[change.name] if change.kind == "model" else self._main
@@ -176,14 +178,15 @@ class _Paths:
 
     def _chosen(self, offset: int, states: Floats) -> Ints:
         change, policy = self._change, "nominal"
-        ends = change.steps is not None and offset >= change.steps
-        if change.kind == "action" and not ends:
+        since = offset - self._later
+        off = since < 0 or (change.steps is not None and since >= change.steps)
+        if change.kind == "action" and not off:
             name = change.name
             names = list(self._main.action_names)
-            return np.full(len(states), names.index(name) if name in names else int(name))
-        if change.kind == "policy" and not ends:
+            return np.full(len(states), int(name) if name.isdigit() else names.index(name))
+        if change.kind == "policy" and not off:
             policy = change.name
-        unchanged = change.kind in ("nominal", "model") or ends
+        unchanged = change.kind in ("nominal", "model") or off
         if unchanged and offset < len(self._acted):
             policy = self._acted[offset]
         chosen = np.asarray(self._policies[policy](states))

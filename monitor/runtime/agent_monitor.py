@@ -9,7 +9,7 @@ import msgspec
 
 from monitor.alarm.blindness import MARKS
 from monitor.alarm.message import Identity
-from monitor.evaluation import AnyEngines, Engines
+from monitor.evaluation import AnyEngines
 from monitor.runtime.formula import FormulaMonitor, FormulaMonitorState, When
 from monitor.runtime.query import Query
 from monitor.runtime.takeovers import BROKEN, CUT_OFF, GONE, UNKNOWN
@@ -226,7 +226,6 @@ class AgentMonitor:
         `before`: the step before this one on the path, if any.
         """
         path, engines = self.session.path, self._engines
-        assert isinstance(engines, Engines), "worlds with numbers judge no takeovers"
         match event:
             case Step(foreign=True):
                 for takeovers in self._judging:

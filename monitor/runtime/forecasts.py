@@ -14,6 +14,9 @@ one path share most of their future; counting all of them would count one piece 
 
 The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md,
 section 2.3). They are read first; a formula they decide forecasts nothing.
+
+Of a sampled verdict the forecast is drawn anew, in a number of draws that is fixed: the mean of a test, which stops by
+what it drew, is no unbiased estimate.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ from typing import Final
 import msgspec
 
 from monitor.alarm.figures import is_open
-from monitor.errors import LimitError
-from monitor.exact.labelling import StateLabels
+from monitor.errors import LimitError, MonitorError
+from monitor.evaluation import AnyEngines
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
-from monitor.logic.syntax import NOMINAL, Probability
+from monitor.logic.syntax import NOMINAL, Goal, Probability
 from monitor.logic.traversal import nested_goals, quantity_goals
-from monitor.model import MDP
+from monitor.runtime.held_path import held_path
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.types import Calibrated, Calibration, Engine, Forecast, Verdict
+from monitor.stream.path import SlidingPath
+from monitor.types import Calibrated, Calibration, Forecast, State, Verdict
 
 NOTHING_OWN: Final = "it asks for no probability under the agent's own policy"
 REWARD: Final = "it asks for a reward, and a mean does not come true or false"
@@ -40,37 +44,35 @@ EFFECT: Final = "it asks for an effect, a difference between two worlds of which
 NESTED: Final = "it asks for a probability within a probability, which no observed state decides"
 SEVERAL: Final = "it asks for several probabilities under the agent's own policy"
 SETTLED: Final = "the state it is asked in decides it, so nothing is forecast"
-SAMPLED: Final = "its answers are sampled, and only exact ones are followed"
 
 
 class FollowedForecast(msgspec.Struct, frozen=True):
     """The forecast of a formula that is followed. `index`: of its quantity in a verdict; `path`: the path formula."""
 
     index: int
+    goal: Goal
     path: Formula
 
 
 @lru_cache(maxsize=1024)
-def followed_forecast(formula: Formula, engine: Engine = "auto") -> FollowedForecast | str:
+def followed_forecast(formula: Formula) -> FollowedForecast | str:
     """Return which forecast of a formula can be followed, or the reason why none can."""
-    if engine == "sampled":
-        return SAMPLED
     quantities = list(enumerate(quantity_goals(formula)))
     own = [(n, goal) for n, goal in quantities if goal.world.change == NOMINAL and goal.world.baseline is None]
-    found = [(n, goal.world.offset, goal.measure.path) for n, goal in own if isinstance(goal.measure, Probability)]
+    found = [(n, goal, goal.measure.path) for n, goal in own if isinstance(goal.measure, Probability)]
     if not found:
         effect = any(goal.world.baseline is not None for _, goal in quantities)
         return REWARD if own else EFFECT if effect else NOTHING_OWN
-    if len({(offset, path) for _, offset, path in found}) > 1:
+    if len({(goal.world.offset, path) for _, goal, path in found}) > 1:
         return SEVERAL
-    index, _, path = found[0]
+    index, goal, path = found[0]
     if next(nested_goals(path), None) is not None:
         return NESTED
     try:
         automaton = PathAutomaton(path)
     except LimitError as error:
         return str(error)
-    return FollowedForecast(index, path) if automaton.horizon(automaton.start) > 1 else SETTLED
+    return FollowedForecast(index, goal, path) if automaton.horizon(automaton.start) > 1 else SETTLED
 
 
 class Obligation:
@@ -90,19 +92,19 @@ class Obligation:
 class ForecastTarget:
     """The followed forecast of one formula with its automaton, shared by all agents.
 
-    `index`: of the quantity in a verdict. `start`: the obligation before the first state. `horizon`: states after which
-    the forecast is decided. `label_sets`: [S], the label set of each state, as the automaton numbers them.
+    `index`, `goal`: of the quantity in a verdict. `start`: the obligation before the first state. `horizon`: states
+    after which the forecast is decided. `label_sets`: that of each state, as the automaton numbers them.
     """
 
-    __slots__ = ("_automaton", "_obligations", "horizon", "index", "label_sets", "start")
+    __slots__ = ("_automaton", "_obligations", "goal", "horizon", "index", "label_sets", "start")
 
-    def __init__(self, forecast: FollowedForecast, model: MDP) -> None:
-        self.index = forecast.index
+    def __init__(self, forecast: FollowedForecast, engines: AnyEngines) -> None:
+        self.index, self.goal = forecast.index, forecast.goal
         self._automaton = PathAutomaton(forecast.path)
         self._obligations: dict[int, Obligation] = {}
         self.start = self._obligation(self._automaton.start)
         self.horizon = self._automaton.horizon(self._automaton.start)
-        self.label_sets = StateLabels(self._automaton, model).masks.data  # a memoryview: its items are Python ints
+        self.label_sets = engines.label_sets(self._automaton)
 
     def after(self, obligation: Obligation, label_set: int) -> Obligation:
         """Compute the obligation after a label set not read here before. LimitError if it gets too large."""
@@ -114,10 +116,10 @@ class ForecastTarget:
         return self._obligations.setdefault(number, Obligation(number))
 
 
-def target_of(formula: Formula, engine: Engine, model: MDP) -> ForecastTarget | None:
+def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
     """Return what to follow of a validated formula; None if `followed_forecast` gives a reason against it."""
-    forecast = followed_forecast(formula, engine)
-    return None if isinstance(forecast, str) else ForecastTarget(forecast, model)
+    forecast = followed_forecast(formula)
+    return None if isinstance(forecast, str) else ForecastTarget(forecast, engines)
 
 
 class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
@@ -145,11 +147,11 @@ class Forecasts:
         self.value: float | None = None
         self.counts = CalibrationCounts()
 
-    def begin(self, verdict: Verdict, held: Sequence[tuple[int, int | None]]) -> None:
-        """Follow the forecast of a verdict on the path `held`, if the future decides it. None is followed yet."""
-        if verdict.method != "exact" or not verdict.quantities:
+    def begin(self, verdict: Verdict, path: SlidingPath, engines: AnyEngines) -> None:
+        """Follow the forecast of a verdict on a path, if the future decides it. None is followed yet."""
+        if not verdict.quantities:
             return
-        target = self._target
+        target, held = self._target, path.held
         quantity = verdict.quantities[target.index]
         if is_open(quantity.extremes):
             return  # what was never recorded leaves it open: that is no forecast
@@ -157,14 +159,24 @@ class Forecasts:
         known = quantity.offset + 1 if quantity.offset >= 0 else len(held) + quantity.offset + 1
         if known >= target.horizon:
             return  # the observed states decide it
-        read = [self._label_sets[state] for state, _ in held[-known:]]
-        obligation = self._follow(read)
-        if obligation is not None and obligation.came_true is None:
-            self.value, self._obligation, self._read = quantity.value, obligation, read
+        try:
+            read = [self._label_sets[state] for state, _ in held[-known:]]
+            obligation = self._follow(read)
+            if obligation is None or obligation.came_true is not None:
+                return
+            value = quantity.value
+            if verdict.drawn is not None and quantity.samples:
+                value = engines.forecast(target.goal, held_path(path), verdict.drawn)
+        except MonitorError:
+            return  # a world or a policy fails
+        self.value, self._obligation, self._read = value, obligation, read
 
-    def read(self, state: int) -> Forecast | None:
+    def read(self, state: State) -> Forecast | None:
         """Read the next state of the path, where `value` is not None; return the forecast if it is due."""
-        label_set = self._label_sets[state]
+        try:
+            label_set = self._label_sets[state]
+        except MonitorError:  # a world fails
+            return self.drop()
         obligation = self._obligation.after.get(label_set) or self._follow([label_set], self._obligation)
         if obligation is None:
             return self.drop()
@@ -181,7 +193,7 @@ class Forecasts:
         self.counts.add(self.value, came_true=came_true)
         return self._finish(came_true=came_true)
 
-    def stay(self, state: int) -> Forecast | None:
+    def stay(self, state: State) -> Forecast | None:
         """Read an absorbing state until the forecast is due; return it, if one is followed."""
         forecast = None
         while self.value is not None:

@@ -20,6 +20,6 @@ cdef class FormulaMonitor:
     cpdef mark_answered(self, now)
     @cython.locals(path=SlidingPath, known=SharedVerdict)
     cpdef answer(self, Session session, engines, step, list notices, now, bint ends)
-    cdef _note(self, verdict, step, SlidingPath path, list notices)
+    cdef _note(self, verdict, step, SlidingPath path, list notices, engines)
     cdef bint _wants_bands(self, judgement) except -1
     cdef bint _examines(self, verdict, judgement) except -1

@@ -166,7 +166,7 @@ class FormulaMonitor:
         path, query, alarm = session.path, self.query, self._spec.alarm
         known = None if query.sampled else self._shared.find(path)
         if known is not None and known.quiet and self.alarm.state == "clear" and engines.learned is None:
-            self._note(known.verdict, step, path, notices)  # all there is to do for most steps of a fleet
+            self._note(known.verdict, step, path, notices, engines)  # all there is to do for most steps of a fleet
             return
         if known is None:
             verdict = self._evaluator.verdict(query, engines, session, step)
@@ -177,7 +177,7 @@ class FormulaMonitor:
             verdict = self._evaluator.with_bands(verdict, query, engines, session)
         if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
-        self._note(verdict, step, path, notices)
+        self._note(verdict, step, path, notices, engines)
         self.alarm, change = next_alarm(self.alarm, judgement, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
             acted, inputs = tuple(path.acted), tuple(path.inputs)
@@ -187,7 +187,9 @@ class FormulaMonitor:
         elif self.alarm.state == "firing" and not ends:
             notices += self._refresh(now)
 
-    def _note(self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice]) -> None:
+    def _note(
+        self, verdict: Verdict, step: Step, path: SlidingPath, notices: list[Notice], engines: AnyEngines
+    ) -> None:
         """Report a verdict, and follow its forecast if none is followed."""
         self.last = Judged(self._agent, self._spec.name, verdict, step.episode, step.seq, step.time, step.late)
         notices.append(self.last)
@@ -195,7 +197,7 @@ class FormulaMonitor:
         if forecasts is None or forecasts.value is not None:
             return
         if step.policy == "nominal" and not path.ended:  # else another policy acts on, or no future is left
-            forecasts.begin(verdict, path.held)
+            forecasts.begin(verdict, path, engines)
 
     def _wants_bands(self, judgement: Judgement) -> bool:
         """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""

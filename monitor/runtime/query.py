@@ -14,18 +14,18 @@ from msgspec import structs
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, Held, WorldEngines, on_stream
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
 from monitor.logic import Formula, parse
 from monitor.logic.direction import FormulaUse, reversed_goals
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
+from monitor.logic.syntax import Goal, Probability, Regret
 from monitor.logic.traversal import goals, handover_goal, largest_offset, nested_goals
 from monitor.runtime.forecasts import FollowedForecast, ForecastTarget, followed_forecast, target_of
+from monitor.runtime.held_path import held_path
 from monitor.runtime.shared_verdicts import SharedVerdicts
-from monitor.runtime.takeovers import SAMPLED, UNREPORTED, TakeoverGoal, takeover_goal
-from monitor.stream.path import SlidingPath
+from monitor.runtime.takeovers import UNREPORTED, TakeoverGoal, takeover_goal
 from monitor.stream.session import Session
 from monitor.types import (
     AlarmOnlyIf,
@@ -109,7 +109,7 @@ class Query:
     @cached_property
     def followed(self) -> FollowedForecast | str:
         """The forecast that is followed, or the reason why none is."""
-        return followed_forecast(self.formula, self.spec.engine)
+        return followed_forecast(self.formula)
 
 
 class QueryEvaluator:
@@ -168,7 +168,7 @@ class QueryEvaluator:
         known = query.shared.peek(path) if verdict.method == "exact" else None
         if known is not None and known.recourse is not None:
             return structs.replace(verdict, recourse=known.recourse)
-        examined = engines.with_recourse(verdict, query.formula, _held(path))
+        examined = engines.with_recourse(verdict, query.formula, held_path(path))
         if known is not None:
             known.recourse = examined.recourse
         return examined
@@ -185,17 +185,13 @@ class QueryEvaluator:
             test=self.tests + 1,
         )
         try:
-            verdict = engines.drawn_verdict(query.formula, spec, _held(path), drawn, why)
+            verdict = engines.drawn_verdict(query.formula, spec, held_path(path), drawn, why)
         except MonitorError as error:
             self.tests += 1
             return _undecided(query, "sampled", f"{why}; {error}" if why else str(error))
         if verdict.method == "sampled":
             self.tests += 1
         return verdict
-
-
-def _held(path: SlidingPath) -> Held:
-    return Held(path.pairs, path.inputs, path.terminated, path.start_observed, path.acted)
 
 
 def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:
@@ -267,18 +263,16 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
             raise SpecError(query.spec.name, ("causal_model",), OWN)
         if query.spec.engine == "sampled":
             raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
-        spec = structs.replace(query.spec, causal_model="world")
-        return replace(query, spec=spec, sampled=sampled, unjudged=SAMPLED)
-    target = None if sampled else target_of(query.formula, query.spec.engine, engines.checker.model)
-    judged = _judged(query, engines, known, sampled=sampled)
+        query = replace(query, spec=structs.replace(query.spec, causal_model="world"))
+    judged = _judged(query, engines, known, sampled=sampled and isinstance(engines, Engines))
     return replace(
         query,
         sampled=sampled,
         why=why,
-        target=target,
+        target=target_of(query.formula, engines),
         judged=None if isinstance(judged, str) else judged,
         unjudged=judged if isinstance(judged, str) else "",
-        products=0 if sampled else engines.checker.products(query.formula, window),
+        products=0 if sampled else engines.products(query.formula, window),
     )
 
 
@@ -297,16 +291,15 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
     ]
 
 
-def _judged(query: Query, engines: Engines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
+def _judged(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
     """Return what takeovers are judged by, its tables built, or the reason why none are."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):
         return by
     if by.policy not in known:
         return UNREPORTED
-    evaluators = engines.checker.evaluators
     try:
-        evaluators.prepare(by.goal, InterventionRef("policy", evaluators.deployed))
+        engines.prepare_takeover(by.goal)
     except LimitError as error:
         return str(error)
     return by

@@ -7,8 +7,9 @@ It is *followed* until the horizon of a goal has passed. Then two truths are com
 - what would have happened if the deployed policy had gone on: the goal's probability (or mean reward) under the
   deployed policy from the takeover on, given what was observed since, compared with the goal's bound.
 
-Both are the quantities of one verdict, so they are exact, have bounds over causal models where the formula has, and are
-derived again from evidence like those of any verdict. The goals are those of the formulas that name the policy: of
+Both are the quantities of one verdict: of a table they are exact, with bounds over causal models where the formula has
+them; in a world with numbers they are drawn where noise is not known, and tested like other verdicts of a stream. They
+are derived again from evidence like those of any verdict. The goals are those of the formulas that name the policy: of
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
 A takeover is judged only when the whole horizon has passed, or the episode has terminated, even if the goal is decided
@@ -18,20 +19,20 @@ horizon judges none. One that cannot be judged is `undecided`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from monitor.alarm.takeover import outcome_of, takeover_formula
 from monitor.errors import LimitError, MonitorError
-from monitor.evaluation import Engines
-from monitor.exact.verdict import Path
+from monitor.evaluation import AnyEngines, Held, on_stream
 from monitor.logic import Formula, PathAutomaton, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import handover_goal, nested_goals
+from monitor.runtime.held_path import held_path
 from monitor.stream import SlidingPath
-from monitor.types import Episode, FormulaSpec, Step, TakenOver, Verdict
+from monitor.types import Drawn, Episode, FormulaSpec, Step, TakenOver, Verdict
 
 NO_POLICY: Final = "it names no policy that could take over; regret(fallback@2, ..) and handover(fallback, ..) do"
 NESTED: Final = "its goal asks for a probability within a probability, which no observed state decides"
@@ -85,32 +86,24 @@ def _alternative(formula: Formula) -> tuple[InterventionRef | None, Goal | None]
 
 def judged_takeover(
     goal: Goal,
-    engines: Engines,
+    engines: AnyEngines,
     spec: FormulaSpec,
-    path: Path,
-    *,
-    acted: Sequence[str],
-    terminated: bool,
+    held: Held,
+    drawn: Drawn,
 ) -> Verdict:
     """Return the verdict whose two quantities are what happened and what the deployed policy would have done.
 
     Args:
         goal: its measure and its test are judged; its world does not matter.
-        engines: answer exactly, with bounds as `spec` says.
+        engines: answer, with bounds as `spec` says.
         spec: of the formula that has the goal.
-        path: pairs (state, action), from the takeover's first on.
-        acted: names of the policies that acted at the pairs.
-        terminated: the episode has ended in the last state.
+        held: the path from the takeover's first pair on.
+        drawn: noise and strength of the test, where noise must be drawn.
 
-    Raises LimitError if it is too large.
+    Raises MonitorError: it is too large, or a world or a policy fails.
     """
-    checker, since = engines.checker, len(path) - 1
-    formula = takeover_formula(goal, checker.evaluators.deployed, since)
-    once = checker.incremental_check(formula, spec.causal_model, print_formula(formula), window=0)
-    verdict = once.verdict(path, terminated=terminated, acted=acted)
-    if engines.learned is None or spec.bands == "off":
-        return verdict
-    return engines.learned.added(verdict, formula, path, terminated=terminated, acted=acted)
+    formula = takeover_formula(goal, engines.deployed, len(held.pairs) - 1)
+    return engines.takeover_verdict(formula, replace(spec, text=print_formula(formula)), held, drawn)
 
 
 class Takeover(msgspec.Struct, frozen=True, array_like=True):
@@ -126,6 +119,7 @@ class TakeoversState(msgspec.Struct, frozen=True, array_like=True):
 
     policy: str
     followed: tuple[Takeover, ...] = ()
+    tests: int = 0
 
 
 class Takeovers:
@@ -134,20 +128,22 @@ class Takeovers:
     Attributes:
         policy: name of the policy whose takeovers are judged.
         followed: those whose horizon has not passed yet, oldest first.
+        tests: number of judgements for which noise was drawn: each spends a part of the stream's alpha.
     """
 
-    __slots__ = ("_agent", "_by", "_spec", "followed", "policy")
+    __slots__ = ("_agent", "_by", "_spec", "followed", "policy", "tests")
 
     def __init__(self, by: TakeoverGoal, agent: str, spec: FormulaSpec) -> None:
         self._by, self._agent, self._spec = by, agent, spec
         self.policy = by.policy
         self.followed: list[Takeover] = []
+        self.tests = 0
 
     def begin(self, step: Step) -> None:
         """Follow the takeover that begins with this step."""
         self.followed.append(Takeover(step.episode, step.seq, step.time))
 
-    def advance(self, path: SlidingPath, engines: Engines, *, ended: bool = False) -> list[TakenOver]:
+    def advance(self, path: SlidingPath, engines: AnyEngines, *, ended: bool = False) -> list[TakenOver]:
         """Judge the takeovers whose horizon has passed with the path's last pair; with `ended`, all of them."""
         if not self.followed:
             return []
@@ -166,16 +162,16 @@ class Takeovers:
 
     def dump(self) -> TakeoversState:
         """Return the state as plain data."""
-        return TakeoversState(self.policy, tuple(self.followed))
+        return TakeoversState(self.policy, tuple(self.followed), self.tests)
 
     def load(self, state: TakeoversState) -> None:
         """Restore what `dump` returned."""
-        self.followed = list(state.followed)
+        self.followed, self.tests = list(state.followed), state.tests
 
     def _due(self, takeover: Takeover, last: Step) -> bool:
         return last.seq - takeover.seq + 1 >= self._by.pairs
 
-    def _judge(self, takeover: Takeover, path: SlidingPath, engines: Engines) -> TakenOver:
+    def _judge(self, takeover: Takeover, path: SlidingPath, engines: AnyEngines) -> TakenOver:
         first, last = path.first_seq, path.last
         assert first is not None and last is not None, "the path has a step"  # noqa: PT018 - one fact
         begin, needs = takeover.seq - first, self._by.pairs
@@ -183,15 +179,22 @@ class Takeovers:
             holds = path.window if needs > path.window else len(path)  # the window was smaller before a restart
             reason = f"the path holds {holds} steps, and {needs} are needed; make path.window larger"
             return self._undecided(takeover, reason)
-        pairs, acted = path.pairs[begin:], tuple(path.acted[begin:]) or ("nominal",) * (len(path) - begin)
+        held = held_path(path, begin)
+        drawn = on_stream(
+            engines.sampling,
+            self._spec.alarm,
+            stream=(self._agent, takeover.episode, self._spec.name),
+            seq=last.seq,
+            first=takeover.seq,
+            test=self.tests + 1,
+        )
         try:
-            verdict = judged_takeover(
-                self._by.goal, engines, self._spec, pairs, acted=acted, terminated=path.terminated
-            )
-        except MonitorError as error:  # too large
+            verdict = judged_takeover(self._by.goal, engines, self._spec, held, drawn)
+        except MonitorError as error:  # too large, or the user's world fails
             return self._undecided(takeover, str(error))
+        self.tests += verdict.drawn is not None
         outcome = outcome_of(verdict)
-        if outcome == "undecided":  # what was never recorded decides it
+        if outcome == "undecided":  # what was never recorded decides it, or too many draws would
             return self._undecided(takeover, verdict.reason)
         return TakenOver(
             agent=self._agent,
@@ -204,10 +207,11 @@ class Takeovers:
             seq=last.seq,
             time=last.time,
             verdict=verdict,
-            path=pairs,
-            acted=acted,
-            start_observed=first + begin == 0,
-            terminated=path.terminated,
+            path=tuple(held.pairs),
+            acted=tuple(held.acted),
+            start_observed=held.start_observed,
+            terminated=held.terminated,
+            inputs=tuple(held.inputs),
         )
 
     def _undecided(self, takeover: Takeover, reason: str) -> TakenOver:

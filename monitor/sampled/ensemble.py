@@ -39,6 +39,7 @@ class SampledWorld:
         dynamics: how particles move.
         rewards: R(s, a, s') of n transitions, from the main model, whatever the dynamics.
         acted: the policies that acted at the observed offsets; empty: nominal did at all of them.
+        begins: the offset at which the intervention begins: its phases are counted from there.
     """
 
     phases: tuple[tuple[int | None, Decisions], ...]
@@ -47,12 +48,13 @@ class SampledWorld:
     dynamics: Dynamics
     rewards: Callable[[AnyArray, Ints, AnyArray], Floats]
     acted: tuple[Decisions, ...] = ()
+    begins: int = 0
 
     def decisions(self, offset: int) -> Decisions:
         """Return the policy in force at an offset."""
         if self.unchanged(offset):
             return self.acting(offset)
-        return next(policy for end, policy in self.phases if end is None or offset < end)
+        return next(policy for end, policy in self.phases if end is None or offset - self.begins < end)
 
     def acting(self, offset: int) -> Decisions:
         """Return the policy that acted at an observed offset; beyond them the deployed one."""
@@ -60,7 +62,8 @@ class SampledWorld:
 
     def unchanged(self, offset: int) -> bool:
         """Return whether the observed action is taken in the observed state of an offset."""
-        return self.nominal_from is not None and offset >= self.nominal_from
+        since = offset - self.begins
+        return since < 0 or (self.nominal_from is not None and since >= self.nominal_from)
 
 
 class StepTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +99,14 @@ class Sampler:
         self._steps: dict[Probability | Reward, StepTable] = {}
 
     def question(
-        self, goal: Goal, path: Path, *, first_seq: int = 0, terminated: bool = False, acted: Sequence[str] = ()
+        self,
+        goal: Goal,
+        path: Path,
+        *,
+        first_seq: int = 0,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+        begins: int = 0,
     ) -> Question:
         """Return a goal on a path, ready to be drawn.
 
@@ -108,6 +116,7 @@ class Sampler:
             first_seq: the number of the first pair's step in the episode; noise is keyed by it.
             terminated: the episode has ended in the last state, which is absorbing from then on.
             acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
+            begins: how many steps after the goal's offset the intervention begins; until then nothing is changed.
 
         Raises:
             PathError: an observed transition is impossible.
@@ -122,7 +131,9 @@ class Sampler:
         changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
         return Question(
             [
-                _SampledWorld(self, goal.measure, each, pairs, first, terminated=terminated, acted=acted[position:])
+                _SampledWorld(
+                    self, goal.measure, each, pairs, first, terminated=terminated, acted=acted[position:], begins=begins
+                )
                 for each in changes
             ]
         )
@@ -193,14 +204,15 @@ class _SampledWorld:
         *,
         terminated: bool,
         acted: Sequence[str],
+        begins: int,
     ) -> None:
         scene, state = sampler.scene, path[0][0]
         ending = Ending(path[-1][0], len(path) - 1) if terminated else None
         self._path, self._ended = path, None if ending is None else ending.state
-        self._key = scene, sampler.seed, change, measure, first, tuple(acted)
+        self._key = scene, sampler.seed, change, measure, first, tuple(acted), begins
         self._cached = ending is None or not has_nested(measure)  # an end changes nested truths
         ensemble = Ensemble(
-            scene.world(change, acted),
+            replace(scene.world(change, acted), begins=begins),
             sampler.steps(measure),
             scene.labels(measure, change, ending),
             seed=sampler.seed,

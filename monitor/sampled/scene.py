@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import ConfigError, FormulaError, LimitError
-from monitor.exact.evaluators import Evaluators
+from monitor.exact.evaluators import Evaluators, deployed_name
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
@@ -85,7 +85,7 @@ class Enumerated:
         """Return labels, and nested quantities as the exact engine decides them."""
         automaton = self.automaton(measure)
         if not has_nested(measure):
-            return _Labels(automaton, self._worlds.main)
+            return LabelAtoms(automaton, self._worlds.main)
         if asks_back(measure):
             raise LimitError(
                 "a nested quantity looks back (@t, t not 0) along each sampled path, and sampled answers are not made "
@@ -118,6 +118,8 @@ class Simulated:
         policies: name -> what `as_decisions` takes; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         actions: names of the actions 0, 1, .. for `do(name)`, if they have any.
+
+    `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
     """
 
     def __init__(
@@ -132,7 +134,8 @@ class Simulated:
         check_policy_names(policies)
         self._names = {name: number for number, name in enumerate(actions)}
         self._actions = model.actions
-        self._worlds = _Worlds(model, policies, models or {}, self._action)
+        self._policies, self.deployed = frozenset(policies), deployed_name(policies)
+        self._worlds = _Worlds(model, {**policies, self.deployed: policies["nominal"]}, models or {}, self._action)
         self._automata: dict[Probability | Reward, Automaton] = {}
         self._labels: dict[Probability | Reward, LabelFunction] = {}
 
@@ -171,8 +174,12 @@ class Simulated:
             if isinstance(measure, Probability):
                 for nested in nested_goals(measure.path):
                     raise _refused(nested, print_formula(measure.path))
-            self._labels[measure] = _Labels(self.automaton(measure), self._worlds.main)
+            self._labels[measure] = self.label_sets(self.automaton(measure))
         return self._labels[measure]
+
+    def label_sets(self, automaton: Automaton) -> LabelAtoms:
+        """Return the label sets of states, for an automaton whose atoms are all labels."""
+        return LabelAtoms(automaton, self._worlds.main)
 
     def holds(self, label: str, states: AnyArray) -> Bools:
         """Return whether states carry a label, [n]."""
@@ -186,7 +193,7 @@ class Simulated:
     def _check_change(self, change: InterventionRef, text: str) -> None:
         if change.decides:
             raise error_at(f"{change.name} decides by exact values, which a simulator does not have", text, change.at)
-        known: Iterable[str] = self._worlds.policies if change.kind == "policy" else self._worlds.models
+        known: Iterable[str] = self._policies if change.kind == "policy" else self._worlds.models
         if change.kind in ("policy", "model") and change.name not in known:
             raise error_at(_unknown(change.kind, change.name, known), text, change.at)
         if change.kind == "action" and not 0 <= self._action(change.name) < self._actions:
@@ -247,19 +254,24 @@ class _Worlds:
         return SampledWorld(phases, nominal_from, self.policies["nominal"], dynamics, self.main.rewards)
 
 
-class _Labels:
-    """Label sets of an automaton whose atoms are all labels."""
+class LabelAtoms:
+    """Label sets of an automaton whose atoms are all labels: of states [n], or of one."""
 
     def __init__(self, automaton: Automaton, dynamics: Dynamics) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
         self._dynamics = dynamics
 
     def __call__(self, offset: int, states: AnyArray, actions: Ints) -> Ints:
+        """Return the label sets [n] of states [n], wherever and whatever is done there."""
         del offset, actions
         masks = np.zeros(len(states), dtype=np.int64)
         for bit, name in self._names:
             masks |= self._dynamics.holds(name, states).astype(np.int64) << bit
         return masks
+
+    def __getitem__(self, state: State) -> int:
+        """Return the label set of one state."""
+        return int(self(0, np.array([state]), np.zeros(1, dtype=np.int64))[0])
 
 
 def has_nested(measure: Probability | Reward) -> bool:

@@ -19,7 +19,6 @@ from monitor.runtime.forecasts import (
     NESTED,
     NOTHING_OWN,
     REWARD,
-    SAMPLED,
     SETTLED,
     SEVERAL,
     FollowedForecast,
@@ -434,7 +433,6 @@ def test_which_quantity_is_followed(text: str, index: int) -> None:
     found = followed_forecast(parse(text))
     assert isinstance(found, FollowedForecast)
     assert found.index == index
-    assert followed_forecast(parse(text), "sampled") == SAMPLED
     life = Life(random_model(5), [text])
     life.steps(0, 0, 0, 4)
     quantity = life.of(Judged)[0].verdict.quantities[index]
@@ -443,9 +441,15 @@ def test_which_quantity_is_followed(text: str, index: int) -> None:
     assert [forecast.value for forecast in life.of(Forecast)][:1] == [quantity.value]
 
 
-def test_sampled_answers_are_not_followed() -> None:
-    life = Life(random_model(5), [FormulaSpec("watch", GOAL, engine="sampled")])
-    life.steps(0, 4, 0, 4)
-    assert life.of(Judged)
-    assert life.of(Forecast) == []
-    assert life.standing() == []
+def test_a_sampled_forecast_is_drawn_anew_in_a_fixed_number_of_draws() -> None:
+    sampled = Life(random_model(5), [FormulaSpec("watch", GOAL, engine="sampled")])
+    exact = Life(random_model(5), [GOAL])
+    for life in (sampled, exact):
+        life.steps(*[0, 3, 0, 5] * 20)
+    ours, theirs = sampled.of(Forecast), exact.of(Forecast)
+    assert [forecast.came_true for forecast in ours] == [forecast.came_true for forecast in theirs]
+    assert len(ours) > 10
+    assert all(value * 1024 == int(value * 1024) for value in (forecast.value for forecast in ours))
+    off = np.array([one.value - other.value for one, other in zip(ours, theirs, strict=True)])
+    assert 0.0 < np.abs(off).max() < 4.5 * 0.5 / 32, "standard errors of 1,024 draws"
+    assert np.abs(off.mean()) < 4.5 * 0.5 / 32 / np.sqrt(len(off))

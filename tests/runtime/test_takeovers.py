@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from monitor.errors import LimitError
-from monitor.evaluation import Engines
+from monitor.evaluation import Engines, Held, alone
 from monitor.exact import Checker
 from monitor.exact.evaluators import Evaluators
 from monitor.logic import automaton, parse
@@ -534,7 +534,7 @@ def _gone_on(engines: Engines, path: np.ndarray, acted: list[str]) -> float:
     formula = parse(spec.text)
     assert isinstance(formula, Regret)
     pairs = [(int(state), int(action)) for state, action in path]
-    verdict = judged_takeover(formula.goal, engines, spec, pairs, acted=acted, terminated=False)
+    verdict = judged_takeover(formula.goal, engines, spec, Held(pairs, acted=acted), alone(Sampling()))
     assert [verdict.quantities[0].value] == [float(all(state != DITCH for state, _ in pairs))]
     return verdict.quantities[1].value
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitor.alarm.message import Identity
-from monitor.runtime.forecasts import NOTHING_OWN, SAMPLED
+from monitor.runtime.forecasts import NOTHING_OWN
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.pipeline import Effects, Pipeline
 from monitor.sidecar.sinks.status_view import StatusView
@@ -104,17 +104,14 @@ def test_a_restart_neither_forgets_nor_counts_twice(
     assert 'cfmon_forecasts_total{formula="watch",outcome="true"} 0.0' in lines
 
 
-def test_of_a_formula_that_turned_out_too_large_nothing_is_followed() -> None:
+def test_the_counts_of_all_processes_replace_those_of_this_one() -> None:
     spec = FormulaSpec("watch", 'P>=0.5 [ X "lost" ]')
     board, now = StatusView(watched([spec])), Instant(1.0, 1.0)
     board.take(Effects(notices=(Judged("ada", "watch", Verdict("", "sampled", "gumbel", ()), 0, 0, 1.0),)), now)
-    assert shown(board) == [{"calibration": None, "not_followed": SAMPLED}]
     board.take(Effects(notices=(Forecast("ada", "watch", 0.5, came_true=True),)), now)
-    assert shown(board)[0]["calibration"]["resolved"] == 1, "what was exact before counts on"
+    assert shown(board)[0]["calibration"]["resolved"] == 1
     board.take(Effects(notices=(Calibrated("watch", counted([(0.5, True)] * 3).dump(), "ada"),)), now)
     assert shown(board)[0]["calibration"]["resolved"] == 3
-    board.adopt(watched([FormulaSpec("watch", 'P>=0.5 [ X "lost" ]', engine="sampled")]))
-    assert shown(board) == [{"calibration": None, "not_followed": SAMPLED}]
 
 
 @pytest.mark.parametrize("agent", ["", "bob"])

@@ -9,10 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from monitor.logic import print_formula
-from monitor.runtime.forecasts import SAMPLED
 from monitor.runtime.query import Query
 from monitor.statistics.calibration import CalibrationCounts
-from monitor.types import Calibrated, Calibration, Forecast, Judged
+from monitor.types import Calibrated, Calibration, Forecast
 
 WORDS: Final[Mapping[bool | None, str]] = {True: "true", False: "false", None: "dropped"}
 """Whether a forecast came true; None: it was given up. Label values of `cfmon_forecasts_total`."""
@@ -31,25 +30,21 @@ def counted(counts: CalibrationCounts | None, notice: Forecast | Calibrated) -> 
 
 
 class Reliability(msgspec.Struct, frozen=True):
-    """How the forecasts of a formula turned out for one agent. `sampled`: its newest answer is not exact."""
+    """How the forecasts of a formula turned out for one agent."""
 
     query: Query
     calibration: Calibration
-    sampled: bool
 
     @classmethod
-    def of(cls, query: Query, counts: CalibrationCounts | None, judged: Judged | None) -> Reliability:
-        """Return the present state. `counts`: None if no forecast is due yet; `judged`: None if there is no answer."""
-        sampled = judged is not None and judged.verdict.method == "sampled"
-        return cls(query, Calibration() if counts is None else counts.dump(), sampled)
+    def of(cls, query: Query, counts: CalibrationCounts | None) -> Reliability:
+        """Return the present state. `counts`: None if no forecast is due yet."""
+        return cls(query, Calibration() if counts is None else counts.dump())
 
     def shown(self) -> dict[str, Any]:
         """Return `calibration`, or null with the reason in `not_followed`."""
         found = self.query.followed
         if isinstance(found, str):
             return {"calibration": None, "not_followed": found}
-        if self.sampled and self.calibration == Calibration():
-            return {"calibration": None, "not_followed": SAMPLED}
         columns = _columns(CalibrationCounts(self.calibration))
         return {"calibration": {"path": print_formula(found.path), **columns}, "not_followed": ""}
 

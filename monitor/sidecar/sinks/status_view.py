@@ -299,7 +299,7 @@ class StatusView:
 
     def _reliability(self, agent: AgentStatus) -> list[Reliability]:
         """Return how the forecasts of each formula turned out. Diagrams take a while: make them without the lock."""
-        return [Reliability.of(query, row.forecasts, row.judged) for query, row in self._rows(agent)]
+        return [Reliability.of(query, row.forecasts) for query, row in self._rows(agent)]
 
     def _show_agent(self, name: str, agent: AgentStatus) -> dict[str, Any]:
         return {

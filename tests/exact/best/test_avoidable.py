@@ -68,9 +68,9 @@ def test_answers_are_those_of_the_oracle(number: int, program: Literal["engine",
     assert changed >= 10
 
 
-def _names(asked: Question, *actions: int | None) -> list[str]:
+def _names(asked: Question, taken: int | None, proposed: int) -> tuple[str, str]:
     names = asked.setting.action_names
-    return ["" if names is None or action is None else names[action] for action in actions]
+    return ("", "") if names is None else ("" if taken is None else names[taken], names[proposed])
 
 
 @pytest.mark.parametrize("kind", ["any", "stable"])

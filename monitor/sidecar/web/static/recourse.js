@@ -19,7 +19,7 @@ export function makeRecourse() {
     const { avoidable, robust, reason } = recourse;
     const unsure = robust === false ? " Other causal models may disagree." : robust ? " No causal model changes that." : "";
     put(answer, avoidable === null ? "Not known." : ANSWERS[avoidable] + unsure);
-    put(change, avoidable === null ? "" : changed(recourse));
+    put(change, changed(recourse));
     table.render(avoidable === null ? [] : worlds(formula));
     put(why, reason && `${reason}.`);
   });
@@ -40,11 +40,11 @@ const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 const action = (index, name) => name || `action ${index}`;
 
 function changed({ avoidable, changes }) {
-  if (!changes) return avoidable === "no" ? "" : "Changing at most three decisions would not have met it.";
-  const { count, seq, taken, taken_name: was, proposed, proposed_name: other, value } = changes;
+  if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";
+  const { count, seq, taken, taken_name: was, proposed, proposed_name: other, value, samples } = changes;
   const instead = taken === null ? "" : ` instead of ${action(taken, was)}`;
   const first = `${action(proposed, other)}${instead} at step ${seq}`;
   return count === 1
-    ? `One decision: ${first}, with no other decision changed, would have given ${number(value)}.`
+    ? `One decision: ${first}, with no other decision changed, would have given ${samples ? "about " : ""}${number(value)}.`
     : `${decisions(count)} would have given ${number(value)}; the first: ${first}.`;
 }

@@ -1,0 +1,147 @@
+"""Whether one other decision would have met a missed goal, where no table has the values of all states.
+
+Each decision from the formula's offset on is changed alone, to each other action; all others are unchanged. So this is
+the first of the `changes` of docs/semantics.md, section 14.3; two together, and the best of all, are not examined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace as with_parts
+from itertools import islice
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from monitor.errors import MonitorError
+from monitor.evaluation.sampled_checker import DRAWS, ERRORS, SampledChecker, estimated
+from monitor.exact.avoidable import unexamined
+from monitor.exact.verdict import is_missed, resolve
+from monitor.logic import Formula
+from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
+from monitor.sampled.sampler import Path
+from monitor.types import Changes, Recourse, Verdict
+
+ALONE: Final = "a world with numbers has no table of values, so only one other decision at a time is tried"
+NONE: Final = ", and none is known to meet the goal"
+FIRST_DRAWS: Final = 128
+"""Draws of each decision that is tried, numbered from `DRAWS` on; the best one is drawn again, `DRAWS` times."""
+MOST_TRIED: Final = 256
+"""Decisions that are tried, the newest first: a few milliseconds each at most."""
+TIE: Final = 1e-12
+"""Values that differ by no more are equal; then the later decision counts."""
+
+
+class Change(NamedTuple):
+    """One decision that is changed. `begins`: steps after the formula's offset; `action`: taken instead."""
+
+    begins: int
+    action: int
+
+    def of(self, goal: Goal) -> Goal:
+        """Return the goal under this change."""
+        return with_parts(goal, world=WorldRef(InterventionRef("action", str(self.action), 1), None, goal.world.offset))
+
+
+def with_one_decision(
+    verdict: Verdict,
+    formula: Formula,
+    checker: SampledChecker,
+    path: Path,
+    action_names: Sequence[str],
+    *,
+    terminated: bool = False,
+    acted: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict on a missed goal of `regret` with the one decision whose change meets it; any other as it is.
+
+    Noise is that of the verdict; if it needed none, decisions that need some are not tried.
+    """
+    if not (isinstance(formula, Regret) and is_missed(verdict)):
+        return verdict
+    search = _Search(formula, verdict, checker, path, terminated=terminated, acted=acted)
+    try:
+        found = search.best(len(action_names))
+    except MonitorError as error:  # a world or a policy fails
+        return unexamined(verdict, str(error))
+    changes = None if found is None else _described(found, search.steps, action_names)
+    return replace(verdict, recourse=Recourse(changes=changes, reason=ALONE if changes else f"{ALONE}{NONE}"))
+
+
+class _Found(NamedTuple):
+    change: Change
+    value: float
+    samples: int = 0
+
+
+class _Search:
+    """The decisions on the path of a missed goal. `steps`: its pairs from the formula's offset on."""
+
+    def __init__(
+        self,
+        formula: Regret,
+        verdict: Verdict,
+        checker: SampledChecker,
+        path: Path,
+        *,
+        terminated: bool,
+        acted: Sequence[str],
+    ) -> None:
+        self._goal = with_parts(formula.goal, world=formula.world)
+        self._drawn, self._checker, self._path = verdict.drawn, checker, path
+        self._terminated, self._acted = terminated, acted
+        self.steps = path[resolve(formula.world.offset, len(path))[1] :]
+
+    def best(self, actions: int) -> _Found | None:
+        """Return the change with the best value, if that is known to meet the goal."""
+        test = self._goal.test
+        assert test is not None
+        sign = 1.0 if test.comparison in (">=", ">") else -1.0
+        best: _Found | None = None
+        for change in islice(self._changes(actions), MOST_TRIED):
+            found, _ = self._valued(change, range(DRAWS, DRAWS + FIRST_DRAWS))
+            if found is not None and (best is None or sign * (found.value - best.value) > TIE):
+                best = found
+        if best is None or not best.samples:
+            return best if best is not None and test.holds(best.value) else None
+        # The best of many estimates is too good on average: it counts by other draws.
+        again, error = self._valued(best.change, range(DRAWS))
+        assert again is not None
+        return again if test.holds(again.value - sign * ERRORS * error) else None
+
+    def _changes(self, actions: int) -> Iterator[Change]:
+        for begins in reversed(range(len(self.steps))):
+            taken = self.steps[begins][1]
+            yield from (Change(begins, action) for action in range(actions) if action != taken)
+
+    def _valued(self, change: Change, particles: range) -> tuple[_Found | None, float]:
+        """Return the value under a change and its standard error; None if it takes noise, and there is none."""
+        question = self._checker.question(
+            change.of(self._goal),
+            self._path,
+            self._drawn,
+            terminated=self._terminated,
+            acted=self._acted,
+            begins=change.begins,
+        )
+        if question.certain is not None:
+            return _Found(change, question.certain), 0.0
+        if self._drawn is None:
+            return None, 0.0
+        value, error = estimated(question, particles)
+        return _Found(change, value, len(particles)), error or 0.0
+
+
+def _described(found: _Found, steps: Path, names: Sequence[str]) -> Changes:
+    state, taken = steps[found.change.begins][:2]
+    return Changes(
+        count=1,
+        value=found.value,
+        offset=len(steps) - 1 - found.change.begins,
+        state=state,
+        taken=taken,
+        proposed=found.change.action,
+        taken_name="" if taken is None else names[taken],
+        proposed_name=names[found.change.action],
+        samples=found.samples,
+    )

@@ -1,0 +1,200 @@
+"""The one decision whose change would have met a missed goal: against the plant run again with its own noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from monitor import Monitor, check
+from monitor.alarm.message import Identity, alert_payload, identity_of
+from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
+from monitor.evaluation.one_decision import ALONE, NONE
+from monitor.evaluation.worlds import WorldChecker
+from monitor.types import Alert, Changes, FormulaSpec, Sampling, Verdict
+from tests.tiers import examples, scaled
+from tests.worlds.lives import Life, lived, met, settings
+from tests.worlds.samples import NumberLine, Tank, number_rule
+
+BACK = 6
+TEXT = f'regret(careful@{BACK}, P>=0.9 [ G<={BACK} !"overflow" ])'
+TANKS = {
+    "nominal": lambda x: np.zeros(len(x), dtype=int),
+    "careful": lambda x: (x[:, 0] > 7.5).astype(int),
+}
+
+
+def quiet(**more: Any) -> Monitor:
+    return Monitor(Tank, TANKS, [FormulaSpec("watch", "P>=0.5 [ true ]", every=999)], settings(16), **more)
+
+
+def tank_life(seed: int) -> Life:
+    """A tank whose valve is sometimes opened, against its policy."""
+    rng = np.random.default_rng(seed)
+    policies = {**TANKS, "nominal": lambda x: (rng.uniform(size=len(x)) < 0.15).astype(int)}
+    rain = lambda: (float(rng.uniform(0.2, 0.8)),)  # noqa: E731
+    start = float(rng.uniform(6.0, 8.0))
+    return lived(quiet(), Tank(), policies, lambda *_: "nominal", rng, start=start, steps=BACK + 2, inputs=rain)
+
+
+def path_of(life: Life) -> list[tuple[Any, ...]]:
+    steps = zip(life.states, life.actions, life.inputs, strict=False)
+    return [(tuple(state[0].tolist()), action, *([given] if given else [])) for state, action, given in steps]
+
+
+def changed(life: Life, begin: int, at: int, action: int) -> bool | None:
+    """Whether a tank stays below the brim from `begin` on if one decision is another, and the rest are unchanged.
+
+    None if it comes back to an observed level: then rounding says whether the observed action is taken there.
+    """
+    off = []
+
+    def chooses(k: int, state: Any) -> int:
+        off.append(abs(state[0, 0] - life.states[k][0, 0]))
+        return action if k == at else life.actions[k] if k < at else 0
+
+    states = life.rerun(Tank(), begin, BACK, chooses)
+    return None if min(off[at - begin + 1 :], default=1.0) < 1e-9 else met(Tank(), "overflow", states)
+
+
+@scaled
+def test_the_latest_decision_that_suffices_in_a_tank_run_again_is_named() -> None:
+    named = 0
+    for seed in range(examples(20, 150)):
+        life = tank_life(seed)
+        begin, last = len(life.actions) - 1 - BACK, len(life.actions) - 1
+        if max(life.states)[0, 0] == 10.0:
+            continue  # a full tank hides its leak
+        verdict = check(TEXT, model=Tank, path=path_of(life), policies=TANKS)
+        truths = {k: changed(life, begin, k, 1 - life.actions[k]) for k in range(begin, last)}
+        if None in truths.values():
+            continue
+        suffice = [k for k, suffices in truths.items() if suffices]
+        if verdict.outcome == "safe":
+            assert verdict.recourse is None
+            continue
+        assert verdict.recourse is not None
+        found = verdict.recourse.changes
+        assert (found is None) == (not suffice), seed
+        assert verdict.recourse.reason == (ALONE + NONE if found is None else ALONE)
+        if found is None:
+            continue
+        at = suffice[-1]
+        taken = life.actions[at]
+        assert (found.offset, found.taken, found.proposed) == (last - at, taken, 1 - taken), seed
+        assert (found.value, found.samples, found.count) == (1.0, 0, 1)
+        assert found.state == (life.states[at][0, 0],)
+        assert (found.taken_name, found.proposed_name) == (Tank.actions[taken], Tank.actions[1 - taken])
+        named += 1
+    assert named >= examples(2, 20)
+
+
+# ---- values that are drawn ----
+
+LINE: dict[str, Any] = {"family": "whole", "N": 8, "base": 0.9, "keep": 0.85, "s": 0.8, "push": [0.0, 0.6],
+                        "hot": 7.0, "nominal": [1] * 9, "careful": [0] * 9}  # fmt: skip
+LINES = {name: number_rule(LINE, name) for name in ("nominal", "careful")}
+AHEAD = 3
+
+
+def line_verdict(seed: int) -> tuple[Life, Verdict]:
+    rng = np.random.default_rng(seed)
+    monitor = Monitor(NumberLine(LINE), LINES, [FormulaSpec("watch", "P>=0.5 [ true ]", every=99)], settings(8))
+    life = lived(monitor, NumberLine(LINE), LINES, lambda *_: "nominal", rng, start=3.0, steps=4)
+    text = f'regret(careful@{AHEAD}, P>=0.6 [ G<={AHEAD + 2} !"hot" ])'
+    return life, check(
+        text, model=NumberLine(LINE), path=path_of(life), policies=LINES, sampling=Sampling(seed=seed, delta=0.05)
+    )
+
+
+@scaled
+def test_a_value_that_is_drawn_is_that_of_a_plain_simulation() -> None:
+    named = 0
+    for seed in range(examples(6, 60)):
+        life, verdict = line_verdict(seed)
+        if verdict.recourse is None or (found := verdict.recourse.changes) is None:
+            continue
+        truth = simulated(life, found, np.random.default_rng(1000 + seed), 4000)
+        assert found.samples == 1024
+        assert abs(found.value - truth) < 4.5 * 0.5 * np.sqrt(1 / 1024 + 1 / 4000), seed
+        assert found.value > 0.6
+        named += 1
+    assert named >= 1
+
+
+def simulated(life: Life, change: Changes, rng: np.random.Generator, draws: int) -> float:
+    """The fraction of lines that stay cold, their held noise drawn by rejection; nothing of the engine."""
+    at, held, stays = len(life.actions) - 1 - change.offset, len(life.actions) - 1, np.ones(draws, dtype=bool)
+    states = np.full(draws, life.states[0][0, 0])
+    for k in range(AHEAD + 3):
+        stays &= states < LINE["hot"]
+        if k == AHEAD + 2:
+            return float(stays.mean())
+        actions = np.full(draws, change.proposed if k == at else 1)
+        noise = rng.normal(size=draws)
+        if k < held:
+            came, unknown = life.states[k + 1][0, 0], np.ones(draws, dtype=bool)
+            while unknown.any():
+                noise[unknown] = rng.normal(size=int(unknown.sum()))
+                unknown = _moved(np.full(draws, life.states[k][0, 0]), np.full(draws, life.actions[k]), noise) != came
+        states = _moved(states, actions, noise)
+    raise AssertionError
+
+
+def _moved(states: Any, actions: Any, noise: Any) -> Any:
+    moved = LINE["base"] + LINE["keep"] * states + np.array(LINE["push"])[actions] + LINE["s"] * noise
+    return np.clip(np.floor(moved + 0.5), 0, LINE["N"])
+
+
+# ---- an alarm ----
+
+
+@pytest.fixture(scope="module")
+def alarm() -> tuple[Alert, WorldChecker, Identity]:
+    """The first alarm of a tank in a storm that begins at its fourth step."""
+    rng, spec = np.random.default_rng(1), FormulaSpec("watch", 'regret(careful@3, P>=0.9 [ G<=5 !"overflow" ])')
+    monitor = Monitor(Tank, TANKS, [spec], settings(16))
+    rain = iter([0.2, 0.2, 0.2, 1.6, 1.6])
+    life = lived(
+        monitor, Tank(), TANKS, lambda *_: "nominal", rng, start=6.0, steps=5, inputs=lambda: (next(rain),)
+    )  # fmt: skip
+    alert = next(notice for notice in life.notices if isinstance(notice, Alert))
+    checker = WorldChecker(Tank, TANKS, {})
+    return alert, checker, identity_of(checker.model, checker.policies, {})
+
+
+def test_an_alarm_says_it_and_says_that_it_is_drawn(alarm: tuple[Alert, WorldChecker, Identity]) -> None:
+    alert, _, identity = alarm
+    assert alert.verdict.recourse is not None
+    found = alert.verdict.recourse.changes
+    assert found is not None
+    words = " ".join(alert.details)
+    about = "about " if found.samples else ""
+    step = f"open instead of shut at step {alert.seq - found.offset}"
+    assert f"In hindsight, {step}" in words
+    assert f"with no other decision changed, would have given {about}{found.value:.2f}" in words
+    message = msgspec.json.decode(alert_payload(alert, identity, sent=1.0, evidence=None))["recourse"]
+    assert message["avoidable"] is None
+    assert message["changes"].get("samples", 0) == found.samples
+    assert message["changes"]["state"] == list(found.state)
+    assert message["reason"] == ALONE
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_both_programs_derive_it_again_and_find_another_value(
+    alarm: tuple[Alert, WorldChecker, Identity], deriver: Any
+) -> None:
+    alert, checker, identity = alarm
+    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
+    found = derive_again(document, checker.model, checker.policies, {}, [deriver])
+    assert (found.problems, found.by) == ([], deriver.name)
+    recourse = document.verdict.recourse
+    assert recourse is not None
+    assert recourse.changes is not None
+    for change in ({"value": 0.5}, {"offset": recourse.changes.offset + 1}, {"proposed": 0}, {"samples": 7}):
+        forged = msgspec.structs.replace(recourse, changes=msgspec.structs.replace(recourse.changes, **change))
+        altered = msgspec.structs.replace(document, verdict=msgspec.structs.replace(document.verdict, recourse=forged))
+        problems = derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+        assert any("verdict.recourse.changes" in problem for problem in problems), change
