@@ -8,7 +8,7 @@ ones, and continues as that recording did, so that a day stays a day.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,8 @@ from monitor.worlds.protocol import LARGEST_NUMBER, Feature
 EPISODE: Final = "episode"
 """Column that numbers the recordings, before those of the inputs."""
 MOST_RECORDED: Final = 100_000
-"""Recorded steps at most: all are compared with the last observed inputs, at each message."""
+MOST_BYTES: Final = 1 << 25
+"""Recorded steps at most, and bytes of their file: all are compared with the last observed inputs, at each message."""
 HELD: Final = 8
 """Observed inputs for which the stretches are held; the worlds that a verdict compares have the same ones."""
 
@@ -44,10 +45,13 @@ class ResampledInputs:
         if not len(self._followed):
             raise ModelError(f"world {where}: no row follows another one of its episode; record inputs step by step")
         # Rounded, so that no other order of summation picks other neighbours: draws are made again elsewhere.
-        spread = np.array([float(f"{column.std():.4g}") for column in self._rows.T])
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = np.array([float(f"{column.std():.4g}") for column in self._rows.T])
+        if not np.isfinite(spread).all():
+            raise ModelError(f"world {where}: its numbers are too large to be compared")
         self._unit = np.where(spread > 0.0, spread, 1.0)
         self._columns = self._rows[self._followed].T / self._unit[:, np.newaxis]
-        self._stretches = lru_cache(HELD)(self._begun)
+        self._stretches, self._continuation = lru_cache(HELD)(self._begun), cache(self._continued)
 
     def resample(self, w: Floats, ahead: int, u: Floats) -> Floats:
         """Return the inputs [n, i] of the step `ahead` (1, 2, ..) of inputs w [i], by uniform numbers u [n]."""
@@ -62,36 +66,49 @@ class ResampledInputs:
         return [self._nearest(w) + 1]
 
     def _nearest(self, w: Sequence[float]) -> Ints:
-        """Return the rows nearest to w that are followed by another one: the root of their number, and all as near."""
+        """Return the rows nearest to w of those that are followed by another one: the root of their number.
+
+        Of rows as near as the last of them, some that are spread evenly over the recordings.
+        """
         apart = np.zeros(len(self._followed))
-        for column, value in zip(self._columns, w / self._unit, strict=True):
-            apart += (column - value) ** 2
+        with np.errstate(over="ignore"):  # numbers too far away to be told apart are as near
+            for column, value in zip(self._columns, w / self._unit, strict=True):
+                apart += (column - value) ** 2
         count = round(float(np.sqrt(len(apart))))
-        return np.asarray(self._followed[apart <= np.partition(apart, count - 1)[count - 1]])
+        bound = np.partition(apart, count - 1)[count - 1]
+        nearer, as_near = np.flatnonzero(apart < bound), np.flatnonzero(apart == bound)
+        rest = count - len(nearer)
+        spread = as_near[np.arange(rest) * len(as_near) // rest]
+        return np.asarray(self._followed[np.sort(np.concatenate([nearer, spread]))])
 
     def _following(self, places: Ints) -> Ints:
         """Return the next rows; at the end of an episode one that followed similar inputs."""
         following = places + 1
         for n in np.flatnonzero(self._is_last[places]).tolist():
-            nearest = self._nearest(self._rows[places[n]].tolist())
-            episode = int(self._is_last[: places[n]].sum())
-            following[n] = nearest[episode % len(nearest)] + 1  # so that episodes do not all continue in one
+            following[n] = self._continuation(int(places[n]))
         return np.asarray(following)
+
+    def _continued(self, end: int) -> int:
+        """Return the row that comes after the last one of an episode."""
+        nearest, episode = self._nearest(self._rows[end].tolist()), int(self._is_last[:end].sum())
+        return int(nearest[episode % len(nearest)]) + 1  # so that episodes do not all continue in one
 
 
 def _read(content: bytes, inputs: Sequence[Feature], where: str) -> tuple[Floats, Bools]:
     """Return the rows [n, i] of a file, and which are the last of their episode [n]."""
     names = [each.name for each in inputs]
+    if len(content) > MOST_BYTES or content.count(b"\n") > MOST_RECORDED + 1:
+        raise ModelError(f"world {where}: it has more than {MOST_RECORDED:,} rows, or {MOST_BYTES:,} bytes; keep fewer")
     try:
-        header, *lines = [line for line in content.decode().splitlines() if line.strip()] or [""]
+        header, *lines = [line for line in content.decode().split("\n") if line.strip()] or [""]
         columns = [name.strip() for name in header.split(",")]
         if columns not in (names, [EPISODE, *names]):
             raise ModelError(
                 f"world {where}: its first line is {header!r:.100}; it must be {','.join(names)}, or "
                 f"{EPISODE},{','.join(names)}"
             )
-        if not 2 <= len(lines) <= MOST_RECORDED:
-            raise ModelError(f"world {where}: it has {len(lines):,} rows; give 2 to {MOST_RECORDED:,}")
+        if len(lines) < 2:
+            raise ModelError(f"world {where}: it has {len(lines)} rows; give 2 at least")
         table = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
     except ValueError as error:
         raise ModelError(f"world {where}: it is no table of numbers ({brief(error)})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 from collections.abc import Callable
 from fractions import Fraction
@@ -65,8 +66,11 @@ def later_inputs(episodes: Episodes, w: Row, ahead: int) -> list[Row]:
             for n, row in enumerate(rows)
             if n not in last
         }
-        bound = sorted(apart.values())[round(math.sqrt(len(apart))) - 1]
-        return [n for n, distance in apart.items() if distance <= bound]
+        count = round(math.sqrt(len(apart)))
+        bound = sorted(apart.values())[count - 1]
+        nearer, ties = ([n for n, d in apart.items() if holds(d, bound)] for holds in (operator.lt, operator.eq))
+        rest = count - len(nearer)
+        return sorted(nearer + [ties[k * len(ties) // rest] for k in range(rest)])
 
     places = [n + 1 for n in nearest(w)]
     for _ in range(ahead - 1):
@@ -104,13 +108,15 @@ def test_one_draw_is_one_stretch_of_a_recording() -> None:
     [
         (b"", "its first line is ''; it must be sun,wind, or episode,sun,wind"),
         (b"wind,sun\n1,2\n1,2", "its first line is 'wind,sun'; it must be sun,wind"),
-        (b"sun,wind\n1,2\n", "it has 1 rows; give 2 to 100,000"),
+        (b"sun,wind\n1,2\n", "it has 1 rows; give 2 at least"),
         (b"sun,wind\n1,2\n1,wet\n", "it is no table of numbers"),
         (b"sun,wind\n1,2\n1\n", "it is no table of numbers"),
         (b"sun,wind\n1\n1\n", "its rows have 1 numbers, its first line 2 names"),
         (b"\xff\xfe", "it is no table of numbers"),
+        (b"sun,wind\n" + b"1,2\n" * 100_001, "it has more than 100,000 rows"),
         (b"sun,wind\n1,2\n1,9.5\n", "row 2: wind=9.5, outside 0 to 9"),
         (b"sun,wind\n1,2\nnan,2\n", "row 2: sun=nan, outside -inf to inf"),
+        (b"sun,wind\n1e200,2\n1,2\n", "its numbers are too large to be compared"),
         (b"episode,sun,wind\n1,1,2\n2,1,2\n", "no row follows another one of its episode; record inputs step by step"),
     ],
 )
