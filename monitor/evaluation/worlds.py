@@ -201,8 +201,8 @@ class WorldChecker:
             automaton = self.scene.automaton(goal.measure)
             last = automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)  # the last state read
             if last > held + 1:  # the next state depends on inputs that were recorded
-                worlds = [self.models.get(each.name, self.model) for each in changes if each.kind == "model"]
-                found |= {each.recorded_steps for each in worlds or [self.model]}
+                worlds = [self.models[each.name] if each.kind == "model" else self.model for each in changes]
+                found |= {each.recorded_steps for each in worlds}
         return min(found - {0}, default=None)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:

@@ -57,8 +57,9 @@ class CheckedWorld:
         self._invert, self._posterior, self._forecast, self._resample, self._reward = (
             getattr(world, name, None) for name in ("invert", "posterior", "forecast", "resample", "reward")
         )
-        self.recorded_steps: int = 0 if self._resample is None else getattr(world, "recorded_steps", 0)
-        if self._resample is not None and not (isinstance(self.recorded_steps, int) and self.recorded_steps > 0):
+        resamples = bool(self.inputs) and self._resample is not None
+        self.recorded_steps: int = getattr(world, "recorded_steps", 0) if resamples else 0
+        if resamples and not (isinstance(self.recorded_steps, int) and self.recorded_steps > 0):
             raise ModelError(f"{self}: recorded_steps is {self.recorded_steps!r}; it counts what resample draws from")
         if self.noise and self._invert is None and self._posterior is None:
             raise ModelError(

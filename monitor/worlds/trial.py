@@ -47,7 +47,7 @@ def _try_later_inputs(world: CheckedWorld, inputs: tuple[float, ...]) -> None:
         world.forecast(inputs)
         return
     chances = np.linspace(0.01, 0.99, STATES)
-    for ahead in (1, 2, 1):  # the nearer step again, which must not depend on what was asked since
+    for ahead in (1, 2):
         drawn = world.resample(inputs, ahead, chances)
         alone = world.resample(inputs, ahead, chances[-1:])
         if not (np.array_equal(drawn, world.resample(inputs, ahead, chances)) and np.array_equal(drawn[-1:], alone)):

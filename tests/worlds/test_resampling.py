@@ -268,6 +268,14 @@ def test_resample_takes_the_place_of_forecast() -> None:
     assert (kept.value, kept.resampled_from) == (0.0, None), "0.4 a step for five steps comes to 8.3"
     assert drawn.value == pytest.approx(0.75, abs=0.04)
     assert drawn.resampled_from == ResampledTank.recorded_steps
+    other = check(
+        f"model:rainy{text.removeprefix('nominal')}",
+        model=Tank,
+        path=path,
+        policies=policies,
+        models={"rainy": ResampledTank},
+    )
+    assert (other.value, other.resampled_from) == (drawn.value, 40)
 
 
 # ---- what it is for ----
