@@ -596,6 +596,10 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """
     tiers: tuple[Tier, ...] = ()
     """In a world with numbers: what is known of the noise of the held steps it rests on; left out otherwise."""
+    resampled_from: int | None = None
+    """In a world with numbers: number of recorded steps from which the inputs beyond those of the path are drawn, where
+    what was drawn depends on them; left out otherwise.
+    """
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

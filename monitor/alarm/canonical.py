@@ -40,7 +40,7 @@ ONLY_MISSED = frozenset({"recourse"})
 """Fields of verdicts on missed goals; left out of all others."""
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
 """Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
-ONLY_WORLDS = frozenset({"inputs", "tiers"})
+ONLY_WORLDS = frozenset({"inputs", "tiers", "resampled_from"})
 """Fields of answers on worlds with numbers; left out where they have no value."""
 OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_TAKEOVERS | ONLY_WORLDS
 """Fields that are left out where they have no value."""

@@ -135,7 +135,7 @@ def _parts(say: _Sentences, name: str, state: Spoken, blind: BlindReason | None)
             lead, details = [f"alarm '{say.name(name)}' {over}; {last}"], [*unsure]
         case _:
             lead, details = [found], [*unsure, *could]
-    details += [*say.all_quantities(), *say.learned(), *say.obtained(), *_why(blind)]
+    details += [*say.all_quantities(), *say.learned(), *say.obtained(), *say.resampled(), *_why(blind)]
     return _Parts(
         tuple(part for part in (*lead, say.sure(blind)) if part),
         tuple(part for part in details if part),
@@ -429,6 +429,11 @@ class _Sentences:
         samples = f"Sampled: {max((quantity.samples for quantity in verdict.quantities), default=0):,} samples"
         confidence = self._confidence()
         return [f"{samples}, {confidence}" if confidence else samples]
+
+    def resampled(self) -> list[str]:
+        """Return what the inputs beyond the observed ones are drawn from, in a world with numbers."""
+        count = self._verdict.resampled_from
+        return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
 
     def _confidence(self) -> str:
         """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from monitor.cli.report_page import Page, Row, Section
 
 if TYPE_CHECKING:
-    from monitor.authoring.dynamics.judgement import FeatureCheck, Judgement
+    from monitor.authoring.dynamics.judgement import FeatureCheck, ForecastCheck, Judgement
     from monitor.authoring.dynamics.learned_world import Score
 
 COMPARED: Final = (
@@ -29,7 +29,8 @@ NOISE: Final = (
 FORECASTS: Final = (
     "{count:,} forecasts of {horizon} steps, with recorded inputs and actions as recorded in similar states. Covered: "
     "how often the middle {covered:.0%} of the forecasts contained what came. The ranks of what came among the "
-    "forecasts are uniform if forecasts are calibrated; a distance above {apart} counts if it is significant."
+    "forecasts are uniform if forecasts are calibrated; a distance above {apart} counts if it is significant. Inputs "
+    "are those of the last of these steps, as resampled when those of the first are known."
 )
 HISTOGRAMS: Final = "Noise of held-out steps"
 
@@ -87,8 +88,8 @@ def _sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
         (
             f"Forecasts of {limits.HORIZON} steps",
             forecasts,
-            ("feature", "covered", "distance", "p-value"),
-            list(map(_forecast_row, features)) if judgement.forecasts else [],
+            ("feature or input", "covered", "distance", "p-value"),
+            list(map(_forecast_row, (*features, *judgement.inputs))) if judgement.forecasts else [],
         ),
     ]
 
@@ -100,7 +101,7 @@ def _noise_row(each: FeatureCheck) -> Row:
     )  # fmt: skip
 
 
-def _forecast_row(each: FeatureCheck) -> Row:
+def _forecast_row(each: ForecastCheck) -> Row:
     return each.name, f"{each.covered:.0%}", f"{each.forecast.size:.3f}", f"{each.forecast.chance:.2g}"
 
 

@@ -86,7 +86,7 @@ def model_learn(
     ] = None,
     seed: Annotated[int, typer.Option(help="seed of the quantiles' sample, and of the episodes held out")] = 0,
     dynamics: Annotated[
-        bool, typer.Option("--dynamics", help="learn a world of numbers: --out WORLD.yaml, with ONNX graphs beside it")
+        bool, typer.Option("--dynamics", help="learn a world of numbers: --out WORLD.yaml, with its files beside it")
     ] = False,
     inputs: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence (--dynamics)")

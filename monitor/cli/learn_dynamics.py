@@ -35,7 +35,7 @@ def learn_dynamics(
 
     Args:
         sources: the recordings.
-        target: the manifest; its graphs go beside it.
+        target: the manifest; its graphs and recorded inputs go beside it.
         given: the fields of `Roles` that the user has set.
         labels: `NAME: CONDITION` on features.
         inputs: the columns that the agent does not influence, `NAME,NAME`.
@@ -44,6 +44,7 @@ def learn_dynamics(
         as_json: print one JSON document.
     """
     from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
@@ -58,6 +59,7 @@ def learn_dynamics(
     parts = split(steps, seed)
     with progress("fitting"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
+        best = with_recorded_inputs(best, draft, parts)
     with progress("checking"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
     _write(best, target)
@@ -72,6 +74,7 @@ def learn_dynamics(
             "paths": len(set(steps.path.tolist())),
             "features": [each.name for each in draft.features],
             "inputs": [each.name for each in draft.inputs],
+            "recorded inputs": best.world.recorded_steps,
             "actions": list(draft.actions),
             "labels": {label: float(best.world.holds(label, steps.x_next).mean()) for label in draft.labels},
             "candidates": [asdict(each) for each in scored],
@@ -149,6 +152,8 @@ def _finish(facts: dict[str, Any], named: Sequence[Path], *, as_json: bool) -> N
     say(f"{target}: {many(facts['steps'], 'step')} in {many(facts['paths'], 'path')}; {', '.join(parts)}")
     if facts["rows left out"]:
         say(f"{target}: there are more rows, which were not read")
+    if count := facts["recorded inputs"]:
+        say(f"{target}: inputs to come are resampled from {many(count, 'recorded step')}")
     for label, fraction in facts["labels"].items():
         say(f"{target}: {printable(label)} holds after {fraction:.2%} of the steps")
     gain, error = checks["gain"]

@@ -17,7 +17,7 @@ from monitor.evaluation.sampled_checker import ERRORS, SampledChecker, estimated
 from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
-from monitor.logic.syntax import InterventionRef, Regret
+from monitor.logic.syntax import InterventionRef, Probability, Regret
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
@@ -105,7 +105,8 @@ class WorldChecker:
             verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
-        return replace(verdict, causal_model="world", tiers=self._tiers(formula, path))
+        resampled = self._resampled_from(verdict, formula, path)
+        return replace(verdict, causal_model="world", tiers=self._tiers(formula, path), resampled_from=resampled)
 
     def with_recourse(
         self, verdict: Verdict, formula: Formula, path: Sequence[Moment], *, terminated: bool, acted: Sequence[str]
@@ -191,6 +192,20 @@ class WorldChecker:
         if not 0 <= number < len(names):
             raise PathError(f"action {number} is outside 0..{len(names) - 1}")
         return number
+
+    def _resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
+        """Return the smallest number of recorded steps from which inputs were drawn; None if none were."""
+        if verdict.drawn is None:
+            return None
+        found = set[int]()
+        for goal, changes, offset in goals(formula):
+            held = 0 if verdict.profile else len(path) - 1 - resolve(offset, len(path))[1]
+            automaton = self.scene.automaton(goal.measure)
+            last = automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)  # the last state read
+            if last > held + 1:  # the next state depends on inputs that were recorded
+                worlds = [self.models[each.name] if each.kind == "model" else self.model for each in changes]
+                found |= {each.recorded_steps for each in worlds}
+        return min(found - {0}, default=None)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
         """Return what is known of the noise of the held steps that a formula looks back on."""

@@ -140,7 +140,7 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
 
 
 def read_pinned(path: Path, name: str, sha256: str) -> bytes:
-    """Return the bytes of the ONNX file `name` beside the manifest `path`; PolicyError unless that is its SHA-256."""
+    """Return the bytes of the file `name` beside the manifest `path`; PolicyError unless that is its SHA-256."""
     file = path.parent / name
     try:
         inside = file.resolve().is_relative_to(path.parent.resolve())
@@ -148,7 +148,7 @@ def read_pinned(path: Path, name: str, sha256: str) -> bytes:
         raise PolicyError(f"policy {path}: cannot resolve {name} ({error})") from error
     if not inside:
         raise PolicyError(f"policy {path}: {name} is a link out of the manifest's folder")
-    content = read_bytes(file, f"policy {path}: its ONNX file", MAX_ONNX_BYTES)
+    content = read_bytes(file, f"policy {path}: its file", MAX_ONNX_BYTES)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise PolicyError(

@@ -41,8 +41,8 @@ class Given(NamedTuple):
     """What an answer depends on.
 
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
-    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards and forecasts are used. `draws`:
-    how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
+    the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards, forecasts and resampled inputs
+    are used. `draws`: how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
     """
 
     path: Sequence[Any]
@@ -95,7 +95,7 @@ class _Paths:
         self._seed = given.seed
         self._draws = draws = given.draws
         self._held, self._acted = given.path[begin:], given.acted[begin:]
-        self._inputs = self._held[-1][2]
+        self._inputs: Any = self._held[-1][2]
         self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0)]
         self._actions: list[Ints] = []
 
@@ -163,12 +163,21 @@ class _Paths:
                 happened = (states == np.array(state)).all(axis=1) & (actions == action)
                 moved[happened] = successor
         else:
+            if ahead := offset - (len(self._held) - 1):
+                self._inputs = self._later_inputs(ahead)
             moved = self._world.step(states, actions, fresh, self._inputs)
-            self._inputs = self._world.forecast(self._inputs)
         stays = self._stays(offset, states)
         moved[stays] = states[stays]
         self._states.append(moved)
         self._actions.append(actions)
+
+    def _later_inputs(self, ahead: int) -> Any:  # noqa: ANN401 - one row for all draws, or one for each
+        """Return the inputs of the step `ahead` of the last pair: the next forecast, or resampled."""
+        if not self._world.recorded_steps:
+            return self._world.forecast(self._inputs)
+        last = self._first + len(self._held) - 1
+        chances = uniforms(self._seed, 4 * last + 3, np.arange(self._draws), 1)[:, 0]
+        return self._world.resample(self._held[-1][2], ahead, chances)
 
     def _stays(self, offset: int, states: Floats) -> Bools:
         """Return where the episode has ended: in its last state, from the last pair on."""

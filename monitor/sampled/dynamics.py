@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PathError
 from monitor.model import MDP
-from monitor.sampled.noise import NOTHING, POSTERIOR, STATE, ObservedRow, race, uniforms
+from monitor.sampled.noise import INPUTS, NOTHING, POSTERIOR, STATE, ObservedRow, race, uniforms
 from monitor.sampled.particle_rows import RowSource, as_rows
 from monitor.sampled.simulator import Simulator, VectorSimulator
 from monitor.types import State
@@ -119,10 +119,14 @@ class RowDynamics:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a step of a world: its inputs and, if its outcome was observed, its noise."""
+    """What is known of a step of a world: its inputs and, if its outcome was observed, its noise.
+
+    `ahead`: how many steps before it the inputs were recorded, if its own are resampled.
+    """
 
     inputs: tuple[float, ...]
     noise: Abduction | None = None
+    ahead: int = 0
 
 
 class WorldDynamics:
@@ -149,11 +153,15 @@ class WorldDynamics:
         return _Known(pair.inputs, self.world.abduce(pair, successor))
 
     def beyond(self, given: _Known) -> _Known:
-        """Return the inputs that the world forecasts."""
+        """Return the inputs that the world forecasts, or those that its own are resampled from."""
+        if self.world.recorded_steps:
+            return _Known(given.inputs, ahead=given.ahead + 1)
         return _Known(self.world.forecast(given.inputs))
 
     def certain(self, state: Floats, action: Ints, given: _Known) -> bool:
         """Return whether the noise is a point, does not exist, or led to the observed outcome."""
+        if given.ahead:
+            return False
         if not self.world.noise:
             return True
         noise = given.noise
@@ -163,13 +171,21 @@ class WorldDynamics:
         """Return the next states [n, f]: the observed one where the observed action is taken in the observed state."""
         noise = given.noise
         if noise is None:
-            return self.world.step(states, actions, self._fresh(keys), given.inputs)
+            return self.world.step(states, actions, self._fresh(keys), self._inputs(keys, given))
         happened = self._happened(noise, states, actions)
         if happened.all():
             return np.repeat(np.array([noise.successor]), len(states), axis=0)
         moved = self.world.step(states, actions, self._drawn(noise, keys), given.inputs)
         moved[happened] = noise.successor
         return moved
+
+    def _inputs(self, keys: Keys, given: _Known) -> tuple[float, ...] | Floats:
+        """Return the inputs [i] of a step or, where they are resampled, those of each particle [n, i]."""
+        if not given.ahead:
+            return given.inputs
+        last = keys.step - given.ahead  # one number for all steps, so that the inputs of a particle belong together
+        chances = uniforms(keys.seed, INPUTS, last, keys.particles, np.zeros(1, dtype=np.int64))[:, 0]
+        return self.world.resample(given.inputs, given.ahead, chances)
 
     def _fresh(self, keys: Keys) -> Floats:
         """Return uniform numbers [n, m], the same for all worlds that are compared."""

@@ -24,8 +24,10 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 
-STATE, ACTION, POSTERIOR = 0, 1, 2
-"""Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws."""
+STATE, ACTION, POSTERIOR, INPUTS = 0, 1, 2, 3
+"""Kinds of noise: for the next state, for the choice of a stochastic policy, for the choice among weighted draws, for
+the inputs beyond the recorded ones.
+"""
 
 LOW = 0xFFFFFFFF
 CELL = 2.0**-52

@@ -13,7 +13,8 @@ from monitor.errors import LimitError, ModelError, MonitorError, PathError
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
-from monitor.worlds.protocol import LARGEST_NUMBER, Feature, World
+from monitor.worlds.description import Ranges, features_listed, names_listed
+from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
 """Largest difference, relative to numbers beyond 1, of a state and the step that its noise leads to. A point near 0 or
@@ -40,11 +41,11 @@ class CheckedWorld:
         self._world: Any = world
         self.version = str(self._part("version"))
         self.content = content or getattr(world, "content", b"") or of_python(self.version, b"")
-        self.features = _features(self._part("features"), "feature")
-        self.inputs = _features(getattr(world, "inputs", ()), "input")
-        self.action_names = _names(self._part("actions"), "action")
+        self.features = features_listed(self._part("features"), "feature")
+        self.inputs = features_listed(getattr(world, "inputs", ()), "input")
+        self.action_names = names_listed(self._part("actions"), "action")
         self.actions = len(self.action_names)
-        self.labels = _names(self._part("labels"), "label", least=0)
+        self.labels = names_listed(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
         self.noise_features: Sequence[int] | None = getattr(world, "noise_features", None)
         self.learned = bool(getattr(world, "learned", False))
@@ -53,38 +54,38 @@ class CheckedWorld:
         for name in ("step", "holds"):
             if not callable(self._part(name)):
                 raise ModelError(f"{self}: {name} is not a function")
-        self._invert, self._posterior, self._forecast, self._reward = (
-            getattr(world, name, None) for name in ("invert", "posterior", "forecast", "reward")
+        self._invert, self._posterior, self._forecast, self._resample, self._reward = (
+            getattr(world, name, None) for name in ("invert", "posterior", "forecast", "resample", "reward")
         )
+        resamples = bool(self.inputs) and self._resample is not None
+        self.recorded_steps: int = getattr(world, "recorded_steps", 0) if resamples else 0
+        if resamples and not (isinstance(self.recorded_steps, int) and self.recorded_steps > 0):
+            raise ModelError(f"{self}: recorded_steps is {self.recorded_steps!r}; it counts what resample draws from")
         if self.noise and self._invert is None and self._posterior is None:
             raise ModelError(
                 f"{self}: it has noise and no way back: add invert(x, a, x_next, w), or, where the noise of a step is "
                 "no point and no interval, posterior(x, a, x_next, w, rng, n)"
             )
-        if self.inputs and self._forecast is None:
+        if self.inputs and self._forecast is None and self._resample is None:
             raise ModelError(
                 f"{self}: it has inputs and says nothing about those to come: add forecast(w), which gives the next "
-                "inputs after w; `return w` keeps the last ones recorded"
+                "inputs after w (`return w` keeps the last ones recorded), or resample(w, ahead, u)"
             )
         self._abductions: dict[tuple[Moment, tuple[float, ...]], Abduction] = {}
         self.has_rewards = self._reward is not None
-        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in self.features])  # one comparison finds NaN too
-        self._high = np.array([min(each.high, LARGEST_NUMBER) for each in self.features])
-        self._whole = np.flatnonzero([each.whole for each in self.features])
+        self._ranges, self._input_ranges = Ranges(self.features), Ranges(self.inputs)
 
     def __str__(self) -> str:
         world = self._world
         return f"world {getattr(world, 'version', '') or type(world).__name__!r}"
 
-    def step(self, states: Floats, actions: Ints, noise: Floats, inputs: tuple[float, ...]) -> Floats:
-        """Return the next states [n, f] of states [n, f], in an array of their own."""
-        given = np.empty((len(states), len(inputs)))
+    def step(self, states: Floats, actions: Ints, noise: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
+        """Return the next states [n, f] of states [n, f], in an array of their own. Inputs are [i], or [n, i]."""
+        given = np.empty((len(states), len(self.inputs)))
         given[:] = inputs
         found = self._array("step", (states, actions, noise, given), states.shape)
         moved = np.array(found, dtype=np.float64)
-        inside = (moved >= self._low) & (moved <= self._high)
-        if not inside.all() or (len(self._whole) and (moved[:, self._whole] % 1.0).any()):
-            n = int(np.flatnonzero([self.outside(each) for each in moved])[0])
+        if (n := self._ranges.first_outside(moved)) is not None:
             raise ModelError(
                 f"{self}: step({_shown(states[n])}, {self.action_names[actions[n]]!r}, u={_shown(noise[n])}) gives "
                 f"{self.outside(moved[n])}; clip it in step, or declare what the feature can be"
@@ -93,7 +94,7 @@ class CheckedWorld:
 
     def outside(self, state: Sequence[float] | Floats, inputs: Sequence[float] = ()) -> str:
         """Return which number of a state, or of inputs, cannot be, and why; empty if all can."""
-        return _outside(state, self.features) or (_outside(inputs, self.inputs) if inputs else "")
+        return self._ranges.outside(state) or (self._input_ranges.outside(inputs) if inputs else "")
 
     def holds(self, label: str, states: Floats) -> Bools:
         """Return where a label holds, [n]."""
@@ -112,9 +113,17 @@ class CheckedWorld:
             return inputs
         found = self._array("forecast", (np.array(inputs),), (len(inputs),))
         following = tuple(map(float, found))
-        if problem := _outside(following, self.inputs):
+        if problem := self._input_ranges.outside(following):
             raise ModelError(f"{self}: forecast({_shown(inputs)}) gives {problem}")
         return following
+
+    def resample(self, inputs: tuple[float, ...], ahead: int, chances: Floats) -> Floats:
+        """Return the inputs [n, i] of the step `ahead` of the last recorded inputs [i], by uniform numbers [n]."""
+        found = self._array("resample", (np.array(inputs), ahead, chances), (len(chances), len(inputs)))
+        if (n := self._input_ranges.first_outside(found)) is not None:
+            problem = self._input_ranges.outside(found[n])
+            raise ModelError(f"{self}: resample({_shown(inputs)}, {ahead}, {chances[n]:.6g}) gives {problem}")
+        return found.astype(np.float64)
 
     def abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         """Return the noise of an observed step. Raises PathError if what comes back does not lead to `successor`."""
@@ -244,32 +253,6 @@ class CheckedWorld:
             raise
         except Exception as error:
             raise ModelError(f"{self}: {name} fails ({explained(error)})") from error
-
-
-def _features(given: object, what: str) -> tuple[Feature, ...]:
-    each = [one if isinstance(one, Feature) else Feature(one) for one in _listed(given, what)]
-    _names([one.name for one in each], what, least=0 if what == "input" else 1)
-    for one in each:
-        if not (-np.inf <= one.low < one.high <= np.inf):
-            raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
-    return tuple(each)
-
-
-def _names(given: object, what: str, least: int = 1) -> tuple[str, ...]:
-    names = tuple(_listed(given, what))
-    if len(names) < least or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise ModelError(f"a world's {what}s are {least} or more different names, not {names!r:.100}")
-    return names
-
-
-def _listed(given: object, what: str) -> Sequence[Any]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ModelError(f"a world's {what}s are a tuple of names, not {given!r:.100}")
-    return given
-
-
-def _outside(values: Sequence[float] | Floats, features: Sequence[Feature]) -> str:
-    return next(filter(None, (each.outside(float(v)) for each, v in zip(features, values, strict=True))), "")
 
 
 def _shown(values: Sequence[float] | Floats) -> str:

@@ -20,6 +20,7 @@ from monitor.worlds.content import of_manifest, opened
 from monitor.worlds.distributions import Distribution, Empirical, Normal, Student
 from monitor.worlds.graph import Graph, as_model_errors
 from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
+from monitor.worlds.resampling import ResampledInputs
 
 SUM_TOLERANCE = 1e-5
 """Of probabilities, which come as 32-bit floats."""
@@ -48,7 +49,7 @@ def world_of(packed: bytes, where: str) -> LocationScale:
     def content(file: File) -> bytes:
         found = files.get(file.sha256, b"")
         if hashlib.sha256(found).hexdigest() != file.sha256:
-            raise ModelError(f"world {where}: its graph {file.file} is missing or altered")
+            raise ModelError(f"world {where}: its file {file.file} is missing or altered")
         return found
 
     world = LocationScale(read_manifest(text, where), content, where)
@@ -70,6 +71,10 @@ class LocationScale:
         self.version, self.actions, self.learned = manifest.version, manifest.actions, manifest.learned
         self.features = tuple(each.feature for each in manifest.features)
         self.inputs = tuple(each.feature for each in manifest.inputs)
+        self.recorded_steps, self.resample = 0, None
+        if (recorded := manifest.recorded_inputs) is not None:
+            source = ResampledInputs(content(recorded), self.inputs, f"{where}, {recorded.file}")
+            self.recorded_steps, self.resample = source.steps, source.resample
         widths = {"x": len(self.features), "a": len(self.actions), "w": len(self.inputs)}
 
         def graph(file: File, columns: int) -> Graph:
@@ -144,7 +149,7 @@ class LocationScale:
         return self._located(self._given(x, a, w))
 
     def forecast(self, w: Floats) -> Floats:
-        """Return the inputs as they are."""
+        """Return the inputs as they are, for worlds without recorded ones."""
         return w
 
     def holds(self, label: str, x: Floats) -> Bools:

@@ -22,7 +22,10 @@ class _Strict(BaseModel):
 
 
 class File(_Strict):
-    """An ONNX graph: inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), one output."""
+    """A file beside the manifest.
+
+    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), and one output.
+    """
 
     file: Annotated[str, Field(min_length=1, max_length=256)]
     """The file, relative to the manifest and inside its folder."""
@@ -120,7 +123,9 @@ class Manifest(_Strict):
     actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=4096)]
     """The names of the actions 0, 1, .."""
     inputs: tuple[Quantity, ...] = ()
-    """Numbers recorded with each step. Beyond the recorded ones the last are kept."""
+    """Numbers recorded with each step."""
+    recorded_inputs: File | None = None
+    """CSV file of inputs recorded earlier, from which those to come are resampled; absent: the last ones are kept."""
     location: File | None = None
     """Graph of the location: one output [batch, number of features without named values]."""
     scale: File | tuple[Annotated[float, Field(ge=0)], ...] = ()
@@ -141,6 +146,8 @@ class Manifest(_Strict):
             raise ValueError(f"scale has {len(self.scale)} numbers for {len(numbers)} features without named values")
         if isinstance(self.noise, dict) and (unknown := set(self.noise) - set(numbers)):
             raise ValueError(f"noise of {', '.join(sorted(unknown))}: no such feature without named values")
+        if self.recorded_inputs is not None and not self.inputs:
+            raise ValueError("recorded_inputs are those of inputs, and there are none")
         names = [each.name for each in (*self.features, *self.inputs)]
         if len(set(names)) < len(names) or len(set(self.actions)) < len(self.actions):
             raise ValueError("each name of features and inputs, and of actions, is needed once")

@@ -48,6 +48,9 @@ class World(Protocol):
 
     - `inputs`: names of recorded inputs, or `Feature`s, and with them `forecast(w)`: the inputs [i] of the step after
       one with the inputs [i], where none are recorded;
+    - `resample(w, ahead, u)` and `recorded_steps`, which take the place of `forecast`: the inputs [n, i] that come
+      `ahead` steps (1, 2, ..) after the last recorded ones, w [i], drawn from so many steps that were recorded earlier.
+      Each draw has one uniform number for all steps ahead, u [n];
     - `invert(x, a, x_next, w)` for one observed step, x [f], a int, x_next [f], w [i]: its noise, as an array [m], or
       as a tuple of two such arrays: an interval for each component, from the first to the second. (0, 1) where a
       component did not matter; None where the set of noises is no such box. Not needed without noise;

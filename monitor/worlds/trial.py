@@ -35,12 +35,26 @@ def examine(world: CheckedWorld) -> None:
         for n in (0, STATES - 1):
             alone = world.step(states[n : n + 1], np.array([action]), noise[n : n + 1], inputs)
             _check_row(world, states[n], moved[n], alone[0])
-        if world.inputs:
-            world.forecast(inputs)
+        _try_later_inputs(world, inputs)
         for n in range(STATES):
             _check_inverse(world, Moment(tuple(states[n].tolist()), action, inputs), noise[n], moved[n])
     for label in world.labels:
         world.holds(label, states)
+
+
+def _try_later_inputs(world: CheckedWorld, inputs: tuple[float, ...]) -> None:
+    if not world.recorded_steps:
+        world.forecast(inputs)
+        return
+    chances = np.linspace(0.01, 0.99, STATES)
+    for ahead in (1, 2):
+        drawn = world.resample(inputs, ahead, chances)
+        alone = world.resample(inputs, ahead, chances[-1:])
+        if not (np.array_equal(drawn, world.resample(inputs, ahead, chances)) and np.array_equal(drawn[-1:], alone)):
+            raise ModelError(
+                f"{world}: resample gives two answers to one call; its row k must be a function of w, ahead and "
+                "number k of u"
+            )
 
 
 def some_moment(world: CheckedWorld) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -35,10 +35,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (default: beside this script)")
     out = parser.parse_args().out
-    write_world(out)
+    write_weather(out / "weather.csv", seed=7)
+    write_weather(out / "earlier.csv", seed=8)
+    write_world(out, earlier="earlier.csv")
     write_policy(out, "careful", "Keeps the store warm, whatever that costs.", store=(70.0, 64.0), price=0.0)
     write_policy(out, "cheap", "Lets the store cool while the price is high.", store=(58.0, 54.0), price=60.0)
-    write_weather(out / "weather.csv")
     world, weather = load_world(out / "world.yaml"), np.loadtxt(out / "weather.csv", delimiter=",", skiprows=1)
     for name in ("careful", "cheap"):
         policy = as_world_policy(name, out / f"{name}.yaml", world)
@@ -50,7 +51,7 @@ def main() -> None:
         print(f"{name}: cold in {cold} of {len(weather)} quarters of an hour")
 
 
-def write_world(out: Path) -> None:
+def write_world(out: Path, earlier: str) -> None:
     """The room loses heat to the outside and gets it from the store, which the heater warms."""
     kept = np.array([[0.95, 0.05, 0.0], [0.02, 0.95, 0.0], [0.0, 0.0, 0.0]])  # from room, store, price
     heated = np.array([[0.0, degrees, 0.0] for degrees in ACTIONS.values()])
@@ -59,7 +60,7 @@ def write_world(out: Path) -> None:
     (out / "location.onnx").write_bytes(content)
     manifest = {
         "kind": "world",
-        "version": "heated house 1",
+        "version": "heated house 2",
         "features": [
             {"name": "room", "unit": "°C", "low": -20, "high": 60},
             {"name": "store", "unit": "°C", "low": 5, "high": 95, "clip": True},
@@ -67,6 +68,7 @@ def write_world(out: Path) -> None:
         ],
         "actions": list(ACTIONS),
         "inputs": [{"name": "outside", "unit": "°C"}, {"name": "next_price", "unit": "€/kWh", "low": 0, "high": 2}],
+        "recorded_inputs": {"file": earlier, "sha256": hashlib.sha256((out / earlier).read_bytes()).hexdigest()},
         "location": {"file": "location.onnx", "sha256": hashlib.sha256(content).hexdigest()},
         "scale": [0.08, 0.4, 0.0],
         "noise": {"store": {"student": 6}},
@@ -96,9 +98,9 @@ def write_policy(out: Path, name: str, description: str, *, store: tuple[float, 
     (out / f"{name}.yaml").write_text(manifest_yaml(manifest))
 
 
-def write_weather(file: Path) -> None:
-    """Two weeks of a made-up winter, with a cold spell, and a price that is high in the evening."""
-    rng, rows = np.random.default_rng(7), []
+def write_weather(file: Path, seed: int) -> None:
+    """Two weeks of a made-up winter, with two cold spells, and a price that is high in the evening."""
+    rng, rows = np.random.default_rng(seed), []
     drift = 0.0
     for n in range(DAYS * QUARTERS):
         day, hour = n / QUARTERS, n % QUARTERS / 4

@@ -26,6 +26,9 @@ LARGEST: Final[list[tuple[str, bytes]]] = [
     ("config", b"a: " + b"9" * 900_000),
     ("config", b"a: |\n" + b" x\n" * 300_000),
     ("config", b"[" * MIB),
+    ("recorded inputs", b"a,b\n" + b"1.5,2.5\n" * 100_000),
+    ("recorded inputs", b"episode,a,b\n" + b"".join(b"%d,%d,1\n" % (n // 2, n) for n in range(100_000))),
+    ("recorded inputs", b"\r" * (1 << 25)),
     (
         "manifest",
         b"k0: &k0 {x: 1}\n"

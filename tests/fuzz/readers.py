@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final, get_args
 
 import msgpack
+import numpy as np
 import onnx
 
 from monitor.alarm.document import pack_evidence, read_evidence
@@ -58,6 +59,8 @@ from monitor.sidecar.recording import Recording
 from monitor.stream.decode import REASONS, agent_of, decode, validate
 from monitor.stream.snapshot import seal, unseal
 from monitor.types import Instant
+from monitor.worlds import Feature
+from monitor.worlds.resampling import ResampledInputs
 from tests.fuzz.connection import answer
 from tests.fuzz.world import folder, loaded, parquet_folder
 
@@ -195,6 +198,16 @@ def manifest(data: bytes) -> None:
     with contextlib.suppress(PolicyError):
         read = read_manifest(data, "fuzzed")
         assert (folder() / read.file).resolve().is_relative_to(folder().resolve())
+
+
+def recorded_inputs(data: bytes) -> None:
+    """Recorded inputs of a world: `ModelError`, or inputs in their ranges, however far away the last ones are."""
+    features = Feature("a"), Feature("b", low=0.0, high=9.0)
+    with contextlib.suppress(ModelError):
+        source = ResampledInputs(data, features, "fuzzed")
+        for w in ((1.0, 1.0), (-1e308, 1e308)):
+            drawn = source.resample(np.array(w), 3, np.array([0.1, 0.9]))
+            assert all(-np.inf < a < np.inf and 0.0 <= b <= 9.0 for a, b in drawn.tolist())
 
 
 def onnx_scan(data: bytes) -> None:

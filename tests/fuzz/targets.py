@@ -105,6 +105,8 @@ state 1 [0] goal
 \taction go [0]
 \t\t1 : 1
 """
+INPUTS: Final = b"episode,a,b\n1,0.5,2\n1,-1.5,3\n1,1e3,0\n2,0.25,9\n2,0.5,8\n"
+INPUTS_WORDS: Final = ("episode", "a", "b", ",", "\n", "\r\n", "nan", "inf", "1e400", "-1e308", "1e-320", "#", '"')
 DRN_WORDS: Final = (
     "@model",
     "@type",
@@ -442,13 +444,14 @@ def _values(data: bytes) -> Iterator[bytes]:
 TARGETS: Final = {
     target.name: target
     for target in (
-        Target("decoder", readers.decoder, _messages, _message, 5_100_000),
+        Target("decoder", readers.decoder, _messages, _message, 5_050_000),
         Target("topic", readers.topic, lambda: [b"agents/ada/steps"], _text_of(TOPIC_WORDS), 2_300_000, 200),
         Target("wire", readers.wire, _wire, mutate.raw, 200_000),
         Target("pipeline", readers.pipeline, _happenings, mutate.msgpack_bytes, 100_000),
         Target("formula", readers.formula, lambda: [f.encode() for f in FORMULAS], _text_of(WORDS), 250_000, 600),
         Target("config", readers.config, _configs, _yaml, 60_000),
         Target("manifest", readers.manifest, lambda: _project("rash.yaml"), _yaml, 140_000),
+        Target("recorded inputs", readers.recorded_inputs, lambda: [INPUTS], _text_of(INPUTS_WORDS), 50_000),
         Target("onnx", readers.onnx_scan, lambda: _project("rash.onnx"), mutate.protobuf_bytes, 400_000),
         Target("model", readers.model, _npz, mutate.npz_bytes, 100_000, 8192),
         Target("umb", readers.umb, _umb, mutate.raw, 50_000, 20_000),

@@ -281,7 +281,7 @@ def test_a_policy_is_loaded_from_its_manifest(tmp_path: Path) -> None:
 def test_missing_files_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path, table_onnx(TABLE, "index"))
     (tmp_path / "net.onnx").unlink()
-    with pytest.raises(PolicyError, match=r"p\.yaml: its ONNX file .*net\.onnx is missing|is missing: there is no"):
+    with pytest.raises(PolicyError, match=r"p\.yaml: its file .*net\.onnx is missing|is missing: there is no"):
         load_policy(path, MODEL)
     with pytest.raises(PolicyError, match="is missing: there is no"):
         load_policy(tmp_path / "none.yaml", MODEL)

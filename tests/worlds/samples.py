@@ -12,7 +12,16 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.worlds import Feature
 from tests.exact.small import Small
 
-__all__ = ["GumbelTable", "InverseTable", "Linear", "NumberLine", "Tank", "number_rule", "state_rule"]
+__all__ = [
+    "GumbelTable",
+    "InverseTable",
+    "Linear",
+    "NumberLine",
+    "ResampledTank",
+    "Tank",
+    "number_rule",
+    "state_rule",
+]
 
 
 class NumberLine:
@@ -84,6 +93,16 @@ class Tank:
 
     def reward(self, x: Floats, a: Ints, x_next: Floats) -> Floats:
         return x_next[:, 0] - x[:, 0]
+
+
+class ResampledTank(Tank):
+    """A tank whose later rain is one of four series that were recorded: it rains every step as much, or in showers."""
+
+    recorded_steps = 40
+    series = np.array([[0.1] * 10, [0.8] * 10, [0.0, 1.6] * 5, [2.0, 0.0] * 5])
+
+    def resample(self, w: Floats, ahead: int, u: Floats) -> Floats:
+        return np.asarray(self.series[(u * 4).astype(np.int64), (ahead - 1) % 10][:, np.newaxis])
 
 
 class Linear:

@@ -153,7 +153,12 @@ def test_networks_as_step_and_policy(tmp_path: Path) -> None:
         ({"speed": 3}, "speed: Extra inputs are not permitted"),
         ({"location": {"file": "../x.onnx", "sha256": "0" * 64}}, "must name a file inside the manifest's own folder"),
         ({"location": {"file": "location.onnx", "sha256": "0" * 64}}, "location.onnx was altered: its SHA-256 is"),
-        ({"location": {"file": "none.onnx", "sha256": "0" * 64}}, "its ONNX file is missing: there is no"),
+        ({"location": {"file": "none.onnx", "sha256": "0" * 64}}, "its file is missing: there is no"),
+        (
+            {"inputs": [], "recorded_inputs": {"file": "r.csv", "sha256": "0" * 64}},
+            "recorded_inputs are those of inputs",
+        ),
+        ({"recorded_inputs": {"file": "none.csv", "sha256": "0" * 64}}, "its file is missing: there is no .*none.csv"),
         ({"labels": {"late": "level >="}}, "label 'late': 'level >=' is not a condition"),
         ({"labels": {"late": "depth >= 3"}}, "'depth' is no number, no feature .level, mode, count."),
         ({"labels": {"late": "mode == 'off'"}}, "\"'off'\" is no number"),

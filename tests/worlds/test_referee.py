@@ -21,7 +21,7 @@ from monitor.sampled import Sampler
 from monitor.sampled.noise import STATE
 from monitor.sampled.noise import uniforms as engines_uniforms
 from tests.tiers import examples, scaled
-from tests.worlds.samples import NumberLine, Tank, number_rule
+from tests.worlds.samples import NumberLine, ResampledTank, Tank, number_rule
 
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "dynamics_cases.json").read_text())
 DRAWS = 40
@@ -90,7 +90,7 @@ def test_the_referee_draws_what_the_engine_draws_on_a_number_line(chance: Random
 
 @scaled
 @given(st.randoms(use_true_random=False))
-def test_and_with_recorded_inputs_rewards_and_full_tanks(chance: Random) -> None:
+def test_and_with_inputs_recorded_kept_or_resampled_rewards_and_full_tanks(chance: Random) -> None:
     rng, level, path = np.random.default_rng(chance.getrandbits(32)), np.array([[chance.uniform(4.0, 10.0)]]), []
     for _ in range(chance.randint(1, 7)):
         rain, action = float(rng.uniform(0.0, 1.5)), chance.randrange(2)
@@ -100,7 +100,7 @@ def test_and_with_recorded_inputs_rewards_and_full_tanks(chance: Random) -> None
         "nominal": lambda x: np.zeros(len(x), dtype=np.int64),
         "careful": lambda x: (x[:, 0] > 7.5).astype(np.int64),
     }
-    checker = WorldChecker(Tank, policies, {})
+    checker = WorldChecker(chance.choice([Tank, ResampledTank]), policies, {})
     acted = [chance.choice(list(policies)) for _ in path] if chance.random() < 0.5 else None
     compared(checker, goal_text(chance, "overflow", "careful", "open"), path, policies, chance, acted)
 

@@ -322,13 +322,20 @@ def test_live_is_replay_to_the_byte(house: House) -> None:
 
 
 def test_evidence_is_derived_again_from_the_bytes_that_are_kept(house: House) -> None:
-    (content,) = house.evidence()
-    proof = open_proof(read_evidence(content), house.loaded.objects().__getitem__)
-    for deriver in (ENGINE, REFEREE):
-        found = derive_again(proof.evidence, proof.model, proof.tables, proof.models, [deriver])
-        assert (found.problems, found.by) == ([], deriver.name)
-    assert proof.evidence.causal_model == "world"
-    assert len(proof.evidence.inputs) == len(proof.evidence.path)
+    assert house.evidence()
+    for content in house.evidence():
+        proof = open_proof(read_evidence(content), house.loaded.objects().__getitem__)
+        for deriver in (ENGINE, REFEREE):
+            found = derive_again(proof.evidence, proof.model, proof.tables, proof.models, [deriver])
+            assert (found.problems, found.by) == ([], deriver.name)
+        assert proof.evidence.causal_model == "world"
+        assert len(proof.evidence.inputs) == len(proof.evidence.path)
+
+
+def test_an_alert_says_that_inputs_are_resampled(house: House) -> None:
+    told = "Inputs beyond the observed ones are resampled from 1,344 recorded steps."
+    assert any(told.encode() in each.payload for effects in house.effects for each in effects.publications)
+    assert read_evidence(house.evidence()[0]).verdict.resampled_from == 1344
 
 
 def _moved(pair: Any) -> Any:
@@ -344,6 +351,7 @@ def _moved(pair: Any) -> Any:
         lambda e: {"inputs": (*e.inputs[:-1], (e.inputs[-1][0] + 2.0, e.inputs[-1][1]))},
         lambda e: {"inputs": ()},
         lambda e: {"verdict": msgspec.structs.replace(e.verdict, tiers=("point",))},
+        lambda e: {"verdict": msgspec.structs.replace(e.verdict, resampled_from=96)},
         lambda e: {"verdict": msgspec.structs.replace(e.verdict, profile={0: (0.5, 1.0)})},
         lambda e: {"verdict": msgspec.structs.replace(e.verdict, causal_model="gumbel")},
     ],

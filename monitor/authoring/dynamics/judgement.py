@@ -47,29 +47,38 @@ class Test(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FeatureCheck:
-    """What the checks say of a feature.
+class ForecastCheck:
+    """What the checks say of the forecasts of a number: an input as it is resampled, or a feature.
 
     Attributes:
-        name: of the feature.
+        name: of the number.
+        covered: fraction of what came, in the last of `HORIZON` steps, within the middle `COVERED` of the forecasts.
+        forecast: distance of the ranks of what came from the uniform distribution.
+        problems: why the number is not good enough.
+    """
+
+    name: str
+    covered: float
+    forecast: Test
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FeatureCheck(ForecastCheck):
+    """What the checks say of a feature; its forecasts are of the state after `HORIZON` steps.
+
+    Attributes:
         score, baseline: mean score of the world and of the baseline.
         histogram: fractions of the inverted noise in `BINS` equal parts of (0, 1).
         uniform: distance of its distribution from the uniform one.
         related: correlation with the noise of the step before.
-        covered: fraction of numbers after `HORIZON` steps within the middle `COVERED` of the forecasts.
-        forecast: distance of the ranks of these numbers from the uniform distribution.
-        problems: why the feature is not good enough.
     """
 
-    name: str
     score: float
     baseline: float
     histogram: tuple[float, ...]
     uniform: Test
     related: Test
-    covered: float
-    forecast: Test
-    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,7 @@ class Judgement:
     """
 
     features: tuple[FeatureCheck, ...]
+    inputs: tuple[ForecastCheck, ...]
     steps: int
     paths: int
     forecasts: int
@@ -97,7 +107,8 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
     low, high = world.world.intervals(steps.x, steps.a, steps.x_next, steps.w)
     impossible = float(((low >= 1.0) | (high <= 0.0)).any(axis=1).mean())
     noise = low + (high - low) * rng.uniform(size=low.shape)
-    ranks = _forecast_ranks(world.world, parts, rng)
+    windows = _windows(steps.path, rng)
+    ranks = _forecast_ranks(world.world, parts, windows, rng)
     problems = [*_too_few(parts)]
     if gain[0] <= 2 * gain[1]:
         problems.append("it predicts the next state no better than the last state does, with noise of constant scale")
@@ -118,13 +129,15 @@ def judged(world: Candidate, baseline: Candidate, parts: Parts, seed: int) -> Ju
                 histogram=tuple((np.histogram(noise[:, n], BINS, (0.0, 1.0))[0] / len(steps)).tolist()),
                 uniform=tests[0],
                 related=tests[1],
-                covered=float((np.abs(ranks[:, n] - 0.5) <= COVERED / 2).mean()) if len(ranks) else float("nan"),
+                covered=_covered(ranks[:, n]),
                 forecast=tests[2],
                 problems=tuple(_problems(each.name, *tests, LEVEL / noise.shape[1])),
             )
         )
-    problems += [problem for each in features for problem in each.problems]
-    return Judgement(tuple(features), len(steps), len(np.unique(steps.path)), len(ranks), gain, tuple(problems))
+    inputs = _input_checks(world.world, steps, windows, rng)
+    problems += [problem for each in (*features, *inputs) for problem in each.problems]
+    paths = len(np.unique(steps.path))
+    return Judgement(tuple(features), inputs, len(steps), paths, len(ranks), gain, tuple(problems))
 
 
 def _too_few(parts: Parts) -> Iterator[str]:
@@ -134,6 +147,36 @@ def _too_few(parts: Parts) -> Iterator[str]:
             yield f"action {name!r} was taken in {count} steps only of those that were learned from; record more"
     if len(parts.check) < LEAST_STEPS:
         yield f"{len(parts.check)} held-out steps are too few to judge it; record more"
+
+
+def _input_checks(
+    world: LocationScale, steps: RecordedSteps, windows: Ints, rng: np.random.Generator
+) -> tuple[ForecastCheck, ...]:
+    """Return the checks of resampled inputs: those of a window's last step, as seen from its first."""
+    if world.resample is None or not len(windows):
+        return ()
+    first, last = steps.w[windows[:, 0]], steps.w[windows[:, -1]]
+    drawn = np.array([world.resample(w, HORIZON - 1, rng.uniform(1e-9, 1 - 1e-9, DRAWS)) for w in first])
+    ranks = _ranks(drawn, last, rng)
+    found = []
+    for n, each in enumerate(world.inputs):
+        test = _from_uniform(ranks[:, n])
+        fails = test.fails(FORECAST_APART, LEVEL / len(world.inputs))
+        problem = f"{each.name}: inputs resampled for {HORIZON - 1} steps ahead are miscalibrated; add inputs that say "
+        problem += "what they depend on, such as the time of day"
+        found.append(ForecastCheck(each.name, _covered(ranks[:, n]), test, (problem,) if fails else ()))
+    return tuple(found)
+
+
+def _covered(ranks: Floats) -> float:
+    """Return the fraction of ranks in the middle `COVERED`."""
+    return float((np.abs(ranks - 0.5) <= COVERED / 2).mean()) if len(ranks) else float("nan")
+
+
+def _ranks(drawn: Floats, seen: Floats, rng: np.random.Generator) -> Floats:
+    """Return where among the draws [n, DRAWS, k] the numbers that came [n, k] are, in (0, 1); ties at random."""
+    below, equal = ((compared(drawn, seen[:, np.newaxis])).sum(axis=1) for compared in (np.less, np.equal))
+    return np.asarray((below + rng.uniform(size=below.shape) * (equal + 1)) / (DRAWS + 1))
 
 
 def _problems(name: str, uniform: Test, related: Test, forecast: Test, level: float) -> Iterator[str]:
@@ -173,13 +216,12 @@ def _correlation(values: Floats, path: Ints) -> Test:
     return Test(related, float(erfc(abs(related) * np.sqrt(len(before) / 2))))
 
 
-def _forecast_ranks(world: LocationScale, parts: Parts, rng: np.random.Generator) -> Floats:
+def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.random.Generator) -> Floats:
     """Return where among draws of the world the recorded state `HORIZON` steps later is, [n, f] in (0, 1).
 
     Inputs are those recorded. Actions are not, as they depend on what is forecast: they follow recorded behaviour.
     """
     steps = parts.check
-    windows = _windows(steps.path, rng)
     low, high = (np.array([getattr(each, end) for each in world.features]) for end in ("low", "high"))
     behaviour = _Behaviour(parts.fit, rng)
     x = np.repeat(steps.x[windows[:, 0]], DRAWS, axis=0)
@@ -188,10 +230,7 @@ def _forecast_ranks(world: LocationScale, parts: Parts, rng: np.random.Generator
         w = np.repeat(steps.w[windows[:, k]], DRAWS, axis=0)
         a = a if k == 0 else behaviour.actions(x, w)
         x = np.clip(world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, x.shape), w), low, high) if len(x) else x
-    drawn = x.reshape(len(windows), DRAWS, -1)
-    seen = steps.x_next[windows[:, -1]][:, np.newaxis]
-    below, equal = (drawn < seen).sum(axis=1), (drawn == seen).sum(axis=1)
-    return np.asarray((below + rng.uniform(size=below.shape) * (equal + 1)) / (DRAWS + 1))
+    return _ranks(x.reshape(len(windows), DRAWS, -1), steps.x_next[windows[:, -1]], rng)
 
 
 def _windows(path: Ints, rng: np.random.Generator) -> Ints:

@@ -218,6 +218,33 @@ def test_formulas_are_answered_on_it(learned: Learned) -> None:
     assert verdict.tiers == ("recorded", "point", "learned")
 
 
+def test_inputs_to_come_are_those_of_episodes_that_do_not_check_it(learned: Learned) -> None:
+    path, facts = learned("linear")
+    header, *lines = (path.parent / "linear.inputs.csv").read_text().splitlines()
+    kept = [line.split(",") for line in lines]
+    assert header == "episode,rain"
+    episodes = [[rain for episode, rain in kept if episode == str(n)] for n in range(96)]
+    assert len(kept) == facts["recorded inputs"] == 96 * 49
+    rain = [repr(row[4]) for row in record(linear, 1, 120)]
+    known = [rain[50 * n : 50 * n + 49] for n in range(120)]  # where the last step led to is not recorded
+    assert episodes == [each for each in known if each in episodes]
+    assert [(each["name"], each["problems"]) for each in facts["checks"]["inputs"]] == [("rain", [])]
+    assert abs(facts["checks"]["inputs"][0]["covered"] - 0.8) < 0.15  # 96 forecasts: three standard errors are 0.12
+    world = monitor.load_world(path)
+    drawn = world.resample((1.0,), 5, (np.arange(2000) + 0.5) / 2000)
+    assert abs(drawn.mean() - 1.0) < 0.3  # rain does not depend on the rain before: its mean is 1, its deviation 0.7
+
+
+@slow
+def test_inputs_that_follow_what_is_not_recorded_are_noticed(folder: Path, learn: Learn) -> None:
+    rows = [[*row[:4], 4.0 if n % 10 == 9 else row[4], *row[5:]] for n, row in enumerate(record(linear, 5, 100))]
+    source = recorded(folder / "storms.csv", rows)
+    code, out, _ = learn(source, folder / "storms.yaml", *ROLES)
+    assert code == 0
+    assert "storms.yaml: inputs to come are resampled from 3,920 recorded steps" in out
+    assert "rain: inputs resampled for 9 steps ahead are miscalibrated" in out
+
+
 @slow
 def test_the_same_seed_gives_the_same_files(folder: Path, learn: Learn) -> None:
     source = recorded(folder / "twice.csv", record(PLANTS["curved"], 5, 12, 30))

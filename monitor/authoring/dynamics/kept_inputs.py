@@ -1,0 +1,28 @@
+"""The recorded inputs that a learned world keeps, so that those to come can be resampled from them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import numpy as np
+
+from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts
+from monitor.worlds.manifest import File
+from monitor.worlds.resampling import EPISODE, MOST_RECORDED
+
+
+def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
+    """Return the world with the inputs of the steps it was fitted to and chosen by; those it is checked on stay out."""
+    if not draft.inputs:
+        return world
+    learned_from = parts.fit, parts.choice
+    paths, rows = (np.concatenate([getattr(each, name) for each in learned_from]) for name in ("path", "w"))
+    order = np.argsort(paths, kind="stable")[:MOST_RECORDED]
+    lines = [",".join([EPISODE, *(each.name for each in draft.inputs)])]
+    numbers = np.unique(paths[order], return_inverse=True)[1]
+    for number, row in zip(numbers.tolist(), rows[order].tolist(), strict=True):
+        lines.append(",".join([str(number), *map(repr, row)]))
+    content, name = "\n".join([*lines, ""]).encode(), f"{draft.stem}.inputs.csv"
+    pinned = File(file=name, sha256=sha256(content).hexdigest())
+    manifest = world.manifest.model_copy(update={"recorded_inputs": pinned})
+    return Candidate.of(world.name, manifest, {**world.files, name: content})

@@ -1,0 +1,57 @@
+"""What a world lists: its features, inputs and names, checked, and the ranges of many rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats
+from monitor.errors import ModelError
+from monitor.worlds.protocol import LARGEST_NUMBER, Feature
+
+
+class Ranges:
+    """Ranges of features, or of inputs."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        self._features = features
+        self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # one comparison finds NaN too
+        self._high = np.array([min(each.high, LARGEST_NUMBER) for each in features])
+        self._whole = np.flatnonzero([each.whole for each in features])
+
+    def outside(self, values: Sequence[float] | Floats) -> str:
+        """Return which of the numbers [f] cannot be, and why; empty if all can."""
+        return next(filter(None, (each.outside(float(v)) for each, v in zip(self._features, values, strict=True))), "")
+
+    def first_outside(self, rows: AnyArray) -> int | None:
+        """Return the first of rows [n, f] with a number that cannot be; None if there is none."""
+        inside = (rows >= self._low) & (rows <= self._high)
+        if inside.all() and not (len(self._whole) and (rows[:, self._whole] % 1.0).any()):
+            return None
+        return int(np.flatnonzero([self.outside(row) for row in rows])[0])
+
+
+def features_listed(given: object, what: str) -> tuple[Feature, ...]:
+    """Return the features, or inputs (`what`), that a world lists. Raises ModelError."""
+    each = [one if isinstance(one, Feature) else Feature(one) for one in _listed(given, what)]
+    names_listed([one.name for one in each], what, least=0 if what == "input" else 1)
+    for one in each:
+        if not (-np.inf <= one.low < one.high <= np.inf):
+            raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
+    return tuple(each)
+
+
+def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
+    """Return the names of a kind that a world lists: `least` or more, each once. Raises ModelError."""
+    names = tuple(_listed(given, what))
+    if len(names) < least or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ModelError(f"a world's {what}s are {least} or more different names, not {names!r:.100}")
+    return names
+
+
+def _listed(given: object, what: str) -> Sequence[Any]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ModelError(f"a world's {what}s are a tuple of names, not {given!r:.100}")
+    return given
