@@ -29,7 +29,7 @@ from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import check, on_stream
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
-from monitor.evaluation.sampled_checker import DRAWS
+from monitor.evaluation.procedures import DRAWS
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.logic.traversal import quantity_goals, regret_goals

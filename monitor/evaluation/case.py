@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.evaluation.procedures import (
+    DRAWS,
     Draw,
     Estimate,
     check_outcomes,
@@ -18,6 +19,7 @@ from monitor.evaluation.procedures import (
     estimate,
     first_look,
     span,
+    summary,
 )
 from monitor.exact.verdict import resolve
 from monitor.logic import Formula, print_formula
@@ -59,15 +61,17 @@ class Case:
         self._drawn, self._terminated, self._spare, self._acted = drawn, terminated, spare, acted
         self._short: list[str] = []
         self._questions: dict[Goal, Question] = {}
+        self._goals: dict[str, Goal] = {}
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
         tree = self._tree(formula)
         tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
-        quantities = tuple(tested.values())
+        holds = evaluate(tree, {text: quantity.holds for text, quantity in tested.items()})
+        quantities = tuple(tested.values()) if holds else self._drawn_on(tested.values())
         return self._verdict(
             quantities,
-            holds=evaluate(tree, {text: quantity.holds for text, quantity in tested.items()}),
+            holds=holds,
             bounds=quantities[0].bounds if len(quantities) == 1 else None,
             offset=quantities[-1].offset if quantities else 0,
         )
@@ -83,6 +87,8 @@ class Case:
         meets, would_meet = (self._tree(one) for one in pair)
         tested = self._tested(combine.Disjunction((meets, combine.Negation(would_meet))), pair)
         nominal, alternative = (tested[print_formula(one)] for one in pair)
+        if not nominal.holds:
+            nominal, alternative = self._drawn_on((nominal, alternative))
         ends, others = _interval(nominal), _interval(alternative)
         effect_bounds = None
         if ends is not None and others is not None and self._was_drawn(nominal, alternative):
@@ -116,8 +122,24 @@ class Case:
         for goal in queried:
             text = print_formula(goal)
             if text not in quantities:
+                self._goals[text] = goal
                 quantities[text] = self._test(goal, text, needed.get(text))
         return quantities
+
+    def _drawn_on(self, tested: Iterable[Quantity]) -> tuple[Quantity, ...]:
+        """Return quantities that somebody may read with the mean of at least `DRAWS` draws, their truths as tested.
+
+        A test ends when its draws are far from the bound, so their mean is too far on average.
+        """
+        return tuple(self._with_more_draws(each) if each.samples else each for each in tested)
+
+    def _with_more_draws(self, quantity: Quantity) -> Quantity:
+        goal, sampling = self._goals[quantity.text], self._drawn.sampling
+        count = min(DRAWS, sampling.limit)
+        if quantity.samples >= count:
+            return quantity
+        found = summary(self._draw(goal)(range(count)), span(goal, self._rewards), sampling)
+        return self._quantity(goal, quantity.text, found, holds=quantity.holds)
 
     def _test(self, goal: Goal, text: str, strength: Strength | None) -> Quantity:
         """Test one goal; return its truth and numbers. No strength: it is known without a test."""

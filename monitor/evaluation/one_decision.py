@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from monitor.errors import MonitorError
-from monitor.evaluation.sampled_checker import DRAWS, ERRORS, SampledChecker, estimated
+from monitor.evaluation.procedures import DRAWS
+from monitor.evaluation.sampled_checker import ERRORS, SampledChecker, estimated
 from monitor.exact.avoidable import unexamined
 from monitor.exact.verdict import is_missed, resolve
 from monitor.logic import Formula

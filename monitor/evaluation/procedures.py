@@ -43,6 +43,8 @@ Draw = Callable[[range], Floats]
 Decision = Sprt | TSprt | RegionBets | ThresholdBets
 
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
+DRAWS = 1024
+"""Draws of a value that somebody reads: the standard error of a probability is below .016."""
 SEQUENCE_BATCH = 1 << 12
 """Samples between checks whether an estimate is good enough."""
 

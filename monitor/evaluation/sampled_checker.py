@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from monitor.errors import LimitError
 from monitor.evaluation.case import Case
+from monitor.evaluation.procedures import DRAWS
 from monitor.exact.evaluators import check_known
 from monitor.exact.verdict import resolve
 from monitor.logic import Formula
@@ -21,8 +22,6 @@ from monitor.sampled.sampler import Path, Question
 from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
 
-DRAWS = 1024
-"""Draws of a value that is not tested: the standard error of a probability is below .016."""
 ERRORS = 3.0
 """Standard errors that such a value must be beyond a bound, so that it counts as beyond."""
 
