@@ -13,6 +13,7 @@ import pytest
 from mcap.writer import Writer
 from pyarrow import parquet
 
+from monitor.alarm.document import read_evidence
 from monitor.audit.partition import run_partition
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.events import Event, Message
@@ -24,10 +25,27 @@ from monitor.types import Observation, StreamSettings
 from monitor.worlds import CheckedWorld
 from tests.sidecar.audited import recorded, replayed
 from tests.sidecar.test_audit import alerts, by_agent, plan_of, run
+from tests.tiers import slow
 from tests.worlds.plant import PLANT, agent_steps, events, write_plant
 
 Run = Callable[..., tuple[int, str, str]]
 HEADER = Header("one", "c" * 64, "m" * 64, "0")
+
+
+@pytest.fixture(scope="module")
+def kept(plant: tuple[Path, list[Event], list[str]]) -> Path:
+    """A store with the evidence of each alarm, and the models and policies that it names."""
+    config, many, _ = plant
+    loaded, folder = assemble(config, {}), config.parent / "var"
+    pipeline = loaded.pipeline("one")
+    for name in ("evidence", "objects"):
+        (folder / name).mkdir(parents=True)
+    for event in many:
+        for file in pipeline.step(event).evidence:
+            (folder / "evidence" / file.id).write_bytes(file.content)
+    for sha256, content in loaded.objects().items():
+        (folder / "objects" / sha256).write_bytes(content)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +68,7 @@ def written(path: Path, many: Sequence[Event]) -> Path:
 # ---- recordings, replay ----
 
 
+@slow
 def test_a_recording_is_the_same_in_each_form_and_replayed_to_the_byte(
     plant: tuple[Path, list[Event], list[str]], tmp_path: Path, cfmon: Run
 ) -> None:
@@ -172,3 +191,22 @@ def test_an_audit_gives_what_one_process_published_also_if_it_was_stopped(
     whole = plan_of(config, [recording], tmp_path / "whole", in_order=True)
     run(whole)
     assert alerts(whole) == expected
+
+
+# ---- evidence ----
+
+
+@slow
+def test_the_evidence_of_each_alarm_is_verified_and_drawn_elsewhere(
+    kept: Path, tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {read_evidence(file.read_bytes()).formula: file for file in sorted((kept / "evidence").iterdir())}
+    assert files.keys() == {"watch", "pumping"}
+    for file in files.values():
+        assert cfmon("evidence", "export", str(file))[0] == 0
+        code, out, _ = cfmon("verify", f"{file.name}.zip")
+        assert (code, out.splitlines()[-1].startswith("verified: ")) == (0, True), out
+    code, out, err = cfmon("explain", f"{files['watch'].name}.zip", "-o", "alarm.svg")
+    assert code == 0, err
+    assert "pump: 0 idle, 1 busy, 2 down" in (tmp_path / "alarm.svg").read_text()

@@ -85,9 +85,9 @@ def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the messages of one agent endlessly, episode after episode; by name and in order in turn."""
     world, rng, episode = load_world(folder / "world.yaml"), np.random.default_rng(seed), 0
     while True:
-        state = np.array([[5.0, 0.0, 9.0]])
+        state = np.array([[6.0, 0.0, 9.0]])
         for seq in range(LENGTH):
-            rain, tide = float(rng.uniform(0.1, 0.7)), float(rng.normal())
+            rain, tide = float(rng.uniform(0.2, 0.8)), float(rng.normal())
             level, pump, fish = state[0].tolist()
             action = int(rng.random() < 0.1)
             named = {"level": level, "pump": PUMPS[int(pump)], "fish": fish}
