@@ -72,7 +72,7 @@ def common_settings(url: str) -> dict[str, Any]:
 
 def write_numbers(folder: Path, url: str, **sections: object) -> Path:
     """Write the plant, its policies and a configuration to `folder`; return the configuration."""
-    return plant.write_plant(folder, **common_settings(url), formulas=[TALLY, *plant.FORMULAS], **sections)
+    return plant.write_plant(folder, **{**common_settings(url), "formulas": [TALLY, *plant.FORMULAS], **sections})
 
 
 def number_steps(folder: Path, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
