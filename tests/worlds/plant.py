@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import yaml
 
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.types import Instant
@@ -65,7 +64,7 @@ def write_plant(folder: Path, **sections: object) -> Path:
             "mode": "greedy",
             "mask": False,
         }
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(manifest))
+        (folder / f"{name}.yaml").write_text(json.dumps(manifest))  # JSON is YAML
     config = {
         "mqtt": {"url": "mqtt://127.0.0.1:1"},
         "model": "world.yaml",
