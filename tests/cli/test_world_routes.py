@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,22 @@ from pyarrow import parquet
 from monitor.alarm.document import read_evidence
 from monitor.audit.partition import run_partition
 from monitor.sidecar.config.load import assemble
-from monitor.sidecar.events import Event, Message
+from monitor.sidecar.effects import Effects
+from monitor.sidecar.events import Connected, Evaluate, Event, Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recordings import open_recording
+from monitor.sidecar.web.pictures import Pictures, command_for
 from monitor.stream import decode
 from monitor.stream.world_adapter import WorldAdapter
-from monitor.types import Observation, StreamSettings
+from monitor.types import Instant, Observation, StreamSettings
 from monitor.worlds import CheckedWorld
 from tests.sidecar.audited import recorded, replayed
 from tests.sidecar.test_audit import alerts, by_agent, plan_of, run
+from tests.sidecar.test_pictures import drawn
 from tests.tiers import slow
-from tests.worlds.plant import PLANT, agent_steps, events, write_plant
+from tests.worlds.graphs import linear
+from tests.worlds.plant import PLANT, agent_steps, events, write_plant, write_policy
+from tests.worlds.samples import Tank
 
 Run = Callable[..., tuple[int, str, str]]
 HEADER = Header("one", "c" * 64, "m" * 64, "0")
@@ -38,14 +45,17 @@ def kept(plant: tuple[Path, list[Event], list[str]]) -> Path:
     config, many, _ = plant
     loaded, folder = assemble(config, {}), config.parent / "var"
     pipeline = loaded.pipeline("one")
-    for name in ("evidence", "objects"):
-        (folder / name).mkdir(parents=True)
     for event in many:
-        for file in pipeline.step(event).evidence:
-            (folder / "evidence" / file.id).write_bytes(file.content)
-    for sha256, content in loaded.objects().items():
-        (folder / "objects" / sha256).write_bytes(content)
+        keep(folder, pipeline.step(event), loaded.objects())
     return folder
+
+
+def keep(folder: Path, effects: Effects, objects: Mapping[str, bytes]) -> None:
+    """Write the evidence among the effects, and the objects, as a store does."""
+    for name, files in (("evidence", {file.id: file.content for file in effects.evidence}), ("objects", objects)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            (folder / name / file).write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -210,3 +220,55 @@ def test_the_evidence_of_each_alarm_is_verified_and_drawn_elsewhere(
     code, out, err = cfmon("explain", f"{files['watch'].name}.zip", "-o", "alarm.svg")
     assert code == 0, err
     assert "pump: 0 idle, 1 busy, 2 down" in (tmp_path / "alarm.svg").read_text()
+
+
+IN_PYTHON = f"""
+from typing import Any
+import numpy as np
+from monitor.arrays import Bools, Floats, Ints
+from monitor.worlds import Feature
+
+{inspect.getsource(Tank)}
+"""
+
+
+@slow
+def test_the_evidence_of_a_world_in_python_needs_the_verifier_s_own_copy(
+    tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, (file, *_) = tank(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = cfmon("verify", str(file))
+    assert (code, "written in Python, and code that comes with evidence is not run" in err) == (2, True), err
+    assert "--world FILE.py:NAME" in err
+    (tmp_path / "mine.py").write_text(IN_PYTHON.replace("tank 1", "tank of another day"))
+    code, _, err = cfmon("verify", str(file), "--world", "mine.py:Tank")
+    assert (code, "and the given world has" in err) == (2, True), err
+    code, out, _ = cfmon("verify", str(file), "--world", "tank.py:Tank")
+    assert (code, out.splitlines()[-1].startswith("verified: ")) == (0, True), out
+
+    async def page() -> None:
+        """The status page draws it in a process of its own."""
+        pictures = Pictures({file.name: file.read_bytes()}.get, file.parents[1] / "objects", command_for(config))
+        picture, problem = await drawn(pictures, file.name)
+        assert picture.startswith(b"<svg"), problem
+
+    asyncio.run(page())
+
+
+def tank(folder: Path) -> tuple[str, list[Path]]:
+    """Write a project whose world is a tank in Python; return the world's name and the evidence of its alarms."""
+    (folder / "tank.py").write_text(IN_PYTHON)
+    formula = {"name": "near", "formula": 'regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])'}
+    write_plant(folder, model="tank.py:Tank", formulas=[formula])
+    for name, opens in (("nominal", 99.0), ("careful", 7.5)):
+        write_policy(folder, name, linear({"x": [[0, 1.0]]}, [opens, 0.0]))
+    loaded = assemble(folder / "cfmon.yaml", {})
+    pipeline = loaded.pipeline("one")
+    pipeline.step(Connected(Instant(0.0, 0.0), up=True))
+    for seq, level in enumerate([6.0, 6.9, 7.8, 8.7, 9.6]):
+        now = Instant(1000.0 + seq, float(seq))
+        step = {"v": 1, "episode": "e", "seq": seq, "state": [level], "action": 0, "inputs": [1.0]}
+        pipeline.step(Message(now, "agents/tank/steps", json.dumps(step).encode()))
+        keep(folder / "var", pipeline.step(Evaluate(now)), loaded.objects())
+    return str(folder / "tank.py:Tank"), sorted((folder / "var" / "evidence").iterdir())

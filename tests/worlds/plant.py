@@ -16,7 +16,7 @@ from monitor.types import Instant
 from monitor.worlds import load_world
 from tests.worlds.graphs import linear, world_files
 
-__all__ = ["DAY", "FORMULAS", "LENGTH", "PLANT", "agent_steps", "events", "write_plant"]
+__all__ = ["DAY", "FORMULAS", "LENGTH", "PLANT", "agent_steps", "events", "write_plant", "write_policy"]
 
 START, DAY = 1_790_000_000.0, 86_400.0
 LENGTH = 24
@@ -54,17 +54,7 @@ def write_plant(folder: Path, **sections: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     world_files(folder, PLANT, **GRAPHS)
     for name, opens in POLICIES.items():
-        content = linear({"x": [[0, 1.0], [0, 0], [0, 0]]}, [opens, 0.0])
-        (folder / f"{name}.onnx").write_bytes(content)
-        manifest = {
-            "file": f"{name}.onnx",
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "input": {"name": "x", "kind": "observation"},
-            "output": {"name": "y", "kind": "q_values"},
-            "mode": "greedy",
-            "mask": False,
-        }
-        (folder / f"{name}.yaml").write_text(json.dumps(manifest))  # JSON is YAML
+        write_policy(folder, name, linear({"x": [[0, 1.0], [0, 0], [0, 0]]}, [opens, 0.0]))
     config = {
         "mqtt": {"url": "mqtt://127.0.0.1:1"},
         "model": "world.yaml",
@@ -78,6 +68,20 @@ def write_plant(folder: Path, **sections: object) -> Path:
     path = folder / "cfmon.yaml"
     path.write_text(json.dumps(config))  # JSON is YAML
     return path
+
+
+def write_policy(folder: Path, name: str, network: bytes) -> None:
+    """Write a network from the state, `x`, to the values of actions, and its manifest."""
+    (folder / f"{name}.onnx").write_bytes(network)
+    manifest = {
+        "file": f"{name}.onnx",
+        "sha256": hashlib.sha256(network).hexdigest(),
+        "input": {"name": "x", "kind": "observation"},
+        "output": {"name": "y", "kind": "q_values"},
+        "mode": "greedy",
+        "mask": False,
+    }
+    (folder / f"{name}.yaml").write_text(json.dumps(manifest))  # JSON is YAML
 
 
 def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
