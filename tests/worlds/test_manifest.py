@@ -103,6 +103,7 @@ def test_paths_may_name_values_and_features(tmp_path: Path) -> None:
     one, other = (check('@1.P=? [ F<=2 "calm" ]', model=world, path=p, policies=policies) for p in (numbers, named))
     assert one == other
     assert world.shown((5.0, 2.0, 3.0)) == "level=5 m mode=down count=3"
+    assert world.outside((5.0, 0.5, 3.0)) == "mode=0.5, which is no whole number"
     with pytest.raises(PathError, match="mode='lazy', which is no number, and none of idle, busy, down"):
         check('"calm"', model=world, path=[([5.0, "lazy", 3], "shut", [1.0])], policies=policies)
 
