@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from monitor.sidecar.evidence.proof import Proof
     from monitor.sidecar.evidence.signing import Verifier
     from monitor.sidecar.evidence.verification import Expected
+    from monitor.worlds import CheckedWorld
 
 app = typer.Typer(help="Pack the evidence of an alarm.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -44,6 +45,12 @@ Id = Annotated[
 ]
 
 
+World = Annotated[
+    str | None,
+    typer.Option(metavar="FILE.py:NAME", help="your copy of a world written in Python; its code is run"),
+]
+
+
 def verify(
     evidence: File,
     *,
@@ -55,6 +62,7 @@ def verify(
         Path | None, typer.Option(help="detached signature; default: the evidence's name, or its id, with .sig")
     ] = None,
     objects: Objects = None,
+    world: World = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -71,7 +79,7 @@ def verify(
     known = _expected(evidence, expected, key, signature, bundle)
     content, read = _content(evidence, bundle), _reader(evidence, objects, bundle, budget)
     with progress("recomputing the alarm"):
-        report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes)
+        report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes, world=_world(world))
     if as_json:
         print_json(as_document(report, known))
     else:
@@ -92,6 +100,7 @@ def explain(
     ] = None,
     expected: Id = None,
     objects: Objects = None,
+    world: World = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
     """Draw an alarm: the observed path and the counterfactual one.
@@ -103,7 +112,7 @@ def explain(
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("recomputing the alarm") as bar:
-        proof = _proof(evidence, expected, objects, large=large)
+        proof = _proof(evidence, expected, objects, _world(world), large=large)
         if proof.evidence.takeover is not None:
             raise EvidenceError(
                 "this is the evidence of a takeover, and only alarms are drawn; `cfmon verify` shows it"
@@ -255,7 +264,13 @@ def _most(*, large: bool) -> float:
     return math.inf if large else MAX_WORK
 
 
-def _proof(file: Path, expected: str | None, objects: Path | None, *, large: bool) -> Proof:
+def _world(given: str | None) -> CheckedWorld | None:
+    from monitor.worlds import load_world  # noqa: PLC0415 - keep `cfmon --help` light
+
+    return None if given is None else load_world(given)
+
+
+def _proof(file: Path, expected: str | None, objects: Path | None, world: CheckedWorld | None, *, large: bool) -> Proof:
     """Return the evidence with its model and policies. Raise EvidenceError if it cannot be verified."""
     from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - likewise
@@ -266,7 +281,7 @@ def _proof(file: Path, expected: str | None, objects: Path | None, *, large: boo
     read_evidence(content)
     known = _expected(file, expected, None, None, bundle)
     read = _reader(file, objects, bundle, budget)
-    report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes)
+    report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes, world=world)
     for problem in report.problems:
         raise EvidenceError(f"not drawn, because it is not verified (`cfmon verify` lists all differences): {problem}")
     assert report.proof is not None, "it was derived from something"

@@ -11,7 +11,7 @@ from monitor.atomic import write_file
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recorded_inputs import many, show_roles
 from monitor.cli.report_page import write_page
-from monitor.errors import ModelError, RecordingError
+from monitor.errors import ModelError
 
 if TYPE_CHECKING:
     from monitor.authoring.dynamics.learned_world import Candidate, Draft
@@ -88,21 +88,11 @@ def learn_dynamics(
 
 def _roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[Roles, int]:
     """Return the roles, with the inputs as the last columns of the state, and how many inputs there are."""
-    from monitor.authoring.learning.columns import expanded, guessed  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.row_files import no_column  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
-    names, where = source.names(), str(source.path)
-    columns: list[str] = []
-    for name in (each.strip() for each in inputs.split(",") if each.strip()):
-        columns += expanded(names, name)
-        if not expanded(names, name):
-            raise no_column(source, name, names)
-    roles = guessed(names, given, where, source.left_out)
-    features = [name for name in roles.state if name not in columns]
-    if not features:
-        raise RecordingError(f"{where}: every column of the state is an input; name others with --state")
-    roles = guessed(names, {**given, "state": ",".join((*features, *columns))}, where, source.left_out)
-    return replace(roles, reward=None, observation=()), len(columns)
+    roles = guessed(source.names(), {**given, "inputs": inputs or None}, str(source.path), source.left_out)
+    state = (*roles.state, *roles.inputs)
+    return replace(roles, state=state, inputs=(), reward=None, observation=()), len(roles.inputs)
 
 
 def _lines(roles: Roles, width: int) -> list[str]:

@@ -31,6 +31,7 @@ __all__ = [
     "ActionColumn",
     "Bins",
     "EpisodeColumn",
+    "InputColumns",
     "NextStateColumns",
     "ObservationColumns",
     "OrderColumn",
@@ -77,6 +78,9 @@ ActionColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column o
 EpisodeColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the episode; '': none")]
 OrderColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")]
 RewardColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")]
+InputColumns = Annotated[
+    str | None, typer.Option(metavar="NAME,NAME", help="columns of the recorded inputs of a world with numbers")
+]
 TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")]
 TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]
 NextStateColumns = Annotated[str | None, typer.Option(metavar="NAME,NAME", help="columns of the state afterwards")]

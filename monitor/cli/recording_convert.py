@@ -13,6 +13,7 @@ from monitor.cli.output import Bar, print_json, progress, say
 from monitor.cli.recorded_inputs import (
     ActionColumn,
     EpisodeColumn,
+    InputColumns,
     NextStateColumns,
     OrderColumn,
     RewardColumn,
@@ -51,6 +52,7 @@ def convert(
     interval: Annotated[float, typer.Option(min=1e-6, help="seconds between rows of a table without times")] = 1.0,
     state: StateColumns = None,
     action: ActionColumn = None,
+    inputs: InputColumns = None,
     episode: EpisodeColumn = None,
     order: OrderColumn = None,
     reward: RewardColumn = None,
@@ -65,7 +67,7 @@ def convert(
     A folder of Parquet files is divided by date and by agent: `cfmon audit` reads it. SOURCE stays as it is.
     """
     given = {
-        "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
+        "state": state, "action": action, "inputs": inputs, "episode": episode, "order": order, "reward": reward,
         "next_state": next_state, "terminated": terminated, "truncated": truncated,
         "timing": None if timing is None else timing.value,
     }  # fmt: skip
@@ -88,7 +90,7 @@ def _opened(
 ) -> tuple[Header, str, Iterable[Event]]:
     """Return a header for what is in a file, the topic of its steps, and its events."""
     from monitor._version import __version__  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.columns import are_messages, guessed  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.recorded_tables import TableEvents  # noqa: PLC0415 - likewise
     from monitor.cli.recorded_inputs import open_recording as open_table  # noqa: PLC0415 - likewise
     from monitor.sidecar.parquet_recording import ParquetRecording  # noqa: PLC0415 - likewise
@@ -102,7 +104,7 @@ def _opened(
     table = open_table(path, topic)
     roles = guessed(table.names(), given, str(path), table.left_out)
     pattern = topic if "+" in topic else STEPS  # of an MCAP file it may be any topic
-    events = TableEvents(table, roles, pattern, agent, interval)
+    events = TableEvents(table, roles, pattern, agent, interval, sent=are_messages(table.names()))
     return Header("converted", "", "", __version__), pattern, _reported(events, lambda: table.position, bar)
 
 

@@ -22,7 +22,7 @@ from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
-from monitor.worlds import CheckedWorld, Moment, is_world, load_world
+from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
@@ -164,22 +164,17 @@ class WorldChecker:
     def _moment(self, pair: Any) -> Moment:  # noqa: ANN401 - whatever the user gives
         try:
             state, action, *rest = pair
-            features = tuple(float(each) for each in state)
-            inputs = tuple(float(each) for each in (rest[0] if rest else ()))
             chosen = action if action is None else self._action(action)
         except (TypeError, ValueError, IndexError) as error:
             raise PathError(
                 "a pair is (state, action), or (state, action, inputs): numbers and the number or name of an action, "
                 f"such as ([3.2], 0), not {pair!r:.100}"
             ) from error
-        for values, names, what in (
-            (features, self.model.features, "numbers in the state"),
-            (inputs, self.model.inputs, "inputs"),
-        ):
-            if len(values) != len(names):
-                raise PathError(
-                    f"{len(values)} {what}; the world has {', '.join(each.name for each in names) or 'none'}"
-                )
+        try:
+            features = numbers_of(state, self.model.features, "state")
+            inputs = numbers_of(rest[0] if rest else (), self.model.inputs, "inputs")
+        except ValueError as error:
+            raise PathError(str(error)) from None
         if problem := self.model.outside(features, inputs):
             raise PathError(f"out of range: {problem}")
         return Moment(features, chosen, inputs)

@@ -140,8 +140,9 @@ def _draw_feature(canvas: Canvas, alarm: _Alarm, column: int, frame: ChartFrame)
     least, most = (pick([pick(observed), *(pick(band) for band in bands)]) for pick in (np.min, np.max))
     room = 0.06 * float(most - least) or 1.0
     frame = msgspec.structs.replace(frame, bottom=float(least) - room, top=float(most) + room)
-    unit = f", {feature.unit}" if feature.unit else ""
-    draw_axes(canvas, frame, f"{feature.name}{unit}", "step", percent=False)
+    named = ", ".join(f"{number} {value}" for number, value in enumerate(feature.values))
+    heading = ": ".join(filter(None, (feature.name, named))) + (f", {feature.unit}" if feature.unit else "")
+    draw_axes(canvas, frame, heading, "step", percent=False)
     _draw_marks(canvas, alarm, frame)
     first = frame.low
     for each, band in zip(alarm.compared, bands, strict=True):

@@ -256,6 +256,8 @@ def prepare(
 
 
 def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known: Collection[str]) -> Query:
+    if isinstance(engines, WorldEngines) and isinstance(spec, FormulaSpec) and spec.causal_model == "world":
+        spec = structs.replace(spec, causal_model="gumbel")  # as configured: it comes from a store, was prepared before
     query = spec if isinstance(spec, Query) else read_query(spec, engines.names, window=window)
     sampled, why = engines.prepare(query.formula, query.spec, window=window)
     if isinstance(engines, WorldEngines):

@@ -46,7 +46,7 @@ from monitor.sidecar.store.store import Store
 from monitor.sidecar.systemd import ServiceManager, reporting
 from monitor.sidecar.tasks import end_tasks, unless
 from monitor.sidecar.web.http import Sources, make_app, nothing_kept
-from monitor.sidecar.web.pictures import Pictures
+from monitor.sidecar.web.pictures import Pictures, command_for
 from monitor.sidecar.web.server import HttpServer
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.sidecar.worker import Worker
@@ -381,6 +381,7 @@ class Service:
             pictures=Pictures(
                 evidence,
                 Path("objects") if place is None else place.parent / "objects",
+                command_for(self.config.model),
                 failed=self.sinks.metrics.picture_failed,
             ),
         )

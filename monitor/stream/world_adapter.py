@@ -10,7 +10,7 @@ from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError, PathError
 from monitor.stream.adapter import Adapter, Pair
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
-from monitor.worlds import CheckedWorld, Feature, Moment
+from monitor.worlds import CheckedWorld, Feature, Moment, numbers_of
 from monitor.worlds.policies import WorldPolicy
 
 RELATIVE: Final = 1e-6
@@ -125,20 +125,7 @@ class WorldAdapter(Adapter):
 
 def _numbers(given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str) -> tuple[float, ...]:
     """Return numbers in the order of their names, from a list or a map. Raises InputError."""
-    if given is None:
-        given = ()
-    names = [each.name for each in named]
-    if isinstance(given, dict):
-        if given.keys() != set(names):
-            raise _unlike(f"has {', '.join(given) or 'no names'}"[:200], names, key)
-        given = tuple(given[name] for name in names)
-    if not isinstance(given, tuple) or len(given) != len(names):
-        raise _unlike(f"is {len(given)} numbers" if isinstance(given, tuple) else f"is {given!r:.80}", names, key)
-    if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in given):
-        raise _unlike("holds something that is no number", names, key)
-    return tuple(map(float, given))
-
-
-def _unlike(what: str, names: list[str], key: str) -> InputError:
-    wanted = f"a list of {len(names)} numbers, or a map: {', '.join(names)}" if names else "none"
-    return InputError("unknown_state", f'"{key}" {what}; send {wanted}')
+    try:
+        return numbers_of(() if given is None else given, named, key)
+    except ValueError as error:
+        raise InputError("unknown_state", f"{error}: send a list, or a map of names") from None

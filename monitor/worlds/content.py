@@ -10,6 +10,7 @@ import msgpack
 from monitor.errors import ModelError
 
 MANIFEST, PYTHON = "world manifest", "world in Python"
+NOT_RUN = "code that comes with evidence is not run"
 
 
 def of_manifest(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
@@ -29,16 +30,27 @@ def opened(content: bytes) -> tuple[bytes, Mapping[str, bytes]]:
 
     Raises ModelError: they are damaged, or of a world in Python, whose code is not run just because a file contains it.
     """
-    try:
-        kind, first, second = msgpack.unpackb(content)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise ModelError("world: its bytes are damaged") from error
+    kind, first, second = _parts(content)
     if kind == PYTHON:
-        raise ModelError(
-            f"world {first}: it is written in Python, and code that comes with evidence is not run; give the world "
-            "yourself, after reading it"
-        )
+        raise ModelError(f"world {first}: it is written in Python, and {NOT_RUN}")
     if kind != MANIFEST or not isinstance(first, bytes) or not isinstance(second, dict):
         raise ModelError("world: its bytes are damaged")
     files: dict[str, Any] = second
     return first, files
+
+
+def name_in_python(content: bytes) -> str:
+    """Return the name of a world in Python, such as `tank.py:Tank`; empty if the bytes are of something else."""
+    try:
+        kind, name, _ = _parts(content)
+    except ModelError:
+        return ""
+    return str(name) if kind == PYTHON else ""
+
+
+def _parts(content: bytes) -> tuple[Any, Any, Any]:
+    try:
+        kind, first, second = msgpack.unpackb(content)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise ModelError("world: its bytes are damaged") from error
+    return kind, first, second

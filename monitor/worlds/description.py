@@ -40,6 +40,8 @@ def features_listed(given: object, what: str) -> tuple[Feature, ...]:
     for one in each:
         if not (-np.inf <= one.low < one.high <= np.inf):
             raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
+        if one.values:
+            names_listed(one.values, "named value", least=2)
     return tuple(each)
 
 

@@ -91,7 +91,7 @@ class FeatureSpec(Quantity):
     def feature(self) -> Feature:
         """As the engines see it."""
         if self.values:
-            return Feature(self.name, self.unit, 0.0, len(self.values) - 1.0, whole=True)
+            return Feature(self.name, self.unit, values=self.values)
         return Feature(self.name, self.unit, self.low, self.high, self.whole)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, SupportsFloat
 
 from monitor.arrays import Bools, Floats, Ints
 
@@ -18,7 +18,8 @@ class Feature:
     """A number of the state, or a recorded input.
 
     `low`, `high`: what it can be, both included; a number outside is an error and never accepted silently. `whole`:
-    whole numbers only. `unit`: for people.
+    whole numbers only. `unit`: for people. `values`: names of the numbers 0, 1, ..., which are then all that it can be;
+    paths and messages may give either.
     """
 
     name: str
@@ -26,9 +27,28 @@ class Feature:
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.values:
+            for bound, value in (("low", 0.0), ("high", len(self.values) - 1.0), ("whole", True)):
+                object.__setattr__(self, bound, value)
+
+    def number(self, given: object) -> float:
+        """Return a value as a number. Raises ValueError if it is none, nor one of the named values."""
+        if type(given) is float:
+            return given
+        if isinstance(given, str) and given in self.values:
+            return float(self.values.index(given))
+        if isinstance(given, str | bool) or not isinstance(given, SupportsFloat):
+            others = f", and none of {', '.join(self.values)}" if self.values else ""
+            raise ValueError(f"holds {self.name}={given!r:.60}, which is no number{others}")  # noqa: TRY004 - as below
+        return float(given)
 
     def shown(self, value: float, digits: int = 6) -> str:
         """Return a value for messages, such as `level=3.2 m`."""
+        if value in range(len(self.values)):
+            return f"{self.name}={self.values[int(value)]}"
         return f"{self.name}={value:.{digits}g}" + (f" {self.unit}" if self.unit else "")
 
     def outside(self, value: float) -> str:
@@ -38,6 +58,26 @@ class Feature:
             unit = f" {self.unit}" if self.unit else ""
             return f"{self.name}={value:.6g}, outside {self.low:g} to {self.high:g}{unit}"
         return f"{self.shown(value)}, which is no whole number" if self.whole and value % 1.0 else ""
+
+
+def numbers_of(given: object, named: Sequence[Feature], what: str) -> tuple[float, ...]:
+    """Return numbers in the order of `named`, from a sequence or a map of names; one alone may be without either.
+
+    Raises ValueError: it is none, or does not fit; the text begins with `what` in quotes and says what the world has.
+    """
+    names = [each.name for each in named]
+    has = f"; the world has {', '.join(names) or 'none'}"
+    if isinstance(given, Mapping):
+        if given.keys() != set(names):
+            raise ValueError(f'"{what}" has {", ".join(map(str, given)) or "no names"}'[:200] + has)
+        given = [given[name] for name in names]
+    entries = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if len(entries) != len(names):
+        raise ValueError(f'"{what}" has {len(entries)} numbers{has}')
+    try:
+        return tuple(each.number(entry) for each, entry in zip(named, entries, strict=True))
+    except ValueError as error:
+        raise ValueError(f'"{what}" {error}{has}') from None
 
 
 class World(Protocol):

@@ -16,7 +16,9 @@ from monitor.errors import InputError
 from monitor.stream import decode
 
 ENTRIES = st.one_of(st.integers(), st.floats(), st.text(max_size=300), st.booleans(), st.none())
-STATES = st.one_of(ENTRIES, st.lists(ENTRIES, max_size=4), st.lists(st.floats(0, 1), min_size=1020, max_size=1030))
+LISTS = st.one_of(st.lists(ENTRIES, max_size=4), st.lists(st.floats(0, 1), min_size=1020, max_size=1030))
+MAPS = st.dictionaries(st.one_of(st.text(max_size=300), st.integers(0, 9)), ENTRIES, max_size=3)
+STATES = st.one_of(ENTRIES, LISTS, MAPS)
 SHA = "0bba4e75f97a5222462a17d435976da794c224bfde4090dc4401698580c86619"
 
 
@@ -24,28 +26,32 @@ class Move(enum.IntEnum):
     LEFT = 3
 
 
-def raw(state: object, action: object, policy: object) -> bytes:
+def raw(state: object, action: object, **others: object) -> bytes:
     """The message without any check."""
-    fields = {"v": 1, "episode": "e", "seq": 0, "state": state, "action": action, "policy": policy, "time": 1.0}
+    fields = {"v": 1, "episode": "e", "seq": 0, "state": state, "action": action, "time": 1.0, **others}
     return bytes(msgpack.packb(fields, unicode_errors="surrogatepass"))
 
 
 @given(
-    STATES, ENTRIES.filter(lambda action: action is not None), st.one_of(st.none(), st.just(SHA), st.text(max_size=70))
+    STATES,
+    ENTRIES.filter(lambda action: action is not None),
+    st.one_of(st.none(), st.just(SHA), st.text(max_size=70)),
+    st.one_of(st.none(), STATES),
 )
-@example(2**63, 0, None)
-@example("", 0, None)
-@example([True], "a", SHA.upper())
+@example(2**63, 0, None, None)
+@example("", 0, None, None)
+@example([True], "a", SHA.upper(), None)
+@example({"level": 0.5}, 0, None, {"rain": 1})
 def test_it_refuses_what_the_monitor_rejects_and_nothing_else(
-    state: object, action: object, policy: str | None
+    state: object, action: object, policy: str | None, inputs: object
 ) -> None:
     try:
-        expected = decode("a", raw(state, action, policy))
+        expected = decode("a", raw(state, action, policy=policy, inputs=inputs))
     except (InputError, OverflowError, ValueError):  # rejected, or no message can hold it
         with pytest.raises(Refused):
-            pack("e", 0, state, action, time=1.0, policy=policy)
+            pack("e", 0, state, action, time=1.0, policy=policy, inputs=inputs)
     else:
-        payload, left_out = pack("e", 0, state, action, time=1.0, policy=policy)
+        payload, left_out = pack("e", 0, state, action, time=1.0, policy=policy, inputs=inputs)
         assert (decode("a", payload), left_out) == (expected, [])
 
 
@@ -57,14 +63,16 @@ def test_it_refuses_what_the_monitor_rejects_and_nothing_else(
         (np.arange(3), [0, 1, 2]),
         ([np.float64(0.5), np.int32(2), np.bool_(True)], [0.5, 2, True]),  # noqa: FBT003 - an array's element
         ((1, 2.5), [1, 2.5]),
+        ({"room": np.float32(0.1), "on": True}, {"room": float(np.float32(0.1)), "on": True}),
         (Move.LEFT, 3),
         (np.str_("ward"), "ward"),
     ],
 )
 def test_scalars_and_arrays_of_numpy_are_accepted(given_state: object, sent: object) -> None:
-    payload, _ = pack("e", 0, given_state, np.int32(1), time=1.0, reward=np.float32(0.5))
+    payload, _ = pack("e", 0, given_state, np.int32(1), time=1.0, reward=np.float32(0.5), inputs=np.array([0.1, 2.0]))
     fields = msgpack.unpackb(payload)
     assert (fields["state"], fields["action"], fields["reward"]) == (sent, 1, 0.5)
+    assert fields["inputs"] == [0.1, 2.0]
     decode("a", payload)
 
 
@@ -75,7 +83,9 @@ def test_scalars_and_arrays_of_numpy_are_accepted(given_state: object, sent: obj
         ([0.0, math.nan], 0, "not_finite"),
         ([math.inf], 0, "not_finite"),
         ([[1.0]], 0, "wrong_type"),
-        ({"x": 1}, 0, "wrong_type"),
+        ({"x": [1]}, 0, "wrong_type"),
+        ({1: 1.0}, 0, "wrong_type"),
+        ({"x": math.nan}, 0, "not_finite"),
         (None, 0, "wrong_type"),
         (2**63, 0, "out_of_range"),
         (["x" * 300], 0, "out_of_range"),

@@ -87,7 +87,7 @@ def test_what_cannot_be_published_is_counted_logged_and_leaves_a_gap(
     assert status.problem.startswith("agent arm-7: the episode is 1.5")
     logged = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len([line for line in logged if "not_finite" in line]) == 1, "one line a minute for each reason"
-    assert any("the state is a object; give an integer, a name, or a flat list of numbers" in line for line in logged)
+    assert any("the state is a object; give an integer, a name, or a flat list or dict" in line for line in logged)
     assert any("ZeroDivisionError" in line for line in logged)
 
 

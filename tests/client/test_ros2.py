@@ -44,10 +44,14 @@ def ros2(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_each_action_is_published_with_the_newest_state(broker: Mosquitto, ros2: ModuleType) -> None:
-    def topic(name: str) -> Any:  # noqa: ANN401 - of the module on the stub
-        return ros2.Topic(SimpleNamespace, name, lambda message: message.data)
+@pytest.fixture
+def topic(ros2: ModuleType) -> Callable[[str], Any]:
+    return lambda name: ros2.Topic(SimpleNamespace, name, lambda message: message.data)
 
+
+def test_each_action_is_published_with_the_newest_state(
+    broker: Mosquitto, ros2: ModuleType, topic: Callable[[str], Any]
+) -> None:
     with listening(broker) as listener:
         node: Any = ros2.StepsNode(broker.url, "cart", state=topic("/scan"), action=topic("/do"), end=topic("/failed"))
         sent = [
@@ -69,3 +73,17 @@ def test_each_action_is_published_with_the_newest_state(broker: Mosquitto, ros2:
         (0, [3.0, 1.0], 2, None, None),
         (1, [3.0, 1.0], None, None, "truncated"),
     ]
+
+
+def test_inputs_are_those_of_their_own_topic(broker: Mosquitto, ros2: ModuleType, topic: Callable[[str], Any]) -> None:
+    with listening(broker) as listener:
+        node: Any = ros2.StepsNode(
+            broker.url, "cart", state=topic("/scan"), action=topic("/do"), inputs=topic("/wind"), end=topic("/failed")
+        )
+        sent = [("/scan", [0.5]), ("/do", 9), ("/failed", True), ("/wind", [3.0]), ("/do", 1), ("/wind", [4.0])]
+        for name, data in [*sent, ("/do", 0), ("/failed", True)]:
+            node.callbacks[name](SimpleNamespace(data=data))
+        node.destroy_node()
+        assert not node.status.refused
+        messages = listener.until(3)
+    assert [(each["seq"], each["inputs"]) for each in messages] == [(0, [3.0]), (1, [4.0]), (2, [4.0])]

@@ -93,7 +93,7 @@ def test_a_time_limit_truncates_and_both_ends_may_come_at_once(broker: Mosquitto
     assert messages_of(listener, "limit-3")[-1] == (3, 3, None, 3.0, "both")
 
 
-def test_state_and_action_are_what_the_users_functions_return(broker: Mosquitto) -> None:
+def test_state_action_and_inputs_are_what_the_users_functions_return(broker: Mosquitto) -> None:
     with listening(broker) as listener:
         env = Watched(
             Corridor(),
@@ -101,11 +101,13 @@ def test_state_and_action_are_what_the_users_functions_return(broker: Mosquitto)
             "arm-7",
             state=lambda _, info: info["name"],
             action=lambda action: ("stay", "go")[action],
+            inputs=lambda observation, _: {"wind": np.float32(observation)},
         )
         env.reset()
         env.step(1)
         env.close()
-        listener.until(2)
+        messages = listener.until(2)
+    assert [message["inputs"] for message in messages] == [{"wind": 0.0}, {"wind": 1.0}]
     assert messages_of(listener, "arm-7") == [(0, "s0", "go", None, None), (1, "s1", None, 1.0, "truncated")]
 
 

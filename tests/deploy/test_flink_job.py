@@ -31,12 +31,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
+from monitor.evaluation import check
 from monitor.model import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
-from monitor.types import Blind, Forgotten, FormulaSpec, Instant, Received, StreamSettings
-from tests.faults.world import agent_steps, write_world
-from tests.tiers import examples, first
+from monitor.types import Alert, Blind, Forgotten, FormulaSpec, Instant, Received, StreamSettings
+from tests.faults.world import agent_steps, number_steps, write_numbers, write_world
+from tests.tiers import examples, first, slow
 
 START: Final = 1_795_259_763_700
 FLINK: Final = Path(__file__).parents[2] / "deploy" / "flink"
@@ -49,9 +50,12 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return assemble(write_world(folder, "mqtt://127.0.0.1:1", store={"path": None}, stream=stream), {})
 
 
-def log(seed: int, count: int, agents: Collection[str] = ("a0",)) -> list[str]:
-    """Return lines of some agents, with duplicates, losses, swapped lines, ticks and silence."""
-    draw, steps = random.Random(seed), agent_steps(seed)
+def log(seed: int, count: int, agents: Collection[str] = ("a0",), plant: Path | None = None) -> list[str]:
+    """Return lines of some agents, with duplicates, losses, swapped lines, ticks and silence.
+
+    `plant`: the folder of one, whose agents they are instead of those on the grid.
+    """
+    draw, steps = random.Random(seed), agent_steps(seed) if plant is None else number_steps(plant, seed)
     lines: list[str] = []
     now = START
     while len(lines) < count:
@@ -192,6 +196,27 @@ def test_timers_between_batches_change_no_message_and_leave_no_state(
             kept.die()
     assert sorted(found) == sorted(expected)
     assert (kept.saved, kept.pages, kept.batches, kept.bucket.due) == ({}, {}, [], None)
+
+
+@slow
+def test_numbers_as_states_survive_deaths_and_are_those_of_check(tmp_path: Path) -> None:
+    """Evidence is not kept in a job: one alarm is compared with `check` on the same path instead."""
+    loaded = assemble(write_numbers(tmp_path, "mqtt://127.0.0.1:1", store={"path": None}), {})
+    lives, dies = Loop(loaded.monitor), Kept(loaded.monitor, 5)
+    alerts: list[Alert] = []
+    for number, batch in enumerate(batches(3, log(3, 240, ("a0", "a1"), tmp_path))):
+        noticed = [each for line in batch.split(SEPARATOR) for each in lives.take(line)]
+        assert sent(loaded, dies.take(batch)) == sent(loaded, noticed)
+        alerts += [notice for _, notices in noticed for notice in notices if isinstance(notice, Alert)]
+        if number % 2:
+            dies.die()
+    alert = next(each for each in alerts if each.formula == "watch" and each.verdict.drawn)
+    path = [(state, action, w) for (state, action), w in zip(alert.path, alert.inputs, strict=True)]
+    again = check(
+        alert.text, model=loaded.model, path=path, policies=loaded.tables, drawn=alert.verdict.drawn, recourse=False
+    )
+    assert again.outcome == alert.verdict.outcome
+    assert [each.value for each in again.quantities] == [each.value for each in alert.verdict.quantities]
 
 
 def test_a_long_life_with_thousands_of_episodes_survives_deaths_and_oblivion(loaded: Loaded) -> None:

@@ -31,7 +31,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.faults.expected import ALERTS, Expected, Fault, Heard, Outcome, compare, replay
 from tests.faults.publisher import read_log
-from tests.faults.world import AGENTS, write_world
+from tests.faults.world import AGENTS, NUMBERS, write_numbers, write_world
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
@@ -59,6 +59,9 @@ RATE = 500.0
 
 ENOUGH = 1000
 """Steps that lead to some ninety alerts."""
+
+SLOWLY, FEW_STEPS = 15.0, 240
+"""The same of the plant, whose answers are drawn."""
 
 Saves = Literal["often", "each second", "when asked"]
 SAVES: dict[Saves, str] = {
@@ -300,6 +303,7 @@ class Scene:
     """those of the broker; at each, messages in flight to the listener may be delivered once more, too"""
     lost: list[dict[str, float]] = field(default_factory=list)
     """what each run counted as lost when last queried, if anything"""
+    enough: int = ENOUGH
 
     @contextmanager
     def fault(self, *, of_broker: bool = False) -> Iterator[None]:
@@ -338,7 +342,7 @@ class Scene:
         Wait until the last step is evaluated. Assert that no alert is missing or extra and no step lost or skipped.
         `late`: alarms may be published long after their steps.
         """
-        until_stepped(self.agents, self.log, ENOUGH)
+        until_stepped(self.agents, self.log, self.enough)
         self.agents.send_signal(signal.SIGTERM)
         printed, _ = self.agents.communicate(timeout=4 * PATIENCE)
         assert self.agents.returncode == 0, "the agents failed"
@@ -348,7 +352,7 @@ class Scene:
         outcome = compare(expected, self.listener.heard, [*self.faults, *self.broker_faults], late=late)
         assert not outcome.problems, "\n".join(outcome.problems[:20])
         assert not any(lost := [*self.lost, self.monitor.lost()]), lost
-        assert outcome.alerts > 50, "too few alerts for a test"
+        assert outcome.alerts > self.enough // 20, "too few alerts for a test"
         return outcome
 
     def _until_quiet(self, expected: Expected) -> None:
@@ -390,9 +394,14 @@ def scene(
     broker: Broker | None = None,
     host: str = "127.0.0.1",
     monitor_host: str | None = None,
+    numbers: bool = False,
     **sections: object,
 ) -> Iterator[Scene]:
-    """Start everything, the monitor before the agents. `through`: the port it connects to, else the broker's."""
+    """Start everything, the monitor before the agents. `through`: the port it connects to, else the broker's.
+
+    `numbers`: on the plant, with fewer steps a second.
+    """
+    agents, write, rate = (NUMBERS, write_numbers, SLOWLY) if numbers else (AGENTS, write_world, rate)
     with ExitStack() as stack:
         broker = broker or Broker(folder / "broker")
         broker.start()
@@ -401,7 +410,7 @@ def scene(
         stack.callback(listener.write, folder / "heard.txt")
         stack.callback(listener.stop)
         url = f"mqtt://{monitor_host or host}:{through or broker.port}"
-        monitor = Monitor(write_world(folder / "project", url, **sections))
+        monitor = Monitor(write(folder / "project", url, **sections))
         monitor.start()
         stack.callback(lambda: monitor.stop() if monitor.running.process.poll() is None else None)
         monitor.until_ready()
@@ -415,8 +424,9 @@ def scene(
             str(rate),
             str(seed),
             host,
+            *([str(folder / "project")] if numbers else []),
         ]
-        agents = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        stack.callback(end, agents)
-        wait_until(lambda: len(monitor.newest()) > AGENTS, "the first steps are evaluated")
-        yield Scene(broker, listener, monitor, agents, log)
+        acting = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(end, acting)
+        wait_until(lambda: len(monitor.newest()) > agents, "the first steps are evaluated")
+        yield Scene(broker, listener, monitor, acting, log, enough=FEW_STEPS if numbers else ENOUGH)

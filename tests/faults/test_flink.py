@@ -26,7 +26,7 @@ from monitor.errors import InputError
 from monitor.sidecar.config.load import assemble
 from tests.faults.flink_cluster import Cluster, cluster, job_python
 from tests.faults.harness import Listener
-from tests.faults.world import AGENTS, agent_steps, write_world
+from tests.faults.world import AGENTS, agent_steps, number_steps, write_numbers, write_world
 from tests.servers import PATIENCE, end, free_port, mosquitto, wait_until
 from tests.tiers import slow
 
@@ -52,9 +52,12 @@ needs_flink = pytest.mark.skipif(not job_python().exists(), reason="Flink is mis
 pytestmark = [slow, needs_flink]
 
 
-def write_log(folder: Path, count: int) -> list[str]:
-    """Write the steps of ten agents, with duplicates, losses, swapped lines, nonsense and silence; return the lines."""
-    draw, steps = random.Random(3), agent_steps(3)
+def write_log(folder: Path, count: int, plant: Path | None = None) -> list[str]:
+    """Write the steps of ten agents, with duplicates, losses, swapped lines, nonsense and silence; return the lines.
+
+    `plant`: the folder of one, whose agents they are instead of those on the grid.
+    """
+    draw, steps = random.Random(3), agent_steps(3) if plant is None else number_steps(plant, 3)
     lines: list[str] = []
     for number in range(count):
         agent, step = next(steps)
@@ -167,6 +170,19 @@ def test_killed_task_managers_change_no_alert(world: World, tmp_path: Path, repo
         flink.until(job, "FINISHED")
     assert written(world.out) == world.expected
     report(alerts=len(world.expected), seconds_until_running_again=back)
+
+
+def test_numbers_as_states_are_monitored_as_in_a_loop(tmp_path: Path, report: Callable[..., None]) -> None:
+    """The job's environment has other versions of packages, and draws the same."""
+    config = write_numbers(tmp_path / "plant", "mqtt://127.0.0.1:1", store={"path": None}, stream=PATIENT)
+    lines, out = write_log(tmp_path / "in", 600, config.parent), tmp_path / "out"
+    with cluster(tmp_path / "flink", 1) as flink:
+        job = flink.submit(["--config", str(config), "--from", f"file:{tmp_path / 'in'}", "--to", f"file:{out}"])
+        flink.until(job, "FINISHED")
+    wanted = expected(config, lines)
+    assert written(out) == wanted
+    assert sum('"method":"sampled"' in each for each in wanted) > 10
+    report(alerts=len(wanted))
 
 
 def test_a_killed_job_manager_changes_no_alert(world: World, tmp_path: Path, report: Callable[..., None]) -> None:

@@ -16,8 +16,8 @@ from tests.faults.proxy import tapped
 from tests.tiers import slow
 
 SEED = 20261121
-KILLS = {"none": (0, 0), "monitor": (25, 0), "broker": (0, 25), "both": (100, 50)}
-SHORT = {"none": (0, 0), "monitor": (3, 0), "broker": (0, 2), "both": (1, 1)}
+KILLS = {"none": (0, 0), "monitor": (25, 0), "broker": (0, 25), "both": (100, 50), "numbers": (25, 0)}
+SHORT = {"none": (0, 0), "monitor": (3, 0), "broker": (0, 2), "both": (1, 1), "numbers": (2, 0)}
 """Numbers of kills of the monitor and of the broker."""
 
 LULL = 1.0 if LONG else 0.3
@@ -48,14 +48,17 @@ def kill_broker(staged: Scene, draw: random.Random) -> float | None:
     return None
 
 
-@pytest.mark.parametrize("of", ["both", *(pytest.param(of, marks=slow) for of in ("none", "monitor", "broker"))])
+@pytest.mark.parametrize(
+    "of", ["both", *(pytest.param(of, marks=slow) for of in ("none", "monitor", "broker", "numbers"))]
+)
 def test_nothing_is_lost_by_kills(tmp_path: Path, of: str, report: Callable[..., None]) -> None:
     monitors, brokers = (KILLS if LONG else SHORT)[of]
     draw = random.Random(SEED)
     kills = [kill_monitor] * monitors + [kill_broker] * brokers
     draw.shuffle(kills)
     broker = Broker(tmp_path / "broker")
-    with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port) as staged:
+    numbers = of == "numbers"  # what is drawn, too, must be what it would have been
+    with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port, numbers=numbers) as staged:
         time.sleep(LULL * draw.uniform(0.0, 2.0))
         restarts: list[float] = []
         for kill in kills:

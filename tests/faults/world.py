@@ -1,4 +1,6 @@
-"""Model of the fault suite: ten agents on the benchmark's grid in short episodes, and a configuration to monitor them.
+"""Models of the fault suite: agents on the benchmark's grid, or on a plant with numbers, in short episodes.
+
+Each comes with a configuration to monitor them.
 
 The formulas have state that must survive a restart (`every`, `for`, `keep` above 1), and every lost step is visible:
 `tally` fires in every episode and looks back further than most episodes are long, so after one lost step it is blind
@@ -15,8 +17,9 @@ from typing import Any
 
 from benchmarks.process.grid import FALLBACK, NOMINAL, grid, outcomes
 from tests.sidecar.project import write_policy, write_project
+from tests.worlds import plant
 
-__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "agent_steps", "write_world"]
+__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "NUMBERS", "agent_steps", "number_steps", "write_numbers", "write_world"]
 
 AGENTS = 10
 CLIENT_ID = "monitor"
@@ -46,19 +49,48 @@ FORMULAS: list[dict[str, Any]] = [
 ]
 
 
-def write_world(folder: Path, url: str, **sections: object) -> Path:
-    """Write model, policies and configuration to `folder`; return the configuration. `sections` replace its own."""
-    config: dict[str, Any] = {
+NUMBERS = 4
+"""Agents on the plant."""
+TALLY: dict[str, Any] = {
+    "name": "tally",
+    "formula": 'careful@11.P<=0 [ F<=2 !"overflow" ]',
+    "alarm": {"severity": "info"},
+}
+
+
+def common_settings(url: str) -> dict[str, Any]:
+    """Return what both configurations say."""
+    return {
         "mqtt": {"url": url, "client_id": CLIENT_ID},
-        "model": "model.npz",
-        "policies": {"nominal": "rash.yaml", "fallback": "careful.yaml"},
-        "path": {"window": 64},
-        "formulas": FORMULAS,
         # Longer than any fault here, so that nothing is late, skipped or stale.
         "stream": {"max_lag": "30m", "stale_after": "30m"},
         "heartbeat": "1s",
         "http": {"listen": "127.0.0.1:0"},
         "store": {"path": "var/cfmon.sqlite"},
+    }
+
+
+def write_numbers(folder: Path, url: str, **sections: object) -> Path:
+    """Write the plant, its policies and a configuration to `folder`; return the configuration."""
+    return plant.write_plant(folder, **{**common_settings(url), "formulas": [TALLY, *plant.FORMULAS], **sections})
+
+
+def number_steps(folder: Path, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (agent, step) endlessly, as `agent_steps`; `folder`: of the plant."""
+    agents = [plant.agent_steps(folder, seed + n) for n in range(NUMBERS)]
+    while True:
+        for n, steps in enumerate(agents):
+            yield f"a{n}", next(steps)
+
+
+def write_world(folder: Path, url: str, **sections: object) -> Path:
+    """Write model, policies and configuration to `folder`; return the configuration. `sections` replace its own."""
+    config: dict[str, Any] = {
+        **common_settings(url),
+        "model": "model.npz",
+        "policies": {"nominal": "rash.yaml", "fallback": "careful.yaml"},
+        "path": {"window": 64},
+        "formulas": FORMULAS,
         **sections,
     }
     path = write_project(folder, model := grid(SLIP), json.dumps(config))  # JSON is YAML

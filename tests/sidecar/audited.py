@@ -106,8 +106,9 @@ def recorded(path: Path, many: Sequence[Event]) -> Path:
     return path
 
 
-def replayed(config: Path, many: Sequence[Event]) -> list[str]:
-    """All that one process publishes, as lines, without what a heartbeat or a new connection repeats."""
+def replayed(config: Path, many: Sequence[Event], *, repeats: bool = False) -> list[str]:
+    """All that one process publishes, as lines; what a heartbeat or a new connection repeats only if asked for."""
     pipeline = assemble(config, {}).pipeline("one")
-    messages = [each for event in many for each in pipeline.step(event).publications if not each.repeats]
+    published = [each for event in many for each in pipeline.step(event).publications]
+    messages = [each for each in published if repeats or not each.repeats]
     return [alert_line(message.topic, message.payload) for message in messages]

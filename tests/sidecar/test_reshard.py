@@ -34,7 +34,8 @@ from tests.sidecar.by_hand import ByHand, by_hand, stopped_time
 from tests.sidecar.chaos import DEEDS as ALL_DEEDS
 from tests.sidecar.chaos import Life
 from tests.sidecar.project import CONFIG, write_project
-from tests.tiers import first
+from tests.tiers import first, slow
+from tests.worlds.plant import events, write_plant
 
 AGENTS = [f"a{n}" for n in range(6)]
 NAMED = CONFIG.replace('"mqtt://127.0.0.1:1"}', '"mqtt://127.0.0.1:1", client_id: fleet}')
@@ -42,11 +43,20 @@ DEEDS = ("step",) * 9 + ("end",)
 Said = dict[str, list[tuple[Any, ...]]]
 
 
+def numbers(folder: Path) -> Path:
+    """Write a project with numbers as states."""
+    return write_plant(folder, mqtt={"url": "mqtt://127.0.0.1:1", "client_id": "fleet"}, store={"path": "var/a.sqlite"})
+
+
 @contextmanager
-def begun(folder: Path, model: MDP, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
-    """A monitor that has restored its store; it stores everything at its end, as a clean stop does."""
+def begun(folder: Path, model: MDP | None, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
+    """A monitor that has restored its store; it stores everything at its end, as a clean stop does.
+
+    `model`: None: numbers as states.
+    """
     environment = {"CFMON_STORE__PATH": str(store)} | ({} if shard is None else {"CFMON_MQTT__SHARD": shard})
-    with stopped_time(), by_hand(write_project(folder, model, config), environment) as there:
+    path = numbers(folder) if model is None else write_project(folder, model, config)
+    with stopped_time(), by_hand(path, environment) as there:
         asyncio.run(there.service.begin())
         yield there
         there.worker.keep_changes()
@@ -101,8 +111,24 @@ def test_monitors_go_on_with_divided_and_joined_stores_as_one_would_have(
     assert history == listed
 
 
+@slow
+def test_states_of_numbers_are_divided_and_joined(tmp_path: Path) -> None:
+    many = events(numbers(tmp_path / "one").parent, 24)
+    messages = [event for event in many if isinstance(event, Message)]
+    half = len(messages) // 2
+    with begun(tmp_path / "one", None, None, tmp_path / "one" / DATABASE) as one:
+        feed(one, messages)
+        expected, listed = said(one), alarms(one)
+    stores = run_shards(tmp_path, None, [None, None], messages[:half])[0]
+    made = split_stores(stores, 3, tmp_path / "three")
+    stores, found, history = run_shards(tmp_path, None, made, messages[half:])
+    assert (found, history) == (expected, listed)
+    with begun(tmp_path / "one", None, None, merge_stores(stores, tmp_path / "merged").path) as there:
+        assert (said(there), alarms(there)) == (expected, listed)
+
+
 def run_shards(
-    tmp_path: Path, model: MDP, shards: Sequence[NewStore | None], messages: Sequence[Message]
+    tmp_path: Path, model: MDP | None, shards: Sequence[NewStore | None], messages: Sequence[Message]
 ) -> tuple[list[Path], Said, set[tuple[str, str]]]:
     """Let so many shards see these messages; return their stores, what they would publish, and the listed alarms."""
     stores, found, listed = [], Said(), set()

@@ -92,6 +92,13 @@ def test_mistakes_of_a_configuration_are_named(tmp_path: Path, old: str, new: st
         assemble(config, {})
 
 
+def test_formulas_from_a_store_are_those_of_the_configuration() -> None:
+    loaded = assemble(HOUSE.parents[1] / "config" / "heating.yaml", {})
+    again = loaded.with_formulas(loaded.formulas)
+    assert again.formulas == loaded.formulas
+    assert again.monitor.queries == loaded.monitor.queries
+
+
 def test_features_are_for_worlds(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "policies" / "frozen-lake", tmp_path / "policies" / "frozen-lake")
     (tmp_path / "config").mkdir()

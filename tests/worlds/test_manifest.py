@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto
 from scipy.stats import kstest, norm, t
 
-from monitor.errors import ModelError
+from monitor.errors import ModelError, PathError
 from monitor.evaluation import check
 from monitor.worlds import Moment, load_world
 from monitor.worlds.conditions import compiled
@@ -90,6 +90,22 @@ def test_all_that_a_manifest_can_say(tmp_path: Path) -> None:
     assert world.learned
     assert world.holds("late", np.array([[9.0, 1, 0], [9.0, 2, 0]])).tolist() == [True, False]
     assert world.holds("calm", np.array([[0.0, 1, 3], [0.0, 1, 4], [0.0, 0, 4]])).tolist() == [True, False, True]
+
+
+def test_paths_may_name_values_and_features(tmp_path: Path) -> None:
+    world = load_world(mixed(tmp_path))
+    policies = {"nominal": lambda x: np.zeros(len(x), dtype=int)}
+    numbers = [([5.0, 0, 3], "shut", [1.0]), ([5.8, 1, 4], "shut", [0.0])]
+    named = [
+        ({"mode": "idle", "count": 3, "level": 5.0}, "shut", {"rain": 1.0}),
+        ([5.8, "busy", 4], "shut", {"rain": np.float64(0.0)}),
+    ]
+    one, other = (check('@1.P=? [ F<=2 "calm" ]', model=world, path=p, policies=policies) for p in (numbers, named))
+    assert one == other
+    assert world.shown((5.0, 2.0, 3.0)) == "level=5 m mode=down count=3"
+    assert world.outside((5.0, 0.5, 3.0)) == "mode=0.5, which is no whole number"
+    with pytest.raises(PathError, match="mode='lazy', which is no number, and none of idle, busy, down"):
+        check('"calm"', model=world, path=[([5.0, "lazy", 3], "shut", [1.0])], policies=policies)
 
 
 def test_named_values_alone_need_no_location(tmp_path: Path) -> None:

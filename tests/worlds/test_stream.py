@@ -136,13 +136,13 @@ def test_numbers_come_as_a_list_or_by_name(state: object, inputs: object, action
 @pytest.mark.parametrize(
     ("changes", "reason", "words"),
     [
-        ({"state": {"levle": 6.0}}, "unknown_state", "send a list of 1 numbers, or a map: level"),
+        ({"state": {"levle": 6.0}}, "unknown_state", '"state" has levle; the world has level: send a list'),
         ({"state": [6.0, 7.0]}, "unknown_state", "2 numbers"),
         ({"state": "full"}, "unknown_state", "'full'"),
-        ({"state": ["full"]}, "unknown_state", "no number"),
+        ({"state": ["full"]}, "unknown_state", "level='full', which is no number"),
         ({"state": [True]}, "unknown_state", "no number"),
         ({"state": [21.0]}, "out_of_range", "level=21, outside 0 to 10 m"),
-        ({"inputs": None}, "unknown_state", "a map: rain"),
+        ({"inputs": None}, "unknown_state", '"inputs" has 0 numbers; the world has rain'),
         ({"inputs": [1.0, 2.0]}, "unknown_state", "2 numbers"),
         ({"action": "ajar"}, "unknown_action", "send one of shut, open"),
         ({"action": 2}, "unknown_action", "2 is not an action"),

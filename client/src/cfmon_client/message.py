@@ -52,6 +52,7 @@ def pack(
     action: object,
     *,
     time: float,
+    inputs: object = None,
     reward: object = None,
     policy: str | None = None,
     extra: object = None,
@@ -61,7 +62,7 @@ def pack(
     """Return the message of a step, and what was left out of it: a reward or an `extra` that cannot be published.
 
     Raises:
-        Refused: State, action or policy cannot be published.
+        Refused: State, action, inputs or policy cannot be published.
 
     >>> msgpack.unpackb(pack("e", 0, [0.5, 1], 2, time=9.0)[0])
     {'v': 1, 'episode': 'e', 'seq': 0, 'state': [0.5, 1], 'time': 9.0, 'action': 2}
@@ -71,6 +72,8 @@ def pack(
         fields["action"] = _action(action)
     elif not (terminated or truncated):
         raise Refused("missing_action", "the action is None; give the action taken in this state")
+    if inputs is not None:
+        fields["inputs"] = _inputs(inputs)
     if terminated:
         fields["terminated"] = True
     if truncated:
@@ -145,24 +148,42 @@ def _state(state: object) -> object:
         return _integer("state", value, -MAX_INT)
     if type(value) is str:
         return _text("state", value)
-    if not isinstance(value, list | tuple):
-        raise Refused("wrong_type", f"the state is {_shown(state)}; give an integer, a name, or a flat list of numbers")
+    if not isinstance(value, list | tuple | dict):
+        raise Refused(
+            "wrong_type",
+            f"the state is {_shown(state)}; give an integer, a name, or a flat list or dict of numbers",
+        )
+    return _entries("state", value)
+
+
+def _inputs(inputs: object) -> object:
+    value = plain(inputs)
+    if not isinstance(value, list | tuple | dict):
+        raise Refused("wrong_type", f"the inputs are {_shown(inputs)}; give a flat list or dict of numbers")
+    return _entries("inputs", value)
+
+
+def _entries(key: str, value: list[Any] | tuple[Any, ...] | dict[Any, Any]) -> object:
     if len(value) > MAX_DIMENSIONS:
-        raise Refused("out_of_range", f"the state has {len(value)} entries; the monitor reads at most {MAX_DIMENSIONS}")
-    return [_entry(each) for each in value]
+        raise Refused("out_of_range", f"{key}: {len(value)} entries; the monitor reads at most {MAX_DIMENSIONS}")
+    if not isinstance(value, dict):
+        return [_entry(key, each) for each in value]
+    if not all(isinstance(name, str) for name in value):
+        raise Refused("wrong_type", f"{key}: a dict with keys that are no texts; give names")
+    return {_text(key, str(name)): _entry(key, each) for name, each in value.items()}
 
 
-def _entry(entry: object) -> object:
+def _entry(key: str, entry: object) -> object:
     value = entry if type(entry) is float else plain(entry)
     if type(value) is float:
-        return _finite("state", value)
+        return _finite(key, value)
     if type(value) is int:
-        return _integer("state", value, -MAX_INT)
+        return _integer(key, value, -MAX_INT)
     if type(value) is str:
-        return _text("state", value)
+        return _text(key, value)
     if type(value) is bool:
         return value
-    raise Refused("wrong_type", f"the state's list has {_shown(entry)}; give a flat list of numbers, names or booleans")
+    raise Refused("wrong_type", f"{key}: an entry is {_shown(entry)}; give numbers, names or booleans, without nesting")
 
 
 def _action(action: object) -> object:

@@ -1,4 +1,4 @@
-"""A ROS 2 node that publishes the steps of a robot: the newest state with each action. Needs rclpy."""
+"""A ROS 2 node that publishes the steps of a robot: the newest state and inputs with each action. Needs rclpy."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ class Topic:
 
 
 class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no types
-    """Publishes a step at each message on the action's topic, with the newest state.
+    """Publishes a step at each message on the action's topic, with the newest state and inputs.
 
-    Actions that come before the first state are not published.
+    Actions that come before the first state, or the first inputs, are not published.
 
     Args:
         broker: URL of the broker, or a `Broker` with credentials and certificates.
         agent: The agent's name.
-        state: Where states come from; its value is an integer, a name or a flat list of numbers.
+        state: Where states come from; its value is an integer, a name, or a flat list or dict of numbers.
         action: Where actions come from; its value is an index or a name.
+        inputs: Where recorded inputs come from, for a world with numbers that has some; a flat list or dict of numbers.
         end: What ends an episode, if anything does: true for terminated, false for truncated. The newest state is
             the last one.
         policy: SHA-256 of the policy file that the agent runs.
@@ -56,6 +57,7 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
         *,
         state: Topic,
         action: Topic,
+        inputs: Topic | None = None,
         end: Topic | None = None,
         policy: str | None = None,
         topic: str = TOPIC,
@@ -64,11 +66,15 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
         super().__init__(name)
         self._publisher = Publisher(broker)
         (steps,) = share(self._publisher, [agent], policy=policy, topic=topic)
-        self._trail = Trail(steps, lambda message, _: state.value(message), action.value)
+        inputs_of = None if inputs is None else lambda _message, _: inputs.value(self._inputs)
+        self._trail = Trail(steps, lambda message, _: state.value(message), action.value, inputs_of)
         self._state: Any = None
+        self._inputs: Any = () if inputs is None else None
         self._end = end
         self.create_subscription(state.type, state.name, self._on_state, state.qos)
         self.create_subscription(action.type, action.name, self._on_action, action.qos)
+        if inputs is not None:
+            self.create_subscription(inputs.type, inputs.name, self._on_inputs, inputs.qos)
         if end is not None:
             self.create_subscription(end.type, end.name, self._on_end, end.qos)
 
@@ -82,15 +88,23 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
         self._publisher.close()
         super().destroy_node()
 
+    @property
+    def _ready(self) -> bool:
+        """Return whether there is a state, and inputs if they are needed."""
+        return self._state is not None and self._inputs is not None
+
     def _on_state(self, message: Any) -> None:  # noqa: ANN401 - of any type
         self._state = message
 
+    def _on_inputs(self, message: Any) -> None:  # noqa: ANN401 - of any type
+        self._inputs = message
+
     def _on_action(self, message: Any) -> None:  # noqa: ANN401 - of any type
-        if self._state is not None:
+        if self._ready:
             self._trail.hold(self._state)
             self._trail.act(message)
 
     def _on_end(self, message: Any) -> None:  # noqa: ANN401 - of any type
-        if self._end is not None and self._state is not None:
+        if self._end is not None and self._ready:
             terminated = bool(self._end.value(message))
             self._trail.arrive(self._state, None, {}, terminated=terminated, truncated=not terminated)

@@ -31,6 +31,7 @@ class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is opti
         *,
         state: StateOf | None = None,
         action: ActionOf | None = None,
+        inputs: StateOf | None = None,
         policy: str | None = None,
         topic: str = TOPIC,
     ) -> None:
@@ -39,6 +40,7 @@ class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is opti
         self._agent = agent
         self._state = state
         self._action = action
+        self._inputs = inputs
         self._settings: Mapping[str, Any] = {"policy": policy, "topic": topic}
         self._trails: list[Trail] = []
         share(self._publisher, [agent], **self._settings)  # a wrong argument is an error here
@@ -57,7 +59,7 @@ class WatchedTraining(BaseCallback):  # type: ignore[misc] # the library is opti
         action_of = self._action or default_action(self.training_env.action_space)
         names = [f"{self._agent}-{number}" for number in range(self.training_env.num_envs)]
         agents = share(self._publisher, names, **self._settings)
-        self._trails = [Trail(steps, state_of, action_of) for steps in agents]
+        self._trails = [Trail(steps, state_of, action_of, self._inputs) for steps in agents]
         first = self.model._last_obs  # noqa: SLF001 - the first observations are nowhere else
         for trail, observation in zip(self._trails, first, strict=True):
             trail.begin(observation, {})

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, final
+from typing import Any, Final, final
 
 from cfmon_client.broker import Broker
 from cfmon_client.errors import ClientError
@@ -141,6 +141,7 @@ class Steps:
         state: object,
         action: object,
         *,
+        inputs: object = None,
         reward: object = None,
         policy: str | None = None,
         extra: object = None,
@@ -151,14 +152,16 @@ class Steps:
         that were none.
 
         Args:
-            state: As the monitor's `state_encoder` requires: an integer, a name, or a flat list of numbers. Arrays and
-                scalars of NumPy are accepted.
+            state: As the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or a dict of
+                names to numbers. Arrays and scalars of NumPy are accepted.
             action: Its index or its name.
+            inputs: Recorded inputs of a world with numbers, such as the weather, in force while the action takes
+                effect: a flat list, an array, or a dict of names to numbers.
             reward: The reward of the transition *into* this state: what the previous action earned.
             policy: SHA-256 of the policy that took the action, if it is not the one given at the beginning.
             extra: A dict that recordings keep and nothing else uses.
         """
-        self._send(state, action, reward, policy, extra)
+        self._send(state, action, policy, inputs=inputs, reward=reward, extra=extra)
 
     def end(
         self,
@@ -166,6 +169,7 @@ class Steps:
         *,
         terminated: bool = False,
         truncated: bool = False,
+        inputs: object = None,
         reward: object = None,
         extra: object = None,
     ) -> None:
@@ -176,6 +180,7 @@ class Steps:
                 begins, and does not learn how this one ended.
             terminated: The task ended in this state, as in Gymnasium.
             truncated: A time limit cut the episode off. This is assumed unless `terminated` is given.
+            inputs: As in `step`; a world with inputs needs those of the last state too.
             reward: The reward of the transition into this state.
             extra: A dict that recordings keep and nothing else uses.
         """
@@ -184,7 +189,8 @@ class Steps:
             return
         if state is not None:
             cut_off = bool(truncated) or not terminated
-            self._send(state, None, reward, None, extra, terminated=bool(terminated), truncated=cut_off)
+            ends = {"terminated": bool(terminated), "truncated": cut_off}
+            self._send(state, None, None, inputs=inputs, reward=reward, extra=extra, **ends)
         elif terminated or truncated:
             self._refuse(Refused("missing_state", "end() needs the last state; give it as the first argument"))
         self._episode = None
@@ -210,32 +216,12 @@ class Steps:
         self._episode, self._seq, self._episodes = episode, 0, self._episodes + 1
         return episode
 
-    def _send(
-        self,
-        state: object,
-        action: object,
-        reward: object,
-        policy: str | None,
-        extra: object,
-        *,
-        terminated: bool = False,
-        truncated: bool = False,
-    ) -> None:
+    def _send(self, state: object, action: object, policy: str | None, **others: Any) -> None:  # noqa: ANN401 - of `pack`
         episode = self._episode if self._episode is not None else self._begin()
         seq, self._seq = self._seq, self._seq + 1
         try:
-            payload, left_out = pack(
-                episode,
-                seq,
-                state,
-                action,
-                time=self._clock(),
-                reward=reward,
-                policy=self._policy if policy is None else policy,
-                extra=extra,
-                terminated=terminated,
-                truncated=truncated,
-            )
+            acting = self._policy if policy is None else policy
+            payload, left_out = pack(episode, seq, state, action, time=self._clock(), policy=acting, **others)
         except Exception as error:  # noqa: BLE001 - nothing is raised into the agent's loop
             self._refuse(error)
             return

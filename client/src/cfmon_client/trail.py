@@ -12,7 +12,7 @@ from cfmon_client.steps import Steps
 __all__ = ["ActionOf", "StateOf", "Trail"]
 
 StateOf = Callable[[Any, Mapping[str, Any]], object]
-"""Return the state to publish, from an observation and its info."""
+"""Return the state to publish, or its inputs, from an observation and its info."""
 
 ActionOf = Callable[[Any], object]
 """Return the action to publish, an index or a name, from the environment's."""
@@ -31,11 +31,12 @@ class _Failed:
 class Trail:
     """Holds the state that was reached until the action taken in it is known. Never raises."""
 
-    def __init__(self, steps: Steps, state_of: StateOf, action_of: ActionOf) -> None:
+    def __init__(self, steps: Steps, state_of: StateOf, action_of: ActionOf, inputs_of: StateOf | None = None) -> None:
         self._steps = steps
         self._state_of = state_of
         self._action_of = action_of
-        self._held: tuple[object, object] | None = None
+        self._inputs_of = inputs_of or _no_inputs
+        self._held: tuple[object, object, object] | None = None
 
     def begin(self, observation: Any, info: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any environment
         """Begin an episode; one that is still open is cut off in the state that was reached."""
@@ -44,13 +45,13 @@ class Trail:
 
     def hold(self, observation: Any, info: Mapping[str, Any] = MappingProxyType({})) -> None:  # noqa: ANN401 - of any environment
         """Take an observation for the state in which the next action is taken."""
-        self._held = (self._state(observation, info), None)
+        self._held = (*self._state(observation, info), None)
 
     def act(self, action: Any) -> None:  # noqa: ANN401 - of any environment
         """Publish the held state with the action that is taken in it."""
         if self._held is not None:
-            state, reward = self._held
-            self._steps.step(state, _guarded(self._action_of, action), reward=reward)
+            state, inputs, reward = self._held
+            self._steps.step(state, _guarded(self._action_of, action), inputs=inputs, reward=reward)
 
     def arrive(
         self,
@@ -62,22 +63,26 @@ class Trail:
         truncated: bool,
     ) -> None:
         """Hold the state that the action led to, or publish it if it ends the episode."""
-        state = self._state(observation, info)
+        state, inputs = self._state(observation, info)
         if terminated or truncated:
-            self._steps.end(state, terminated=terminated, truncated=truncated, reward=reward)
+            self._steps.end(state, terminated=terminated, truncated=truncated, inputs=inputs, reward=reward)
             self._held = None
         else:
-            self._held = (state, reward)
+            self._held = (state, inputs, reward)
 
     def finish(self) -> None:
         """Cut off the open episode, if any, in the state that was reached."""
         if self._held is not None and self._steps.episode is not None:
-            state, reward = self._held
-            self._steps.end(state, truncated=True, reward=reward)
+            state, inputs, reward = self._held
+            self._steps.end(state, truncated=True, inputs=inputs, reward=reward)
         self._held = None
 
-    def _state(self, observation: Any, info: Mapping[str, Any]) -> object:  # noqa: ANN401 - of any environment
-        return _guarded(self._state_of, observation, info)
+    def _state(self, observation: Any, info: Mapping[str, Any]) -> tuple[object, object]:  # noqa: ANN401 - of any environment
+        return _guarded(self._state_of, observation, info), _guarded(self._inputs_of, observation, info)
+
+
+def _no_inputs(_observation: object, _info: object) -> None:
+    return None
 
 
 def _guarded(function: Callable[..., object], *arguments: object) -> object:

@@ -32,6 +32,8 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         state: Function of (observation, info) that returns the state as the monitor's model has it. By default a
             discrete observation itself, or an array as a list of numbers.
         action: Function of the action that returns its index or name; by default a discrete action itself.
+        inputs: Function of (observation, info) that returns the recorded inputs of the step from there, for a world
+            with numbers that has some.
         policy: SHA-256 of the policy file that the agent runs.
         topic: Topic of steps, as in the monitor's configuration; `+` is the agent's name.
 
@@ -47,6 +49,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         *,
         state: StateOf | None = None,
         action: ActionOf | None = None,
+        inputs: StateOf | None = None,
         policy: str | None = None,
         topic: str = TOPIC,
     ) -> None:
@@ -55,7 +58,7 @@ class Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         action_of = action or default_action(env.action_space)
         self._publisher = Publisher(broker)
         (steps,) = share(self._publisher, [agent], policy=policy, topic=topic)
-        self._trail = Trail(steps, state_of, action_of)
+        self._trail = Trail(steps, state_of, action_of, inputs)
 
     @property
     def status(self) -> Status:
@@ -101,6 +104,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
         *,
         state: StateOf | None = None,
         action: ActionOf | None = None,
+        inputs: StateOf | None = None,
         policy: str | None = None,
         topic: str = TOPIC,
     ) -> None:
@@ -113,7 +117,7 @@ class WatchedVector(VectorWrapper[Any, Any, Any, Any, Any]):
         self._mode = AutoresetMode(env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
         self._publisher = Publisher(broker)
         agents = share(self._publisher, names, policy=policy, topic=topic)
-        self._trails = [Trail(steps, state_of, action_of) for steps in agents]
+        self._trails = [Trail(steps, state_of, action_of, inputs) for steps in agents]
         self._over = [False] * env.num_envs
 
     @property

@@ -22,14 +22,14 @@ FEW: Final = 10
 
 
 def plain_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return names that conditions can use: letters, digits and underscores.
+    """Return names that conditions can use: letters, digits and underscores. Those in the maps of a message stay.
 
-    >>> plain_names(["level", "state[0]", "state 0", "2nd"])
-    ('level', 'state_0', 'state_0_3', '_2nd')
+    >>> plain_names(["level", "state.room", "state[0]", "state 0", "2nd"])
+    ('level', 'room', 'state_0', 'state_0_4', '_2nd')
     """
     names: list[str] = []
     for place, column in enumerate(columns, start=1):
-        name = re.sub(r"\W+", "_", column, flags=re.ASCII).rstrip("_")[:56]
+        name = re.sub(r"\W+", "_", re.sub(r"^(state|inputs)\.", "", column), flags=re.ASCII).rstrip("_")[:56]
         name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
         names.append(name if name not in names else f"{name}_{place}")
     return tuple(names)

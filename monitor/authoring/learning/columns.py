@@ -42,6 +42,7 @@ class Roles:
         observation: columns of a policy's input, or empty.
         timing: see `Timing`.
         others: further columns that conditions of labels use.
+        inputs: columns of the recorded inputs of a world with numbers, which are not among `state`.
     """
 
     state: tuple[str, ...]
@@ -55,13 +56,15 @@ class Roles:
     observation: tuple[str, ...] = ()
     timing: Timing = "step"
     others: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[str, ...]:
         """Names of all columns to read, each once."""
         single = (self.action, self.episode, self.order, self.reward, self.terminated, self.truncated)
         given = (name for name in single if name is not None)
-        return tuple(dict.fromkeys((*self.state, *given, *self.next_state, *self.observation, *self.others)))
+        several = (*self.next_state, *self.observation, *self.others, *self.inputs)
+        return tuple(dict.fromkeys((*self.state, *given, *several)))
 
     @property
     def has_final_rows(self) -> bool:
@@ -86,6 +89,8 @@ class Roles:
             "next state": ", ".join(self.next_state) or "the state of the next row",
             "timing": TIMINGS[self.timing],
         }
+        if self.inputs:
+            shown["inputs"] = ", ".join(self.inputs)
         if self.observation:
             shown["observation"] = ", ".join(self.observation)
         return [f"{name:<12}{text}" for name, text in shown.items()]
@@ -102,7 +107,8 @@ def guessed(
 ) -> Roles:
     """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
 
-    `left_out`: columns that cannot be read -> what they hold. Raises RecordingError: a given column does not exist or
+    `left_out`: columns that cannot be read -> what they hold. A state or inputs may be named as the list or map that
+    they were; inputs are guessed if they are given as None. Raises RecordingError: a given column does not exist or
     cannot be read, one that would be guessed cannot be read, or state or action cannot be guessed.
     """
     single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
@@ -116,16 +122,20 @@ def guessed(
     if roles["episode"] is None and given.get("episode") is None:
         _refuse_several(names, source)
     taken = {str(value) for value in roles.values() if value is not None}
+    inputs = _several(names, _inputs(names, given), source, left_out)
     state = _several(names, given.get("state"), source, left_out) or _state(names, taken)
+    if inputs and not (state := tuple(name for name in state if name not in inputs)):
+        raise RecordingError(f"{source}: every column of the state is an input; name others with --state")
     if not state:
         raise RecordingError(f"{source}: no column looks like the state; add --state NAME,NAME, of {_list(names)}")
     after = _several(names, given.get("next_state"), source, left_out)
     found = Roles(
         state=state,
         action=str(roles.pop("action")),
+        inputs=inputs,
         next_state=after or (_next(names, state) if given.get("next_state") is None else ()),
         observation=_several(names, given.get("observation"), source, left_out),
-        timing="state" if {"v", "seq", "episode"} <= set(names) else "step",
+        timing="state" if are_messages(names) else "step",
         **{role: None if value is None else str(value) for role, value in roles.items()},  # type: ignore[arg-type]
     )
     if given.get("timing") is not None:
@@ -134,13 +144,18 @@ def guessed(
     return found
 
 
+def are_messages(names: Iterable[str]) -> bool:
+    """Return whether rows with these columns are messages of the monitor, as an agent sent them."""
+    return {"v", "seq", "episode"} <= set(names)
+
+
 def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
-    """Return the columns of a name: itself, or the entries `name[0]`, `name[1]`, ... of a list."""
+    """Return the columns of a name: itself, the entries `name[0]`, `name[1]`, ... of a list, or `name.key` of a map."""
     known = list(names)
     if name in known:
         return (name,)
     entries = [(int(match[1]), each) for each in known if (match := re.fullmatch(rf"{re.escape(name)}\[(\d+)\]", each))]
-    return tuple(each for _, each in sorted(entries))
+    return tuple(each for _, each in sorted(entries)) or tuple(each for each in known if each.startswith(f"{name}."))
 
 
 def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
@@ -209,12 +224,19 @@ def _state(names: Sequence[str], taken: set[str]) -> tuple[str, ...]:
             base = each.partition("[")[0]
             if base.lower() == name and (columns := expanded(names, base)):
                 return columns
-    version = {"v"} if {"v", "seq", "episode"} <= set(names) else set()
+    version = {"v"} if are_messages(names) else set()
     bad = {*version, *NOISE, *EPISODE, *ORDER, *ACTION, *REWARD, *TERMINATED, *TRUNCATED}
     return tuple(
         n for n in names
         if n not in taken and n.partition("[")[0].lower() not in bad and not n.lower().startswith(NEXT)
     )  # fmt: skip
+
+
+def _inputs(names: Sequence[str], given: Mapping[str, object]) -> object:
+    """Return the columns of inputs as named by the user, or those of messages if they are to be guessed (None)."""
+    if given.get("inputs", "") is None:
+        return "inputs" if expanded(names, "inputs") else ""
+    return given.get("inputs")
 
 
 def _next(names: Sequence[str], state: tuple[str, ...]) -> tuple[str, ...]:
@@ -226,11 +248,10 @@ def _next(names: Sequence[str], state: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check(roles: Roles, names: Sequence[str], source: str) -> None:
-    lists = [name for name in (roles.action,) if name not in names and expanded(names, name)]
-    if lists:
+    if roles.action not in names and (entries := expanded(names, roles.action)):
         raise RecordingError(
-            f"{source}: column {lists[0]!r} is a list; an action is one number or text. "
-            "Name one entry (--action 'action[0]'), or add a column that numbers the actions"
+            f"{source}: column {roles.action!r} is a list or a map; an action is one number or text. "
+            f"Name one entry (--action {entries[0]!r}), or add a column that numbers the actions"
         )
     missing = [name for name in roles.used if name not in names]
     if missing:

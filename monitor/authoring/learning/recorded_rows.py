@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.authoring.learning.row_files import EmptyFileError, RecordRows
+from monitor.authoring.learning.row_files import EmptyFileError, RecordRows, flat
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Message
 from monitor.sidecar.recordings import open_recording
@@ -67,15 +67,12 @@ class RecordedRows(RecordRows):
 
 
 def _record(step: Observation, episode: str) -> dict[str, Any]:
-    state = step.state
-    states = {f"state[{i}]": value for i, value in enumerate(state)} if isinstance(state, tuple) else {"state": state}
-    given = {"action": step.action, "reward": step.reward}
+    given = {"state": step.state, "inputs": step.inputs, "action": step.action, "reward": step.reward}
     return {
         "v": 1,
         "episode": episode,
         "seq": step.seq,
-        **states,
-        **{name: value for name, value in given.items() if value is not None},
+        **flat({name: value for name, value in given.items() if value is not None}),
         "terminated": step.terminated,
         "truncated": step.truncated,
     }

@@ -34,12 +34,12 @@ _encode = msgspec.json.Encoder().encode
 class _PlainRows:
     """Rows of one batch as values of Python.
 
-    `terminated`, `truncated`: end markers. `order`: what orders rows, or nothing. `times`: in seconds since 1970, or
-    nothing.
+    `sent`: they are messages. `terminated`, `truncated`: end markers. `order`: what orders rows, or nothing. `times`:
+    in seconds since 1970, or nothing.
     """
 
-    def __init__(self, batch: RowBatch, roles: Roles, time: str | None) -> None:
-        self._batch = batch
+    def __init__(self, batch: RowBatch, roles: Roles, time: str | None, *, sent: bool) -> None:
+        self._batch, self._sent = batch, sent
         self._columns = {name: values.tolist() for name, values in batch.columns.items()}
         self.terminated = as_flags(batch, roles.terminated)
         self.truncated = as_flags(batch, roles.truncated)
@@ -75,11 +75,19 @@ class _PlainRows:
         return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
 
     def state(self, row: int, names: tuple[str, ...]) -> object:
-        """Return a state: one value, or a list. RecordingError if it is missing."""
+        """Return a state: a whole number or a text alone, else as `several`. RecordingError if it is missing."""
+        values = self.several(row, names, "the state is")
+        if len(names) > 1 or isinstance(values, dict) or isinstance(values[0], float):
+            return values
+        return values[0]
+
+    def several(self, row: int, names: tuple[str, ...], what: str) -> list[object] | dict[str, object]:
+        """Return the values of columns: a list, or a map if a message had one. RecordingError if one is missing."""
         values = [self.at(row, name) for name in names]
         if None in values:
-            raise RecordingError(f"{self.where(row)}: the state is missing")
-        return values[0] if len(values) == 1 else values
+            raise RecordingError(f"{self.where(row)}: {what} missing")
+        keys = [name.partition(".")[2] for name in names] if self._sent else []
+        return dict(zip(keys, values, strict=True)) if all(keys) and keys else values
 
     def action(self, row: int, name: str) -> object:
         """Return an action; a number of a column with missing values is a float there."""
@@ -113,10 +121,14 @@ class TableEvents:
         pattern: topic of the steps, with one `+` for the agent's name, which is in the column `agent`.
         agent: name of the agent, if there is no such column.
         interval: seconds between two rows, if no column has times.
+        sent: rows are messages as an agent sent them; what was a map stays one.
     """
 
-    def __init__(self, source: RowFile, roles: Roles, pattern: str, agent: str, interval: float) -> None:
+    def __init__(
+        self, source: RowFile, roles: Roles, pattern: str, agent: str, interval: float, *, sent: bool = False
+    ) -> None:
         names = source.names()
+        self._sent = sent
         self._source, self._roles, self._pattern = source, roles, pattern
         self._agent, self._interval = agent, interval
         self._time = next((name for name in TIMES if name in names and name not in roles.state), None)
@@ -130,7 +142,7 @@ class TableEvents:
     def __iter__(self) -> Iterator[Event]:
         done = 0
         for batch in self._source.batches(self._wanted):
-            rows = _PlainRows(batch, self._roles, self._time)
+            rows = _PlainRows(batch, self._roles, self._time, sent=self._sent)
             if self._counts is None:
                 self._counts = rows.counts_steps(self._roles, [self._name(rows, row) for row in range(len(rows))])
             for row in range(len(rows)):
@@ -177,7 +189,8 @@ class TableEvents:
         earned, action = rows.at(row, roles.reward), rows.action(row, roles.action)
         ends = {"terminated": bool(rows.terminated[row]), "truncated": bool(rows.truncated[row])}
         ends = {key: True for key, value in ends.items() if value}
-        step: dict[str, object] = {"seq": path.seq, "state": rows.state(row, roles.state)}
+        inputs = {"inputs": rows.several(row, roles.inputs, "inputs are")} if roles.inputs else {}
+        step: dict[str, object] = {"seq": path.seq, "state": rows.state(row, roles.state), **inputs}
         reward = earned if arrives else path.reward
         step |= {} if reward is None else {"reward": reward}
         step |= {} if action is None else {"action": action}
@@ -187,7 +200,7 @@ class TableEvents:
             return [{**step, **ends}]
         if not roles.next_state:
             return [{**step, "truncated": True}]
-        last = {"seq": path.seq + 1, "state": rows.state(row, roles.next_state), **ends}
+        last = {"seq": path.seq + 1, "state": rows.state(row, roles.next_state), **inputs, **ends}
         return [step, last if earned is None else {**last, "reward": earned}]
 
     def _begin(self, rows: _PlainRows, row: int, path: _Path) -> None:

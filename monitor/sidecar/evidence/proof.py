@@ -9,13 +9,16 @@ from typing import Final
 
 from monitor.alarm.canonical import plain
 from monitor.alarm.document import Evidence, PolicyEvidence
-from monitor.errors import EvidenceError, LimitError, ModelError, PolicyError
-from monitor.evaluation.models import AnyModel, AnyPolicy, model_of, policy_of
+from monitor.errors import ConfigError, EvidenceError, LimitError, ModelError, PolicyError
+from monitor.evaluation.models import AnyModel, AnyPolicy, model_of, policy_of, sha256_of
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of
+from monitor.worlds import CheckedWorld
+from monitor.worlds.content import NOT_RUN, name_in_python
 
 _LARGE: Final = "; if you trust its source, add --large"
+_OWN: Final = "read it, and give your own copy of the file: --world FILE.py:NAME"
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,18 @@ class Proof:
     models: Mapping[str, AnyModel]
 
 
-def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int = MAX_UNPACKED_BYTES) -> Proof:
+def open_proof(
+    evidence: Evidence,
+    read: Callable[[str], bytes],
+    *,
+    memory: int = MAX_UNPACKED_BYTES,
+    world: CheckedWorld | None = None,
+) -> Proof:
     """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
 
-    `memory`: bytes to read all models. Raises EvidenceError if an object has another digest, or is not a model or
-    policy; LimitError if a model needs more memory.
+    `memory`: bytes to read all models. `world`: the verifier's own copy of a world written in Python, whose code in the
+    evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy; LimitError
+    if a model needs more memory; ConfigError if a world in Python is not given.
     """
     limit = memory // (1 + len(evidence.models))
 
@@ -43,12 +53,19 @@ def open_proof(evidence: Evidence, read: Callable[[str], bytes], *, memory: int 
             raise EvidenceError(f"{what}: altered: {sha256} is recorded, its content has {found}")
         return content
 
+    def opened(sha256: str, what: str, name: str) -> AnyModel:
+        content = fetch(sha256, what)
+        if not (code := name_in_python(content)):
+            return model_of(content, name, limit=limit)
+        if world is None:
+            raise ConfigError(f"{what} is {code}, written in Python, and {NOT_RUN}; {_OWN}")
+        if (given := sha256_of(world)) != sha256:
+            raise ConfigError(f"{what} is {code} with sha256 {sha256}, and the given world has {given}; {_OWN}")
+        return world
+
     try:
-        model = model_of(fetch(evidence.model_sha256, "the model"), evidence.model, limit=limit)
-        models = {
-            name: model_of(fetch(sha256, f"model {name}"), name, limit=limit)
-            for name, sha256 in evidence.models.items()
-        }
+        model = opened(evidence.model_sha256, "the model", evidence.model)
+        models = {name: opened(sha256, f"model {name}", name) for name, sha256 in evidence.models.items()}
         tables: dict[str, AnyPolicy] = {}
         for name, policy in evidence.policies.items():
             manifest = _manifest(name, policy)

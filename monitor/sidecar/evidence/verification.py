@@ -14,6 +14,7 @@ from monitor.errors import ConfigError, EvidenceError, FormulaError, LimitError
 from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
 from monitor.sidecar.evidence.proof import Proof, open_proof
 from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
+from monitor.worlds import CheckedWorld
 
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
 """Result of checking the signature; `unchecked`: no key was given."""
@@ -76,14 +77,15 @@ def examine(
     *,
     most: float = MAX_WORK,
     memory: int = MAX_MODEL_BYTES,
+    world: CheckedWorld | None = None,
 ) -> VerificationReport:
     """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
 
     The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work; the models
-    take at most `memory` bytes to read.
+    take at most `memory` bytes to read. `world`: the verifier's own copy of a world written in Python.
 
-    Raises ConfigError if a model or policy cannot be read, LimitError if it is more work or `read` says so; all only if
-    there is no other problem.
+    Raises ConfigError if a model or policy cannot be read, or such a world is not given; LimitError if it is more work
+    or `read` says so. All only if there is no other problem.
     """
     signed = _signed(content, expected)
     problems = _of_signature(signed, expected)
@@ -99,7 +101,7 @@ def examine(
     proof: Proof | None = None
     try:
         _check_work(document, min(most, MAX_WORK) if problems else most)  # do not spend much on what is wrong already
-        proof = open_proof(document, read, memory=memory)
+        proof = open_proof(document, read, memory=memory, world=world)
     except FormulaError as error:
         problems += [] if impossible else [f"text: not a formula: {str(error).splitlines()[0]}"]
     except EvidenceError as error:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from monitor.sidecar.tasks import end_tasks, in_thread
+from monitor.user_code import is_reference
 
 LOG: Final = logging.getLogger("monitor.http")
 COMMAND: Final = (sys.executable, "-P", "-m", "monitor", "explain", "-", "--large", "-o", "-")
@@ -41,6 +42,11 @@ ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """Otherwise numpy and scipy start an unused thread with its own buffers for each core."""
 OOM_SCORE: Final = b"1000"
 """The kernel kills this process first when memory runs out, not the monitor."""
+
+
+def command_for(model: str) -> tuple[str, ...]:
+    """Return the command that draws alarms on a configured model; a world in Python is that of the configuration."""
+    return (*COMMAND, "--world", model) if is_reference(model) else COMMAND
 
 
 class Pictures:

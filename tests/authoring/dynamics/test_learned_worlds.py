@@ -19,6 +19,9 @@ pytest.importorskip("sklearn")
 
 import monitor
 from monitor.cli import main
+from monitor.sidecar.events import Message
+from monitor.sidecar.recording import Header, Recorder
+from monitor.types import Instant
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.location_scale import LocationScale, read_world
 from tests.authoring.dynamics.plants import COLUMNS, NOISE, PLANTS, linear, record, recorded, spread
@@ -352,3 +355,25 @@ def test_odd_names_and_few_actions(tmp_path: Path, learn: Learn) -> None:
     assert (code, err) == (0, "")
     assert "action 'full' was taken in " in out
     assert [each.name for each in read_world(tmp_path / "plant.yaml").features] == ["tank_level", "warmth"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_recording_gives_what_a_table_of_the_same_steps_gives(tmp_path: Path, learn: Learn, named: bool) -> None:  # noqa: FBT001
+    table = recorded(tmp_path / "steps.csv", ROWS)
+    recorder = Recorder(tmp_path / "steps.rec", Header("one", "c" * 64, "m" * 64, "0"))
+    for episode, step, level, warmth, rain, valve, _, done in ROWS:
+        numbers: dict[str, Any] = {"state": {"warmth": warmth, "level": level}, "inputs": {"rain": rain}}
+        if not named:
+            numbers = {"state": [level, warmth], "inputs": [rain]}
+        message = {"v": 1, "episode": episode, "seq": step, **numbers, "action": valve, "truncated": bool(done)}
+        recorder.write(Message(Instant(0.0, 0.0), "agents/tank/steps", json.dumps(message).encode()))
+    recorder.close()
+    names = ("--label", "overflow: level >= 9") if named else ("--label", "overflow: state_0 >= 9")
+    assert learn(table, tmp_path / "a.yaml", *ROLES)[0] == 0
+    code, out, err = learn(tmp_path / "steps.rec", tmp_path / "b.yaml", *names)
+    assert (code, err) == (0, "")
+    assert re.search(r"inputs +inputs[.[]", out)
+    one, other = (read_world(tmp_path / name) for name in ("a.yaml", "b.yaml"))
+    assert (tmp_path / "a.location.onnx").read_bytes() == (tmp_path / "b.location.onnx").read_bytes()
+    if named:
+        assert (other.features, other.inputs) == (one.features, one.inputs)
