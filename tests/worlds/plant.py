@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ PLANT: dict[str, Any] = {
     "scale": [0.2, 1.5],
     "labels": {"overflow": "level >= 9", "broken": "pump == 'down'"},
 }
+WEATHER = [(round(0.5 + 0.3 * math.sin(n / 3), 3), round(math.cos(n), 3)) for n in range(60)]
+"""Inputs recorded earlier, of which those to come are resampled."""
 GRAPHS = {
     "location": linear(
         {"x": [[1, 0], [-0.2, 0], [0, 0.9]], "a": [[0, 0], [-1.2, 0.5]], "w": [[1, 0], [0, 0.5]]}, [0.0, 1.0]
@@ -52,7 +55,10 @@ FORMULAS: list[dict[str, Any]] = [
 def write_plant(folder: Path, **sections: object) -> Path:
     """Write world, policies and configuration; return the configuration."""
     folder.mkdir(parents=True, exist_ok=True)
-    world_files(folder, PLANT, **GRAPHS)
+    weather = "".join(f"{rain},{tide}\n" for rain, tide in [("rain", "tide"), *WEATHER]).encode()
+    (folder / "weather.csv").write_bytes(weather)
+    recorded = {"file": "weather.csv", "sha256": hashlib.sha256(weather).hexdigest()}
+    world_files(folder, PLANT | {"recorded_inputs": recorded}, **GRAPHS)
     for name, opens in POLICIES.items():
         write_policy(folder, name, linear({"x": [[0, 1.0], [0, 0], [0, 0]]}, [opens, 0.0]))
     config = {
