@@ -91,14 +91,19 @@ def write_policy(folder: Path, name: str, network: bytes) -> None:
 
 
 def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of one agent endlessly, episode after episode; by name and in order in turn."""
+    """Yield the messages of one agent endlessly, episode after episode; by name and in order in turn.
+
+    In each third episode, the first one of agent 1, the careful policy takes over in the middle.
+    """
+    careful = json.loads((folder / "careful.yaml").read_text())["sha256"]
     world, rng, episode = load_world(folder / "world.yaml"), np.random.default_rng(seed), 0
     while True:
         state = np.array([[6.0, 0.0, 9.0]])
         for seq in range(LENGTH):
             rain, tide = float(rng.uniform(0.2, 0.8)), float(rng.normal())
             level, pump, fish = state[0].tolist()
-            action = int(rng.random() < 0.1)
+            taken = (episode + seed) % 3 == 1 and seq >= LENGTH // 2
+            action = int(level > POLICIES["careful"]) if taken else int(rng.random() < 0.1)
             named = {"level": level, "pump": PUMPS[int(pump)], "fish": fish}
             yield {
                 "v": 1,
@@ -107,6 +112,7 @@ def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
                 "state": named if seq % 2 else [level, int(pump), int(fish)],
                 "action": ("shut", "open")[action] if seq % 3 else action,
                 "inputs": {"tide": tide, "rain": rain} if seq % 5 else [rain, tide],
+                **({"policy": careful} if taken else {}),
                 **({("terminated", "truncated")[episode % 2]: True} if seq == LENGTH - 1 else {}),
             }
             noise = rng.uniform(size=(1, world.noise))
@@ -114,8 +120,8 @@ def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
         episode += 1
 
 
-def events(folder: Path, steps: int, agents: int = 3, *, days: int = 2) -> list[Event]:
-    """Steps of agents over some days, some of them lost, repeated or nonsense; `folder`: of `write_plant`."""
+def events(folder: Path, steps: int, agents: int = 3, *, days: float = 0.5) -> list[Event]:
+    """Steps of agents over midnight, some of them lost, repeated or nonsense; `folder`: of `write_plant`."""
     rng, pause = np.random.default_rng(steps), days * DAY / steps
     sources = [agent_steps(folder, seed) for seed in range(agents)]
     found: list[Event] = [Connected(Instant(START, 0.0), up=True)]
