@@ -40,12 +40,12 @@ def opened(content: bytes) -> tuple[bytes, Mapping[str, bytes]]:
 
 
 def name_in_python(content: bytes) -> str:
-    """Return the name of a world in Python, such as `tank.py:Tank`; empty if the bytes are of something else."""
-    try:
-        kind, name, _ = _parts(content)
-    except ModelError:
-        return ""
-    return str(name) if kind == PYTHON else ""
+    """Return the name of a world in Python, such as `tank.py:Tank`; empty if the bytes are of something else.
+
+    Raises ModelError: they are damaged.
+    """
+    begin = of_python("", b"")[: 2 + len(PYTHON)]
+    return str(_parts(content)[1]) if content.startswith(begin) else ""
 
 
 def _parts(content: bytes) -> tuple[Any, Any, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import aiomqtt
@@ -14,11 +14,15 @@ import pytest
 
 from monitor.cli.input_files import data_file
 from monitor.demo import agent as agents
+from tests.cli.conftest import patient_config
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Mosquitto, mosquitto
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
-MODEL, POLICY = data_file("policies/frozen-lake/model.npz"), data_file("policies/frozen-lake/rash.yaml")
+LAKE = ("--model", "policies/frozen-lake/model.npz", "--policy", "policies/frozen-lake/rash.yaml")
+HOUSE = ("--model", "policies/heating/world.yaml", "--policy", "policies/heating/cheap.yaml",
+         "--weather", "policies/heating/weather.csv")  # fmt: skip
 STEPS = 60
 REACHED_AT = "https://cfmon.example"
 FIRING = '"state":"firing"'
@@ -29,10 +33,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory, patient: Path) -> tuple[Path
     """A recording, and the alerts a subscriber heard while it was made, as replay would print them."""
     folder = tmp_path_factory.mktemp("run")
     with mosquitto(folder / "broker") as broker:
-        return folder / "recording", asyncio.run(asyncio.wait_for(live(patient, folder, broker), PATIENCE))
+        return folder / "recording", asyncio.run(asyncio.wait_for(live(patient, folder, broker, LAKE), PATIENCE))
 
 
-async def live(config: Path, folder: Path, broker: Mosquitto) -> list[str]:
+async def live(config: Path, folder: Path, broker: Mosquitto, simulated: Sequence[str]) -> list[str]:
     """Run the monitor until it has told of an alarm of an agent that has ended."""
     settings = {
         "CFMON_MQTT__URL": broker.url,
@@ -40,7 +44,8 @@ async def live(config: Path, folder: Path, broker: Mosquitto) -> list[str]:
         "CFMON_HTTP__URL": REACHED_AT,
         "CFMON_STORE__PATH": str(folder / "cfmon.sqlite"),
     }
-    agent = ["--model", str(MODEL), "--policy", str(POLICY), "--url", broker.url, "--topic", "agents/a/steps"]
+    agent = [each if each.startswith("--") else str(data_file(each)) for each in simulated]
+    agent += ["--url", broker.url, "--topic", "agents/a/steps"]
     heard: list[str] = []
     async with aiomqtt.Client("127.0.0.1", broker.port) as client:
         await client.subscribe("cfmon/#", qos=1)
@@ -80,6 +85,20 @@ def test_a_replay_says_what_was_said_live(
     assert "recorded with a configuration other than" in err  # the broker's address, by the environment
     assert [line for line in out.splitlines() if '"topic":"cfmon/alerts' in line] == heard
     assert all(json.loads(line)["topic"] for line in out.splitlines())
+
+
+@slow
+def test_a_replay_of_a_house_says_what_was_said_live(
+    tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CFMON_HTTP__URL", REACHED_AT)
+    config = patient_config("config/heating.yaml", tmp_path / "heating.yaml")
+    with mosquitto(tmp_path / "broker") as broker:
+        heard = asyncio.run(asyncio.wait_for(live(config, tmp_path, broker, HOUSE), 4 * PATIENCE))
+    assert any('"method":"sampled"' in line for line in heard)
+    code, out, _ = cfmon("replay", str(config), str(tmp_path / "recording"))
+    assert code == 0
+    assert [line for line in out.splitlines() if '"topic":"cfmon/alerts' in line] == heard
 
 
 def test_speed_changes_nothing_but_time(lived: tuple[Path, list[str]], cfmon: Run, patient: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import inspect
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pyarrow import parquet
 
 from monitor.alarm.document import read_evidence
 from monitor.audit.partition import run_partition
+from monitor.audit.results import findings
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
@@ -25,7 +27,7 @@ from monitor.sidecar.recordings import open_recording
 from monitor.sidecar.web.pictures import Pictures, command_for
 from monitor.stream import decode
 from monitor.stream.world_adapter import WorldAdapter
-from monitor.types import Instant, Observation, StreamSettings
+from monitor.types import Instant, Observation, StreamSettings, TakenOver
 from monitor.worlds import CheckedWorld
 from tests.sidecar.audited import recorded, replayed
 from tests.sidecar.test_audit import alerts, by_agent, plan_of, run
@@ -192,12 +194,16 @@ def test_an_audit_gives_what_one_process_published_also_if_it_was_stopped(
     plant: tuple[Path, list[Event], list[str]], tmp_path: Path
 ) -> None:
     config, many, expected = plant
+    pipeline = assemble(config, {}).pipeline("one")
+    notices = [notice for event in many for notice in pipeline.step(event).notices if isinstance(notice, TakenOver)]
     recording = recorded(tmp_path / "r.parquet", many)
     plan = plan_of(config, [recording], tmp_path / "out")
     for parts in plan.values():
         run_partition(parts[0])  # then it was stopped; the state of the first day is in files
     run(plan)
     assert by_agent(alerts(plan)) == by_agent(expected)
+    assert findings(plan).takeovers == Counter((each.formula, each.policy, each.outcome) for each in notices)
+    assert notices
     whole = plan_of(config, [recording], tmp_path / "whole", in_order=True)
     run(whole)
     assert alerts(whole) == expected
@@ -211,13 +217,14 @@ def test_the_evidence_of_each_alarm_is_verified_and_drawn_elsewhere(
     kept: Path, tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    files = {read_evidence(file.read_bytes()).formula: file for file in sorted((kept / "evidence").iterdir())}
-    assert files.keys() == {"watch", "pumping"}
+    read = {file: read_evidence(file.read_bytes()) for file in sorted((kept / "evidence").iterdir())}
+    files = {(each.formula, each.takeover is not None): file for file, each in read.items()}
+    assert files.keys() == {("watch", False), ("pumping", False), ("watch", True)}
     for file in files.values():
         assert cfmon("evidence", "export", str(file))[0] == 0
         code, out, _ = cfmon("verify", f"{file.name}.zip")
         assert (code, out.splitlines()[-1].startswith("verified: ")) == (0, True), out
-    code, out, err = cfmon("explain", f"{files['watch'].name}.zip", "-o", "alarm.svg")
+    code, out, err = cfmon("explain", f"{files['watch', False].name}.zip", "-o", "alarm.svg")
     assert code == 0, err
     assert "pump: 0 idle, 1 busy, 2 down" in (tmp_path / "alarm.svg").read_text()
 

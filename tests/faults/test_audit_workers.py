@@ -35,7 +35,7 @@ def test_an_audit_with_killed_workers_gives_what_one_process_published(
     if states == "table":
         config, many = world(tmp_path), events(steps=STEPS)
     else:
-        config, many = plant.write_plant(tmp_path), plant.events(tmp_path, STEPS // 5, days=3)
+        config, many = plant.write_plant(tmp_path), plant.events(tmp_path, STEPS // 5, days=1.2)
     loaded = assemble(config, {})
     days = days_of(opened([recorded(tmp_path / "r.parquet", many)], loaded), loaded)
     plan = partitions(days, loaded, config, tmp_path / "out", in_order=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ PLANT: dict[str, Any] = {
     "scale": [0.2, 1.5],
     "labels": {"overflow": "level >= 9", "broken": "pump == 'down'"},
 }
+WEATHER = [(round(0.5 + 0.3 * math.sin(n / 3), 3), round(math.cos(n), 3)) for n in range(60)]
+"""Inputs recorded earlier, of which those to come are resampled."""
 GRAPHS = {
     "location": linear(
         {"x": [[1, 0], [-0.2, 0], [0, 0.9]], "a": [[0, 0], [-1.2, 0.5]], "w": [[1, 0], [0, 0.5]]}, [0.0, 1.0]
@@ -52,7 +55,10 @@ FORMULAS: list[dict[str, Any]] = [
 def write_plant(folder: Path, **sections: object) -> Path:
     """Write world, policies and configuration; return the configuration."""
     folder.mkdir(parents=True, exist_ok=True)
-    world_files(folder, PLANT, **GRAPHS)
+    weather = "".join(f"{rain},{tide}\n" for rain, tide in [("rain", "tide"), *WEATHER]).encode()
+    (folder / "weather.csv").write_bytes(weather)
+    recorded = {"file": "weather.csv", "sha256": hashlib.sha256(weather).hexdigest()}
+    world_files(folder, PLANT | {"recorded_inputs": recorded}, **GRAPHS)
     for name, opens in POLICIES.items():
         write_policy(folder, name, linear({"x": [[0, 1.0], [0, 0], [0, 0]]}, [opens, 0.0]))
     config = {
@@ -85,14 +91,19 @@ def write_policy(folder: Path, name: str, network: bytes) -> None:
 
 
 def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages of one agent endlessly, episode after episode; by name and in order in turn."""
+    """Yield the messages of one agent endlessly, episode after episode; by name and in order in turn.
+
+    In each third episode, the first one of agent 1, the careful policy takes over in the middle.
+    """
+    careful = json.loads((folder / "careful.yaml").read_text())["sha256"]
     world, rng, episode = load_world(folder / "world.yaml"), np.random.default_rng(seed), 0
     while True:
         state = np.array([[6.0, 0.0, 9.0]])
         for seq in range(LENGTH):
             rain, tide = float(rng.uniform(0.2, 0.8)), float(rng.normal())
             level, pump, fish = state[0].tolist()
-            action = int(rng.random() < 0.1)
+            taken = (episode + seed) % 3 == 1 and seq >= LENGTH // 2
+            action = int(level > POLICIES["careful"]) if taken else int(rng.random() < 0.1)
             named = {"level": level, "pump": PUMPS[int(pump)], "fish": fish}
             yield {
                 "v": 1,
@@ -101,6 +112,7 @@ def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
                 "state": named if seq % 2 else [level, int(pump), int(fish)],
                 "action": ("shut", "open")[action] if seq % 3 else action,
                 "inputs": {"tide": tide, "rain": rain} if seq % 5 else [rain, tide],
+                **({"policy": careful} if taken else {}),
                 **({("terminated", "truncated")[episode % 2]: True} if seq == LENGTH - 1 else {}),
             }
             noise = rng.uniform(size=(1, world.noise))
@@ -108,8 +120,8 @@ def agent_steps(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
         episode += 1
 
 
-def events(folder: Path, steps: int, agents: int = 3, *, days: int = 2) -> list[Event]:
-    """Steps of agents over some days, some of them lost, repeated or nonsense; `folder`: of `write_plant`."""
+def events(folder: Path, steps: int, agents: int = 3, *, days: float = 0.5) -> list[Event]:
+    """Steps of agents over midnight, some of them lost, repeated or nonsense; `folder`: of `write_plant`."""
     rng, pause = np.random.default_rng(steps), days * DAY / steps
     sources = [agent_steps(folder, seed) for seed in range(agents)]
     found: list[Event] = [Connected(Instant(START, 0.0), up=True)]

@@ -17,7 +17,7 @@ from monitor.evaluation.noise_rows import CELLS, NoiseRows
 from monitor.sidecar.config.load import assemble
 from monitor.types import FormulaSpec, Step, StreamSettings
 from monitor.worlds import CheckedWorld
-from monitor.worlds.content import of_manifest, of_python
+from monitor.worlds.content import name_in_python, of_manifest, of_python
 from monitor.worlds.policies import as_world_policy
 from tests.worlds.samples import Tank
 
@@ -122,6 +122,7 @@ def test_a_manifest_s_world_comes_back_from_its_bytes_alone() -> None:
     ("content", "words"),
     [
         (b"\xc1", "damaged"),
+        (b"\x05", "damaged"),
         (msgpack.packb(["world manifest", 1, {}]), "damaged"),
         (msgpack.packb([1, 2, 3]), "damaged"),
         (of_manifest((HOUSE / "world.yaml").read_bytes(), {}), "missing or altered"),
@@ -131,6 +132,15 @@ def test_a_manifest_s_world_comes_back_from_its_bytes_alone() -> None:
 def test_bytes_that_are_no_world_are_refused(content: bytes, words: str) -> None:
     with pytest.raises(ModelError, match=words):
         model_of(content, "evidence")
+
+
+def test_the_name_of_a_world_in_python_is_in_its_bytes() -> None:
+    content = of_python("a.py:A", b"source")
+    assert name_in_python(content) == "a.py:A"
+    assert name_in_python(bytes_of(load_world(HOUSE / "world.yaml"))) == ""
+    assert name_in_python(b"PK and a table") == ""
+    with pytest.raises(ModelError, match="damaged"):
+        name_in_python(content[:-1])
 
 
 @pytest.mark.parametrize(
