@@ -194,11 +194,34 @@ def test_both_programs_derive_it_again_and_find_another_value(
     recourse = document.verdict.recourse
     assert recourse is not None
     assert recourse.changes is not None
-    for change in ({"value": 0.5}, {"offset": recourse.changes.offset + 1}, {"proposed": 0}, {"samples": 7}):
+    for change in (
+        {"value": 0.5},
+        {"offset": recourse.changes.offset + 1},
+        {"proposed": 0},
+        {"proposed": -1},
+        {"samples": 7},
+    ):
         forged = msgspec.structs.replace(recourse, changes=msgspec.structs.replace(recourse.changes, **change))
         altered = msgspec.structs.replace(document, verdict=msgspec.structs.replace(document.verdict, recourse=forged))
         problems = derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
         assert any("verdict.recourse.changes" in problem for problem in problems), change
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_what_a_forger_writes_is_a_problem_and_no_crash(
+    alarm: tuple[Alert, WorldChecker, Identity], deriver: Any
+) -> None:
+    alert, checker, identity = alarm
+    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
+    one, other = document.verdict.quantities
+    for quantities in [(), (one,), (one, msgspec.structs.replace(other, text="P>=0.5 [ true ]")), (one, other, one)]:
+        verdict = msgspec.structs.replace(document.verdict, quantities=quantities)
+        altered = msgspec.structs.replace(document, verdict=verdict)
+        assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    many = msgspec.structs.replace(other, samples=10**12)
+    verdict = msgspec.structs.replace(document.verdict, quantities=(one, many))
+    altered = msgspec.structs.replace(document, verdict=verdict)
+    assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
 
 
 # ---- limits ----
