@@ -254,6 +254,7 @@ def test_only_so_many_decisions_are_tried_the_newest_first(
     verdict = check('regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])', model=Tank, path=path, policies=TANKS)
     assert verdict.recourse is not None
     assert (verdict.recourse.changes is not None) == named
+    assert f"(the newest {most})" in verdict.recourse.reason
     if verdict.recourse.changes is not None:
         assert verdict.recourse.changes.offset == 2
 
