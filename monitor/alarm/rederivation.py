@@ -268,7 +268,10 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
         for each in recorded.quantities
         if each.text in of
     )
-    profile = dict(recorded.profile)
+    profile, recourse = dict(recorded.profile), recorded.recourse
+    helped: tuple[str, ...] = ()
+    if recorded.method == "sampled":
+        helped += ("and by the engine what follows from these draws: intervals, and whether they decide",)
     if isinstance(formula, Regret):
         drawn = given._replace(draws=DRAWS)
         for offset in profile.keys() - {recorded.offset}:
@@ -276,14 +279,11 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
             profile[offset] = mean(at[0], drawn), mean(at[1], drawn)
         if profile and len(quantities) == len(pairs):
             profile[recorded.offset] = quantities[0].value, quantities[1].value
-    judged = replace(recorded, quantities=quantities, profile=profile)
-    helped: tuple[str, ...] = ()
-    if recorded.method == "sampled":
-        helped += ("and by the engine what follows from these draws: intervals, and whether they decide",)
-    if recorded.recourse is not None and (changes := recorded.recourse.changes) is not None:
-        value = _changed(pairs[0], changes, recorded.offset, given)
-        judged = replace(judged, recourse=replace(recorded.recourse, changes=replace(changes, value=value)))
-        helped += ("and by the engine that no other single decision is better",)
+        if recourse is not None and recourse.changes is not None and 0 <= recourse.changes.proposed < world.actions:
+            value = _changed(pairs[0], recourse.changes, recorded.offset, given)
+            recourse = replace(recourse, changes=replace(recourse.changes, value=value))
+            helped += ("and by the engine that no other single decision is better",)
+    judged = replace(recorded, quantities=quantities, profile=profile, recourse=recourse)
     return Derived([judged, _verdict(evidence, world, tables, models)], helped)
 
 

@@ -148,10 +148,6 @@ class Engines:
         """Another name of the nominal policy, by which it can be an intervention where another one acted."""
         return self.checker.evaluators.deployed
 
-    def products(self, formula: Formula, window: int) -> int:
-        """Return what decisions made for the goal cost at each pair: `Checker.products`."""
-        return self.checker.products(formula, window)
-
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
         """Return the label set of each state, for the atoms of an automaton."""
         return StateLabels(automaton, self.checker.model).masks.data  # a memoryview: its items are Python ints
@@ -235,11 +231,6 @@ class WorldEngines:
     def deployed(self) -> str:
         """As in `Engines`."""
         return self.checker.scene.deployed
-
-    def products(self, formula: Formula, window: int) -> int:
-        """Return 0: no decisions are made for a goal."""
-        del formula, window
-        return 0
 
     def label_sets(self, automaton: PathAutomaton) -> LabelSets:
         """As in `Engines`; each is found when it is asked for, and raises ModelError if the world fails there."""

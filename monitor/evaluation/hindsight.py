@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from monitor.errors import ConfigError
+from monitor.evaluation.one_decision import ALONE
 from monitor.exact import Checker, tables
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
@@ -13,6 +14,7 @@ from monitor.exact.recourse import RecourseReport, RecourseSettings, Unchanged, 
 from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
+from monitor.worlds import is_world
 
 __all__ = ["recourse"]
 
@@ -63,6 +65,8 @@ def recourse(
     >>> report.avoidable, report.plans[1].value, report.decisions[0].responsibility
     ('foresight', 0.5, 1.0)
     """
+    if is_world(model):
+        raise ConfigError(f"{ALONE}: monitor.check does it for regret(..)")
     if not isinstance(model, MDP):
         raise ConfigError("decisions are made by exact values, which a simulator does not have; enumerate the model")
     for name, number, least in (("most", most, 0), ("within", within, 1)):

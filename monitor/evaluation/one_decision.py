@@ -28,7 +28,7 @@ NONE: Final = ", and none is known to meet the goal"
 FIRST_DRAWS: Final = 128
 """Draws of each decision that is tried, numbered from `DRAWS` on; the best one is drawn again, `DRAWS` times."""
 MOST_TRIED: Final = 256
-"""Decisions that are tried, the newest first: a few milliseconds each at most."""
+"""Changes that are tried, those of the newest decisions first: each costs some milliseconds."""
 TIE: Final = 1e-12
 """Values that differ by no more are equal; then the later decision counts."""
 
@@ -66,7 +66,9 @@ def with_one_decision(
     except MonitorError as error:  # a world or a policy fails
         return unexamined(verdict, str(error))
     changes = None if found is None else _described(found, search.steps, action_names)
-    return replace(verdict, recourse=Recourse(changes=changes, reason=ALONE if changes else f"{ALONE}{NONE}"))
+    cut = len(search.steps) * (len(action_names) - 1) > MOST_TRIED
+    reason = f"{ALONE}{f' (the newest {MOST_TRIED})' if cut else ''}{'' if changes else NONE}"
+    return replace(verdict, recourse=Recourse(changes=changes, reason=reason))
 
 
 class _Found(NamedTuple):

@@ -95,6 +95,8 @@ class _Paths:
         self._seed = given.seed
         self._draws = draws = given.draws
         self._held, self._acted = given.path[begin:], given.acted[begin:]
+        if draws * len(self._held[0][0]) > MOST:
+            raise LimitError(f"the paths take more than {MOST:,} numbers")
         self._inputs: Any = self._held[-1][2]
         self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0)]
         self._actions: list[Ints] = []

@@ -266,7 +266,8 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
         if query.spec.engine == "sampled":
             raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
         query = replace(query, spec=structs.replace(query.spec, causal_model="world"))
-    judged = _judged(query, engines, known, sampled=sampled and isinstance(engines, Engines))
+    table = engines if isinstance(engines, Engines) else None
+    judged = _judged(query, engines, known, sampled=sampled and table is not None)
     return replace(
         query,
         sampled=sampled,
@@ -274,7 +275,7 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
         target=target_of(query.formula, engines),
         judged=None if isinstance(judged, str) else judged,
         unjudged=judged if isinstance(judged, str) else "",
-        products=0 if sampled else engines.products(query.formula, window),
+        products=0 if sampled or table is None else table.checker.products(query.formula, window),
     )
 
 

@@ -115,7 +115,7 @@ class Takeover(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TakeoversState(msgspec.Struct, frozen=True, array_like=True):
-    """State of `Takeovers` as plain data."""
+    """State of `Takeovers` as plain data; the names are its."""
 
     policy: str
     followed: tuple[Takeover, ...] = ()

@@ -283,7 +283,8 @@ def _refused(nested: Goal, text: str) -> FormulaError:
     shown = print_formula(nested)
     at = max(text.find(shown), 0)
     problem = (
-        f"{shown} is nested in a path, which a simulated model cannot answer; enumerate the model, or ask it alone"
+        f"{shown} is nested in a path, which a simulated model cannot answer: each draw would need draws of its own; "
+        "enumerate the model, or ask it alone"
     )
     return error_at(problem, text, at)
 

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor import Monitor, check
+from monitor import ConfigError, Monitor, check, recourse
 from monitor.alarm.message import Identity, alert_payload, identity_of
 from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
+from monitor.evaluation import one_decision
 from monitor.evaluation.one_decision import ALONE, NONE
 from monitor.evaluation.worlds import WorldChecker
 from monitor.types import Alert, Changes, FormulaSpec, Sampling, Verdict
@@ -193,8 +194,81 @@ def test_both_programs_derive_it_again_and_find_another_value(
     recourse = document.verdict.recourse
     assert recourse is not None
     assert recourse.changes is not None
-    for change in ({"value": 0.5}, {"offset": recourse.changes.offset + 1}, {"proposed": 0}, {"samples": 7}):
+    for change in (
+        {"value": 0.5},
+        {"offset": recourse.changes.offset + 1},
+        {"proposed": 0},
+        {"proposed": -1},
+        {"samples": 7},
+    ):
         forged = msgspec.structs.replace(recourse, changes=msgspec.structs.replace(recourse.changes, **change))
         altered = msgspec.structs.replace(document, verdict=msgspec.structs.replace(document.verdict, recourse=forged))
         problems = derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
         assert any("verdict.recourse.changes" in problem for problem in problems), change
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_what_a_forger_writes_is_a_problem_and_no_crash(
+    alarm: tuple[Alert, WorldChecker, Identity], deriver: Any
+) -> None:
+    alert, checker, identity = alarm
+    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
+    one, other = document.verdict.quantities
+    for quantities in [(), (one,), (one, msgspec.structs.replace(other, text="P>=0.5 [ true ]")), (one, other, one)]:
+        verdict = msgspec.structs.replace(document.verdict, quantities=quantities)
+        altered = msgspec.structs.replace(document, verdict=verdict)
+        assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    many = msgspec.structs.replace(other, samples=10**12)
+    verdict = msgspec.structs.replace(document.verdict, quantities=(one, many))
+    altered = msgspec.structs.replace(document, verdict=verdict)
+    assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+
+
+# ---- limits ----
+
+
+def test_what_fails_is_the_reason_and_the_verdict_stays() -> None:
+    class Failing(Tank):
+        def step(self, x: Any, a: Any, u: Any, w: Any) -> Any:
+            if len(x) == 128:
+                raise ZeroDivisionError
+            return super().step(x, a, u, w)
+
+    path = [((8.9,), 0, (0.9,))]
+    verdict = check('regret(careful@0, P>=0.9 [ G<=2 !"overflow" ])', model=Failing, path=path, policies=TANKS)
+    assert verdict.outcome in {"regret", "unavoidable"}
+    assert verdict.recourse is not None
+    assert "ZeroDivisionError" in verdict.recourse.reason
+    assert verdict.recourse.changes is None
+
+
+@pytest.mark.parametrize(("most", "named"), [(1, False), (2, False), (3, True)])
+def test_only_so_many_decisions_are_tried_the_newest_first(
+    most: int,
+    named: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It overflows at the third step, so the newest decision that matters is the second."""
+    monkeypatch.setattr(one_decision, "MOST_TRIED", most)
+    path = [((8.0,), 0, (0.8,)), ((8.7,), 0, (0.9,)), ((9.5,), 0, (0.1,)), ((9.5,), 1, (0.1,))]
+    verdict = check('regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])', model=Tank, path=path, policies=TANKS)
+    assert verdict.recourse is not None
+    assert (verdict.recourse.changes is not None) == named
+    assert f"(the newest {most})" in verdict.recourse.reason
+    if verdict.recourse.changes is not None:
+        assert verdict.recourse.changes.offset == 2
+
+
+def test_where_the_verdict_draws_nothing_no_decision_is_drawn() -> None:
+    """So much rain fills the tank whatever leaks, so its noise is not known; both policies keep the valve shut."""
+    path = [((8.9,), 0, (1.5,)), ((10.0,), 0, (0.0,))]
+    both = {"nominal": TANKS["nominal"], "same": TANKS["nominal"]}
+    verdict = check('regret(same@1, P>=0.9 [ G<=1 !"overflow" ])', model=Tank, path=path, policies=both)
+    assert (verdict.outcome, verdict.method, verdict.drawn) == ("unavoidable", "exact", None)
+    assert verdict.recourse is not None
+    assert (verdict.recourse.changes, verdict.recourse.reason) == (None, ALONE + NONE)
+
+
+def test_the_recourse_of_a_path_is_that_of_a_verdict() -> None:
+    with pytest.raises(ConfigError, match=r"monitor\.check does it for regret"):
+        recourse('P>=0.9 [ G<=3 !"overflow" ]', model=Tank, path=[((6.0,), 0)], policies=TANKS)  # type: ignore[arg-type, list-item]

@@ -279,17 +279,19 @@ def test_encoder_and_model_must_fit() -> None:
 
 
 class House:
-    """The configured house and its pipeline, heated by the nominal policy."""
+    """The configured house and its pipeline, heated by the nominal policy until another one takes over."""
 
-    def __init__(self, rows: slice = slice(370, 390), seed: int = 3) -> None:
+    def __init__(self, rows: slice = slice(370, 390), seed: int = 3, careful_from: int = 99) -> None:
         self.loaded: Loaded = assemble(CONFIG, {})
         self.pipeline = self.loaded.pipeline("house")
         self.effects: list[Effects] = [self.pipeline.step(Connected(at(0), up=True))]
-        world, nominal = self.loaded.model, self.loaded.tables["nominal"]
+        world, policies = self.loaded.model, self.loaded.tables
+        known = {name: policy.sha256 for name, policy in self.loaded.policies.items()}
         weather = np.loadtxt(CONFIG.parents[1] / "policies/heating/weather.csv", delimiter=",", skiprows=1)[rows]
         rng, state = np.random.default_rng(seed), np.array([[19.5, 50.0, weather[0, 1]]])
         for seq, recorded in enumerate(weather):
-            action = nominal.decide(state)
+            acting = "careful" if seq >= careful_from else "nominal"
+            action = policies[acting].decide(state)
             message = {
                 "v": 1,
                 "episode": 1,
@@ -297,6 +299,7 @@ class House:
                 "state": dict(zip(NAMES, state[0].tolist(), strict=True)),
                 "action": int(action[0]),
                 "inputs": recorded.tolist(),
+                "policy": known[acting],
             }
             self.effects.append(
                 self.pipeline.step(Message(at(seq), "agents/house/steps", json.dumps(message).encode()))
@@ -336,6 +339,18 @@ def test_an_alert_says_that_inputs_are_resampled(house: House) -> None:
     told = "Inputs beyond the observed ones are resampled from 1,344 recorded steps."
     assert any(told.encode() in each.payload for effects in house.effects for each in effects.publications)
     assert read_evidence(house.evidence()[0]).verdict.resampled_from == 1344
+
+
+def test_the_evidence_of_a_judged_takeover_is_derived_again_from_the_bytes_that_are_kept() -> None:
+    house = House(careful_from=4)
+    documents = [read_evidence(content) for content in house.evidence()]
+    (judged,) = [each for each in documents if each.takeover is not None]
+    proof = open_proof(judged, house.loaded.objects().__getitem__)
+    assert proof.tables.keys() == {"nominal", "careful", "deployed"}
+    for deriver in (ENGINE, REFEREE):
+        found = derive_again(proof.evidence, proof.model, proof.tables, proof.models, [deriver])
+        assert (found.problems, found.by) == ([], deriver.name)
+    assert (judged.first_seq, judged.seq, len(judged.inputs)) == (4, 16, 13)
 
 
 def _moved(pair: Any) -> Any:
