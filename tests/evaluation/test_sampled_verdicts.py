@@ -82,7 +82,7 @@ def test_every_reference_query_with_a_bound_away_from_its_value(test: int) -> No
         assert verdict.method == "sampled"
 
 
-@pytest.mark.parametrize("text", ["bold@2.R>=-1 [ C[0,3] ]", 'delta(bold,nominal)@2.P>=0.5 [ F<=3 "home" ]'])
+@pytest.mark.parametrize("text", ["bold@2.R<=-1 [ C[0,3] ]", 'delta(bold,nominal)@2.P>=0.5 [ F<=3 "home" ]'])
 def test_the_papers_test_can_be_chosen_by_name(text: str) -> None:
     betting, paper = ask(text), ask(text, sampling=Sampling(test="paper"))
     assert betting.holds == paper.holds == ask(text, "exact").holds
@@ -157,7 +157,7 @@ def test_the_strength_is_divided_among_the_parts() -> None:
     alone_, both = ask(HOME), ask(f'({HOME}) & (bold@1.P>=0.6 [ F<=2 "home" ])')
     assert both.drawn == alone_.drawn
     assert both.quantities[0].samples == alone_.quantities[0].samples  # to say true costs beta, which is not divided
-    wrong = 'bold@2.P>=0.95 [ F<=3 "home" ]'
+    wrong = 'bold@2.P>=0.88 [ F<=3 "home" ]'  # near enough to take more than the draws of a published mean
     assert ask(f"({wrong}) & ({HOME})").quantities[0].samples > ask(wrong).quantities[0].samples
 
 
