@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, SupportsFloat
+from typing import Any, Protocol
 
 from monitor.arrays import Bools, Floats, Ints
 
@@ -34,16 +35,17 @@ class Feature:
             for bound, value in (("low", 0.0), ("high", len(self.values) - 1.0), ("whole", True)):
                 object.__setattr__(self, bound, value)
 
-    def number(self, given: object) -> float:
+    def number(self, given: Any) -> float:  # noqa: ANN401 - whatever a path or a message holds
         """Return a value as a number. Raises ValueError if it is none, nor one of the named values."""
         if type(given) is float:
             return given
         if isinstance(given, str) and given in self.values:
             return float(self.values.index(given))
-        if isinstance(given, str | bool) or not isinstance(given, SupportsFloat):
-            others = f", and none of {', '.join(self.values)}" if self.values else ""
-            raise ValueError(f"holds {self.name}={given!r:.60}, which is no number{others}")  # noqa: TRY004 - as below
-        return float(given)
+        with suppress(TypeError, ValueError, OverflowError):
+            if not isinstance(given, str | bool):
+                return float(given)
+        others = f", and none of {', '.join(self.values)}" if self.values else ""
+        raise ValueError(f"holds {self.name}={given!r:.60}, which is no number{others}")
 
     def shown(self, value: float, digits: int = 6) -> str:
         """Return a value for messages, such as `level=3.2 m`."""
@@ -60,7 +62,7 @@ class Feature:
         return f"{self.shown(value)}, which is no whole number" if self.whole and value % 1.0 else ""
 
 
-def numbers_of(given: object, named: Sequence[Feature], what: str) -> tuple[float, ...]:
+def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, ...]:  # noqa: ANN401 - likewise
     """Return numbers in the order of `named`, from a sequence or a map of names; one alone may be without either.
 
     Raises ValueError: it is none, or does not fit; the text begins with `what` in quotes and says what the world has.
@@ -71,7 +73,10 @@ def numbers_of(given: object, named: Sequence[Feature], what: str) -> tuple[floa
         if given.keys() != set(names):
             raise ValueError(f'"{what}" has {", ".join(map(str, given)) or "no names"}'[:200] + has)
         given = [given[name] for name in names]
-    entries = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    try:
+        entries = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        entries = [given]
     if len(entries) != len(names):
         raise ValueError(f'"{what}" has {len(entries)} numbers{has}')
     try:

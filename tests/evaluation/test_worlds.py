@@ -139,6 +139,11 @@ def test_an_ended_episode_stays() -> None:
         ([([float("nan")], 0, [1.0])], "pair 0: out of range: level=nan"),
         ([([6.0], 2, [1.0])], r"pair 0: action 2 is outside 0\.\.1"),
         ([([6.0], "ajar", [1.0])], "pair 0: a pair is .state, action."),
+        (
+            [([[6.0, 7.0]], 0, [1.0])],
+            r'"state" holds level=\[6.0, 7.0\], which is no number',
+        ),
+        ([([10**400], 0, [1.0])], "which is no number"),
         ([(None, 0, [1.0])], 'pair 0: "state" holds level=None, which is no number; the world has level'),
         ([([6.0], None, [1.0]), ([6.9], 0, [1.0])], "pair 0: only the last pair may lack its action"),
         ([([6.0], 0, [1.0]), ([3.0], 0, [1.0])], "pair 0: .*level=3"),

@@ -69,7 +69,7 @@ class StepsNode(Node):  # type: ignore[misc] # rclpy comes with ROS and ships no
         inputs_of = None if inputs is None else lambda _message, _: inputs.value(self._inputs)
         self._trail = Trail(steps, lambda message, _: state.value(message), action.value, inputs_of)
         self._state: Any = None
-        self._inputs: Any = () if inputs is None else None
+        self._inputs: Any = () if inputs is None else None  # (): none are needed
         self._end = end
         self.create_subscription(state.type, state.name, self._on_state, state.qos)
         self.create_subscription(action.type, action.name, self._on_action, action.qos)
