@@ -66,7 +66,9 @@ def test_the_forecasts_of_a_true_world_are_calibrated_and_those_of_a_wrong_one_a
     counts, off, variance = CalibrationCounts(), 0.0, 0.0
     for seed in range(examples(2, 8)):
         for forecast in forecasts(line_life(f'P>=0.5 [ G<={STEPS} !"hot" ]', 500, seed, plant)):
-            assert forecast.came_true is not None
+            if forecast.came_true is None:
+                assert not true, "only in a wrong world a step can be impossible, which drops a forecast"
+                continue
             counts.add(forecast.value, came_true=forecast.came_true)
             off += forecast.came_true - forecast.value
             variance += forecast.value * (1.0 - forecast.value)
