@@ -164,7 +164,7 @@ class LocationScale:
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
         if manifest.fits or manifest.recorded_inputs:
-            raise ModelError(f"world {where}: it is a fit, so fits and recorded_inputs are those of the world itself")
+            raise ModelError(f"world {where}: it is a fit; take fits and recorded_inputs out, as the world's are used")
         fit = LocationScale(
             manifest, lambda file: content(file.model_copy(update={"file": str(folder / file.file)})), where
         )

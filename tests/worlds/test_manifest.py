@@ -270,7 +270,7 @@ def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
         ({"actions": ["shut"]}, "fit 1 has other action names than the world"),
         ({"labels": {"low": "level < 1"}}, "fit 1 has other labels than the world"),
         ({"scale": [0]}, "fit 1 has other noise than the world"),
-        ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit, and has fits itself"),
+        ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit; take fits and recorded_inputs out"),
     ],
 )
 def test_a_fit_is_of_the_same_world(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

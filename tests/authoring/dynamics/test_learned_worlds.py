@@ -264,9 +264,12 @@ def test_fits_to_resampled_episodes_are_written_and_give_a_band(folder: Path, le
     code, out, _ = learn(source, target, *ROLES, fits=3)
     assert code == 0
     assert "fitted.yaml: 3 fits to resampled episodes, for the credible band of answers" in out
+    world = monitor.load_world(target)
+    later = [each.resample((2.0,), 3, np.linspace(0.1, 0.9, 5)).tolist() for each in (world, *world.fits)]
+    assert all(inputs == later[0] for inputs in later), "inputs to come are the same in all fits"
     steps = [([6.0, 22.0], "shut", [2.0]), ([6.5, 23.4], "shut", [2.0])]
     policies = {"nominal": lambda x: np.zeros(len(x), dtype=int)}
-    verdict = monitor.check('P=? [ F<=3 "overflow" ]', model=monitor.load_world(target), path=steps, policies=policies)
+    verdict = monitor.check('P=? [ F<=3 "overflow" ]', model=world, path=steps, policies=policies)
     assert verdict.bands == Bands(level=0.5, fits=3)
     assert verdict.credible is not None
     assert verdict.credible[0] <= verdict.value <= verdict.credible[1]
