@@ -272,7 +272,7 @@ def test_fits_to_resampled_episodes_are_written_and_give_a_band(folder: Path, le
     verdict = monitor.check('P=? [ F<=3 "overflow" ]', model=world, path=steps, policies=policies)
     assert verdict.bands == Bands(level=0.5, fits=3)
     assert verdict.credible is not None
-    assert verdict.credible[0] <= verdict.value <= verdict.credible[1]
+    assert verdict.credible[0] <= verdict.quantities[0].value <= verdict.credible[1]
 
 
 @slow
