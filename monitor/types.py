@@ -226,7 +226,7 @@ class BandSettings(msgspec.Struct, frozen=True):
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
     """Number of models drawn from the posterior; the answer is evaluated exactly on each, twice: with what was never
-    observed as bad, and as good, as can be.
+    observed as bad, and as good, as can be. In a world with numbers: the most of its fits that are used.
     """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
     """Seed of the draws: the same seed draws the same models."""
@@ -427,7 +427,8 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
     credible: tuple[float, float] | None = None
     """On a learned model: the Gumbel-Max value over models drawn from the posterior, in which what was never observed
-    is as bad and as good as can be, at the level of the verdict's `bands`; left out otherwise.
+    is as bad and as good as can be, at the level of the verdict's `bands`; in a learned world with numbers the value
+    over its fits; left out otherwise.
     """
     guaranteed: tuple[float, float] | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
@@ -460,15 +461,19 @@ class Bands(msgspec.Struct, frozen=True):
     """How the bands of a learned model were obtained: together with the path, enough to compute them again."""
 
     draws: int = 0
-    """Number of posterior models for the credible band; 0: none was requested."""
+    """Number of posterior models for the credible band; 0: none was requested, or it is that of a world."""
     seed: int = 0
     """Seed they were drawn with."""
     level: float | None = None
-    """Level of the credible band, in (0, 1); `null` if none was requested."""
+    """Level of the credible band, in (0, 1); `null` if none was requested. Of a world that of its fits, if these are
+    too few for the configured one.
+    """
     delta: float | None = None
     """Probability with which the guaranteed band may fail, for all answers together; `null` without one."""
     reason: str = ""
-    """Why a band or the support is missing; empty if none is."""
+    """Why a band or the support is missing, or fits have no answer; empty if none is."""
+    fits: int = 0
+    """In a learned world with numbers: number of its fits to resampled recordings, behind the credible band."""
 
 
 class Changes(msgspec.Struct, frozen=True):

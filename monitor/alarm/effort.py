@@ -32,7 +32,7 @@ DRAWS: Final = 1_000
 
 
 def work(evidence: Evidence) -> int:
-    """Return the work, posterior models and samples included, in obligations to evaluate.
+    """Return the work, posterior models, fits and samples included, in obligations to evaluate.
 
     Raises FormulaError if the evidence's text is not a formula.
     """
@@ -47,7 +47,8 @@ def work(evidence: Evidence) -> int:
         farthest, unfolded = max(farthest, back), unfolded + changes * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.bands is not None:
-        total += evidence.verdict.bands.draws * (unfolded + farthest)
+        bands = evidence.verdict.bands
+        total += (bands.draws + bands.fits) * (unfolded + farthest)
     drawn = evidence.verdict.drawn
     return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
 

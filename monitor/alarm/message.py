@@ -215,7 +215,9 @@ class AlertBands(msgspec.Struct, frozen=True):
     delta: float | None
     """Probability with which a guaranteed band may fail, for all answers together."""
     reason: str
-    """Why a band or the support is missing; empty if none is."""
+    """Why a band or the support is missing, or fits have no answer; empty if none is."""
+    fits: int
+    """In a world with numbers: number of its fits to resampled recordings, instead of posterior models."""
 
 
 class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -447,6 +449,7 @@ def alert_bands(verdict: Verdict) -> AlertBands | None:
         level=how.level,
         delta=how.delta,
         reason=how.reason,
+        fits=how.fits,
     )
 
 

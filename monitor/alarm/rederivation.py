@@ -37,6 +37,7 @@ from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
 from monitor.referee.numbers import Given, mean
+from monitor.referee.world_fits import credible_bands
 from monitor.types import AlarmSpec, BandSettings, Changes, FormulaSpec, RequestedModel, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.policies import WorldPolicy
@@ -181,7 +182,7 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
         return None
     level = default.level if bands.level is None else bands.level
     delta = default.delta if bands.delta is None else bands.delta
-    return BandSettings(bands.draws, bands.seed, level, delta)
+    return BandSettings(bands.draws or bands.fits, bands.seed, level, delta)
 
 
 ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
@@ -283,8 +284,25 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
             value = _changed(pairs[0], recourse.changes, recorded.offset, given)
             recourse = replace(recourse, changes=replace(recourse.changes, value=value))
             helped += ("and by the engine that no other single decision is better",)
-    judged = replace(recorded, quantities=quantities, profile=profile, recourse=recourse)
+    judged = _with_fits(replace(recorded, quantities=quantities, profile=profile, recourse=recourse), pairs, given)
     return Derived([judged, _verdict(evidence, world, tables, models)], helped)
+
+
+def _with_fits(recorded: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
+    """Return a verdict on a learned world with the credible band that the referee finds at the recorded level."""
+    how = recorded.bands
+    if how is None or how.level is None:
+        return recorded
+    found = credible_bands(asked, given._replace(draws=DRAWS), how.fits, how.level)
+    of = {print_formula(goal): band for goal, band in zip(asked, found.goals, strict=True)}
+    quantities = tuple(replace(each, credible=of[each.text]) for each in recorded.quantities)
+    regret = recorded.outcome is not None
+    return replace(
+        recorded,
+        quantities=quantities,
+        credible=quantities[-1].credible if regret or len(asked) == 1 else None,
+        effect_credible=found.effect if regret else None,
+    )
 
 
 def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:

@@ -337,12 +337,12 @@ class _Sentences:
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
+        if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
+            return self._sure_of_data()
         if verdict.method == "sampled":
             return f"Sampled, {self._confidence() or 'a mean'}"
         if verdict.drawn is not None:
             return "Exact for this model, but handing over is estimated"
-        if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
-            return self._sure_of_data()
         if verdict.robust is None:
             return "Exact for this model"
         if not verdict.robust:

@@ -35,15 +35,16 @@ FORECASTS: Final = (
 HISTOGRAMS: Final = "Noise of held-out steps"
 
 
-def page_of(judgement: Judgement, title: str, scored: Sequence[Score]) -> Page:
-    """Return the page of a report on a world."""
+def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int) -> Page:
+    """Return the page of a report on a world, which was fitted to resampled episodes too, `fits` times."""
     problems = judgement.problems
     verdict = (
         ["The world is not good enough:", *problems] if problems else ["The world is good enough by these checks."]
     )
+    band = f"a credible band, from {fits} fits to resampled episodes" if fits else "no credible band (--fits 0)"
     about = (
         f"Checked on {judgement.steps:,} held-out steps of {judgement.paths:,} paths, which the world was neither "
-        "fitted to nor chosen by."
+        f"fitted to nor chosen by. Answers have {band}."
     )
     charts = {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
     return Page(title, verdict, about, _sections(judgement, scored), charts)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from monitor.cli.counting import count_files, resumed
-from monitor.cli.learn_dynamics import learn_dynamics
+from monitor.cli.learn_dynamics import FITS, Fits, learn_dynamics
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recorded_inputs import (
     ENCODERS,
@@ -91,6 +91,7 @@ def model_learn(
     inputs: Annotated[
         str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence (--dynamics)")
     ] = "",
+    fits: Fits = FITS,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Estimate a model from recorded steps, with the counts behind each probability.
@@ -118,10 +119,11 @@ def model_learn(
         unused = {name: said[name] for name in ("bins", "abstraction", "unsafe", "prior")}
         _refuse_options(unused | {"append": append, "observation": observation}, f"with --dynamics: {NUMBERS}")
         learn_dynamics(
-            sources, target, roles, labels=label or [], inputs=inputs, seed=seed, reports=report or [], as_json=as_json
-        )
+            sources, target, roles, labels=label or [], inputs=inputs, seed=seed,
+            fits=fits, reports=report or [], as_json=as_json,
+        )  # fmt: skip
         return
-    _refuse_options({"inputs": inputs or None}, "without --dynamics")
+    _refuse_options({"inputs": inputs or None, "fits": None if fits == FITS else fits}, "without --dynamics")
     compared: list[Scored] = []
     part: CountedFile | None = None
     if append is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
 
 from monitor.atomic import write_file
 from monitor.cli.output import print_json, printable, progress, say
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.row_files import RowFile
 
+FITS: Final = 16
+Fits = Annotated[
+    int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")
+]
+
 
 def learn_dynamics(
     sources: Sequence[RowFile],
@@ -28,6 +35,7 @@ def learn_dynamics(
     labels: Sequence[str],
     inputs: str,
     seed: int,
+    fits: int,
     reports: Sequence[Path],
     as_json: bool,
 ) -> None:
@@ -40,16 +48,21 @@ def learn_dynamics(
         labels: `NAME: CONDITION` on features.
         inputs: the columns that the agent does not influence, `NAME,NAME`.
         seed: of the episodes held out, and of the fits.
+        fits: number of fits to resampled episodes, for the credible band.
         reports: where to write the report.
         as_json: print one JSON document.
     """
     from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
     from monitor.worlds import load_world  # noqa: PLC0415 - likewise
+    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - likewise
 
+    if fits and not 2 <= fits <= MOST_FITS:
+        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
     roles, width = _roles(sources[0], given, inputs)
     if not as_json:
         show_roles(_lines(roles, width), sources)
@@ -62,9 +75,10 @@ def learn_dynamics(
         best = with_recorded_inputs(best, draft, parts)
     with progress("checking"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
-    _write(best, target)
+    with progress(f"fitting to {fits} resamples"):
+        _write(with_fits(best, draft, parts, seed, fits), target)
     load_world(target)
-    write_page(page_of(judgement, str(target), scored), reports)
+    write_page(page_of(judgement, str(target), scored, fits), reports)
     _finish(
         {
             "world": str(target),
@@ -79,6 +93,7 @@ def learn_dynamics(
             "labels": {label: float(best.world.holds(label, steps.x_next).mean()) for label in draft.labels},
             "candidates": [asdict(each) for each in scored],
             "chosen": best.name,
+            "fits": fits,
             "checks": asdict(judgement),
         },
         reports or [target],
@@ -126,9 +141,10 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
 
 def _write(world: Candidate, target: Path) -> None:
     try:
-        for name, content in world.files.items():
-            write_file(target.parent / name, content)
-        write_file(target, world.text.encode())
+        for name, content in (*world.files.items(), (target.name, world.text.encode())):
+            path = target.parent / name
+            path.parent.mkdir(exist_ok=True)
+            write_file(path, content)
     except OSError as error:
         raise ModelError(f"{target}: cannot be written: {error.strerror}") from error
 
@@ -148,6 +164,8 @@ def _finish(facts: dict[str, Any], named: Sequence[Path], *, as_json: bool) -> N
         say(f"{target}: {printable(label)} holds after {fraction:.2%} of the steps")
     gain, error = checks["gain"]
     say(f"{target}: {facts['chosen']}; {gain:.3f} +- {error:.3f} nats a step better than the last value as a forecast")
+    if facts["fits"]:
+        say(f"{target}: {many(facts['fits'], 'fit')} to resampled episodes, for the credible band of answers")
     for problem in checks["problems"]:
         say(f"{target}: {printable(problem)}")
     for path in named:

@@ -174,6 +174,8 @@ def _learned(verdict: Verdict) -> Iterator[str]:
         yield f"to narrow it, visit: {pairs}"
     if how.draws:
         yield f"credible: {how.draws} models drawn from the posterior with seed {how.seed}"
+    if how.fits:
+        yield f"credible: {how.fits} fits to resampled recordings"
     if how.delta is not None:
         sure = f"with probability {1 - how.delta:.4g}"
         yield f"guaranteed: over every causal model and every row in the confidence set, {sure}"

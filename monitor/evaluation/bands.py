@@ -22,7 +22,7 @@ from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import nested_goals, quantity_goals
-from monitor.types import Bands, BandSettings, Quantity, Verdict
+from monitor.types import Bands, BandSettings, Verdict
 
 CARRIED = 0.9
 """Fraction of the total weight that the rows behind `support` carry."""
@@ -72,9 +72,16 @@ class LearnedBands:
             return verdict
         reasons: list[str] = []
         observed = _Observed(path, terminated, acted)
+        settings = self.settings
         credible = self._credible(goals, observed, reasons)
         uses = self._uses(goals, observed, reasons)
-        return _with(verdict, formula, goals, credible, uses, self.settings, reasons)
+        if credible is not None:
+            effect = credible[1].minus(credible[0]) if isinstance(formula, Regret) else None
+            verdict = with_credible(verdict, formula, credible, effect, settings.level)
+        if uses is not None:
+            verdict = _with_support(verdict, formula, uses)
+        how = replace(verdict.bands or Bands(), draws=settings.draws, seed=settings.seed, level=settings.level)
+        return replace(verdict, bands=missing(how, reasons))
 
     def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
         """Return the uses of rows by all goals of a formula on `path`; none where they are not counted."""
@@ -147,50 +154,43 @@ class _Observed(NamedTuple):
         return _Observed(self.path[first:], self.terminated, self.acted[first:])
 
 
-def _with(  # noqa: PLR0917 - a verdict and the parts to add to it
-    verdict: Verdict,
-    formula: Formula,
-    goals: list[Goal],
-    credible: list[Samples] | None,
-    uses: list[list[RowUses]] | None,
-    settings: BandSettings,
-    reasons: list[str],
+def with_credible(
+    verdict: Verdict, formula: Formula, credible: Sequence[Samples], effect: Samples | None, level: float
 ) -> Verdict:
-    """Return the verdict with the bands; a quantity has those of the goal with its text."""
-    level = settings.level
-    bands = {} if credible is None else {i: values.band(level) for i, values in enumerate(credible)}
-    supports = {} if uses is None else {i: support_of(part) for i, part in enumerate(uses)}
-    if len(goals) == 1:
-        index = {quantity.text: 0 for quantity in verdict.quantities}
-    else:
-        index = {print_formula(goal): number for number, goal in reversed([*enumerate(goals)])}
-    quantities = tuple(_quantity(quantity, index[quantity.text], bands, supports) for quantity in verdict.quantities)
-    effect = None
-    if credible is not None and isinstance(formula, Regret):
-        effect = credible[1].minus(credible[0]).band(level)
-    known = [support for support in supports.values() if support is not None]
-    how = verdict.bands or Bands()
+    """Return the verdict with credible bands: of the values of each goal, and of the effect of `regret`."""
+    bands = [values.band(level) for values in credible]
+    index = _goal_numbers(verdict, quantity_goals(formula))
+    quantities = tuple(replace(quantity, credible=bands[index[quantity.text]]) for quantity in verdict.quantities)
     return replace(
         verdict,
         quantities=quantities,
-        credible=quantities[-1].credible if len(goals) == 1 or isinstance(formula, Regret) else None,
-        effect_credible=effect,
-        support=min(known, default=None),
-        to_visit=() if uses is None else to_visit([part for parts in uses for part in parts]),
-        bands=replace(
-            how,
-            draws=settings.draws,
-            seed=settings.seed,
-            level=level,
-            reason="; ".join([*([how.reason] if how.reason else []), *reasons]),
-        ),
+        credible=quantities[-1].credible if len(bands) == 1 or isinstance(formula, Regret) else None,
+        effect_credible=None if effect is None else effect.band(level),
     )
 
 
-def _quantity(
-    quantity: Quantity, number: int, bands: dict[int, tuple[float, float]], supports: dict[int, int | None]
-) -> Quantity:
-    return replace(quantity, credible=bands.get(number), support=supports.get(number))
+def _with_support(verdict: Verdict, formula: Formula, uses: list[list[RowUses]]) -> Verdict:
+    """Return the verdict with the support of each goal, and the pairs to visit."""
+    supports = [support_of(part) for part in uses]
+    index = _goal_numbers(verdict, quantity_goals(formula))
+    return replace(
+        verdict,
+        quantities=tuple(replace(each, support=supports[index[each.text]]) for each in verdict.quantities),
+        support=min((support for support in supports if support is not None), default=None),
+        to_visit=to_visit([part for parts in uses for part in parts]),
+    )
+
+
+def _goal_numbers(verdict: Verdict, goals: Sequence[Goal]) -> dict[str, int]:
+    """Return the goal of each quantity, by its text."""
+    if len(goals) == 1:
+        return {quantity.text: 0 for quantity in verdict.quantities}
+    return {print_formula(goal): number for number, goal in reversed([*enumerate(goals)])}
+
+
+def missing(how: Bands, reasons: Sequence[str]) -> Bands:
+    """Return how bands were obtained, with more reasons why something is missing."""
+    return replace(how, reason="; ".join([*([how.reason] if how.reason else []), *reasons]))
 
 
 def support_of(uses: Iterable[RowUses]) -> int | None:

@@ -10,6 +10,7 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import NOT_EXACT, neither
+from monitor.evaluation.fit_bands import FitBands
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
@@ -153,7 +154,8 @@ def check_many(
     check_acted(acted, settings.path or settings.moments, policies)
     read = read_all(queries)
     if worlds is not None:
-        return _collect(_in_world(read, worlds, settings), each)
+        fitted = None if credible is None or not worlds.fits else FitBands(worlds, credible)
+        return _collect(_in_world(read, worlds, fitted, settings), each)
     if not isinstance(model, MDP):
         simulator = cast("Simulator | VectorSimulator", model)
         return _collect(_simulated(read, simulator, policies, models or {}, settings), each)
@@ -215,7 +217,7 @@ class _Settings:
             acted=self.acted,
         )
 
-    def in_world(self, formula: Formula, text: str, worlds: WorldChecker) -> Verdict:
+    def in_world(self, formula: Formula, text: str, worlds: WorldChecker, fitted: FitBands | None) -> Verdict:
         verdict = worlds.verdict(
             formula,
             text,
@@ -226,9 +228,11 @@ class _Settings:
             start_observed=self.start_observed,
             acted=self.acted,
         )
-        if not self.recourse:
-            return verdict
-        return worlds.with_recourse(verdict, formula, self.moments, terminated=self.terminated, acted=self.acted)
+        given = formula, self.moments
+        how: dict[str, Any] = {"terminated": self.terminated, "acted": self.acted}
+        if fitted is not None:
+            verdict = fitted.added(verdict, *given, self.drawn, **how)
+        return worlds.with_recourse(verdict, *given, **how) if self.recourse else verdict
 
 
 def _examined(formula: Formula, text: str, settings: _Settings, checker: Checker, sampler: SampledChecker) -> Verdict:
@@ -282,10 +286,12 @@ def _simulated(
     return (unexamined(verdict, SAMPLED) for verdict in answers) if settings.recourse else answers
 
 
-def _in_world(read: Sequence[tuple[Formula, str]], worlds: WorldChecker, settings: _Settings) -> Iterator[Verdict]:
+def _in_world(
+    read: Sequence[tuple[Formula, str]], worlds: WorldChecker, fitted: FitBands | None, settings: _Settings
+) -> Iterator[Verdict]:
     for formula, text in read:
         worlds.validate(formula, text)
-    return (settings.in_world(formula, text, worlds) for formula, text in read)
+    return (settings.in_world(formula, text, worlds, fitted) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
+from monitor.evaluation.fit_bands import FitBands
 from monitor.evaluation.noise_rows import NoiseRows
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
@@ -162,10 +163,14 @@ class Engines:
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
         """Return the exact verdict on the formula behind a takeover, with bounds and bands as `spec` says."""
-        del drawn
         once = self.checker.incremental_check(formula, spec.causal_model, spec.text, window=0)
         verdict = once.verdict(held.pairs, terminated=held.terminated, acted=held.acted)
-        if self.learned is None or spec.bands == "off":
+        return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
+
+    def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
+        """Return an exact verdict with its credible band and support, on a learned model."""
+        del drawn
+        if self.learned is None:
             return verdict
         return self.learned.added(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
@@ -190,12 +195,15 @@ class WorldEngines:
     Args:
         checker: of the world and its policies.
         sampling: error rates and limits of a sampled answer; ConfigError if they are not allowed.
+        bands: how the credible band of a learned world is computed; likewise.
+
+    `learned`: computes the bands of a world that was fitted to resampled recordings too; None for any other.
     """
 
-    learned = None
-
-    def __init__(self, checker: WorldChecker, sampling: Sampling) -> None:
+    def __init__(self, checker: WorldChecker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
         self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
+        check_band_settings(bands)
+        self.learned = FitBands(checker, bands) if checker.fits else None
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
@@ -244,8 +252,15 @@ class WorldEngines:
         """Prepare nothing: worlds have no tables."""
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
-        """Return the verdict on the formula behind a takeover, drawn where it must be."""
-        return self.drawn_verdict(formula, spec, held, drawn)
+        """Return the verdict on the formula behind a takeover, drawn where it must be, with bands as `spec` says."""
+        verdict = self.drawn_verdict(formula, spec, held, drawn)
+        return verdict if spec.bands == "off" else self.with_bands(verdict, formula, held, drawn)
+
+    def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
+        """Return the verdict with its credible band, on a learned world; `drawn`: its noise."""
+        if self.learned is None:
+            return verdict
+        return self.learned.added(verdict, formula, _moments(held), drawn, terminated=held.terminated, acted=held.acted)
 
     def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
         """Return a verdict, on a missed goal with the one decision whose change would have met it."""
@@ -271,7 +286,7 @@ def engines_of(
 ) -> AnyEngines:
     """Return what answers formulas on a model, whichever kind it is. Raises ConfigError, ModelError or PolicyError."""
     if is_world(model):
-        return WorldEngines(WorldChecker(model, policies, models), sampling)
+        return WorldEngines(WorldChecker(model, policies, models), sampling, bands)
     assert isinstance(model, MDP)
     tabled: dict[str, MDP] = {}
     for name, other in models.items():

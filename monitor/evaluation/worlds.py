@@ -105,7 +105,7 @@ class WorldChecker:
             verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
-        resampled = self._resampled_from(verdict, formula, path)
+        resampled = self.resampled_from(verdict, formula, path)
         return replace(verdict, causal_model="world", tiers=self._tiers(formula, path), resampled_from=resampled)
 
     def with_recourse(
@@ -156,6 +156,17 @@ class WorldChecker:
         return replace(verdict, profile=values, latest_useful=useful, drawn=drawn if was_drawn else None)
 
     @property
+    def fits(self) -> int:
+        """The number of fits to other data that each world has which has some; 0 if none has."""
+        return min((len(each.fits) for each in (self.model, *self.models.values()) if each.fits), default=0)
+
+    def fit(self, number: int) -> SampledChecker:
+        """Return what draws from one fit of each world; a world without fits is as it is."""
+        model, *others = (each.fits[number] if each.fits else each for each in (self.model, *self.models.values()))
+        models = dict(zip(self.models, others, strict=True))
+        return SampledChecker(Simulated(model, self.policies, models, model.action_names))
+
+    @property
     def _dynamics(self) -> WorldDynamics:
         dynamics = self.scene.world(InterventionRef("nominal")).dynamics
         assert isinstance(dynamics, WorldDynamics)
@@ -188,7 +199,7 @@ class WorldChecker:
             raise PathError(f"action {number} is outside 0..{len(names) - 1}")
         return number
 
-    def _resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
+    def resampled_from(self, verdict: Verdict, formula: Formula, path: Sequence[Moment]) -> int | None:
         """Return the smallest number of recorded steps from which inputs were drawn; None if none were."""
         if verdict.drawn is None:
             return None
@@ -231,8 +242,6 @@ def _other(name: str, model: object, main: CheckedWorld) -> CheckedWorld:
     if not is_world(model):
         raise ConfigError(f"model {name!r} is no world with numbers, and the main model is one; give it as one too")
     other = load_world(model)
-    for what in ("features", "inputs", "action_names", "noise"):
-        if getattr(main, what) != getattr(other, what):
-            plain = what.replace("_", " ")
-            raise ConfigError(f"model {name!r}: its {plain} are not those of the main model; both worlds need the same")
+    if differs := main.different_from(other):
+        raise ConfigError(f"model {name!r}: its {differs} are not those of the main model; both worlds need the same")
     return other

@@ -56,7 +56,12 @@ class Given(NamedTuple):
 
 
 def mean(goal: Goal, given: Given, later: int = 0) -> float:
-    """Return the mean of a goal's outcomes in draws 0, 1, ..; of a `delta` the mean of the differences.
+    """Return the mean of a goal's outcomes; arguments and errors as for `outcomes`."""
+    return float(outcomes(goal, given, later).mean())
+
+
+def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
+    """Return a goal's outcomes in draws 0, 1, ..; of a `delta` the differences.
 
     `later`: how many steps after the goal's offset the intervention begins; until then nothing is changed.
 
@@ -65,7 +70,7 @@ def mean(goal: Goal, given: Given, later: int = 0) -> float:
     begin = _begin(goal.world.offset, given)
     changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
     found = [_Paths(change, begin, given, later).outcomes(goal) for change in changes]
-    return float((found[0] if len(found) == 1 else found[0] - found[1]).mean())
+    return found[0] if len(found) == 1 else found[0] - found[1]
 
 
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:

@@ -174,7 +174,7 @@ class FormulaMonitor:
         else:
             verdict, judgement = known.verdict, known.judgement
         if engines.learned is not None and self._wants_bands(judgement):
-            verdict = self._evaluator.with_bands(verdict, query, engines, session)
+            verdict = self._evaluator.with_bands(verdict, query, engines, session, step)
         if self._examines(verdict, judgement):
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices, engines)

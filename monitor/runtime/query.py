@@ -30,6 +30,7 @@ from monitor.stream.session import Session
 from monitor.types import (
     AlarmOnlyIf,
     BandsWhen,
+    Drawn,
     Engine,
     FormulaSpec,
     Outcome,
@@ -154,12 +155,13 @@ class QueryEvaluator:
         shared.keep(path, verdict)
         return verdict
 
-    def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
-        """Return an exact verdict on the session's path with its credible band and support, on a learned model."""
-        if engines.learned is None:
-            return verdict
-        path = session.path
-        return engines.learned.added(verdict, query.formula, path.held, terminated=path.terminated, acted=path.acted)
+    def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
+        """Return a verdict on the session's path with its credible band, on a learned model; an exact one of a table.
+
+        The noise is that of the verdict, or would have been if it had needed some.
+        """
+        drawn = verdict.drawn or self._drawn(query, engines, session, step)
+        return engines.with_bands(verdict, query.formula, held_path(session.path), drawn)
 
     @staticmethod
     def with_recourse(verdict: Verdict, query: Query, engines: AnyEngines, session: Session) -> Verdict:
@@ -176,14 +178,7 @@ class QueryEvaluator:
     def _sampled(self, query: Query, engines: AnyEngines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
         spec, path = query.spec, session.path
-        drawn = on_stream(
-            engines.sampling,
-            spec.alarm,
-            stream=(session.agent, step.episode, spec.name),
-            seq=step.seq,
-            first=step.seq - (len(path.held) - 1),
-            test=self.tests + 1,
-        )
+        drawn = self._drawn(query, engines, session, step)
         try:
             verdict = engines.drawn_verdict(query.formula, spec, held_path(path), drawn, why)
         except MonitorError as error:
@@ -192,6 +187,17 @@ class QueryEvaluator:
         if verdict.method == "sampled":
             self.tests += 1
         return verdict
+
+    def _drawn(self, query: Query, engines: AnyEngines, session: Session, step: Step) -> Drawn:
+        """Return the noise and the strength of the next test."""
+        return on_stream(
+            engines.sampling,
+            query.spec.alarm,
+            stream=(session.agent, step.episode, query.spec.name),
+            seq=step.seq,
+            first=step.seq - (len(session.path.held) - 1),
+            test=self.tests + 1,
+        )
 
 
 def _undecided(query: Query, method: Literal["exact", "sampled"], reason: str) -> Verdict:

@@ -49,6 +49,7 @@ class CheckedWorld:
         self.noise = self._part("noise")
         self.noise_features: Sequence[int] | None = getattr(world, "noise_features", None)
         self.learned = bool(getattr(world, "learned", False))
+        self.fits = tuple(CheckedWorld(each) for each in getattr(world, "fits", ()))
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
         for name in ("step", "holds"):
@@ -74,6 +75,7 @@ class CheckedWorld:
         self._abductions: dict[tuple[Moment, tuple[float, ...]], Abduction] = {}
         self.has_rewards = self._reward is not None
         self._ranges, self._input_ranges = Ranges(self.features), Ranges(self.inputs)
+        self._check_fits()
 
     def __str__(self) -> str:
         world = self._world
@@ -124,6 +126,11 @@ class CheckedWorld:
             problem = self._input_ranges.outside(found[n])
             raise ModelError(f"{self}: resample({_shown(inputs)}, {ahead}, {chances[n]:.6g}) gives {problem}")
         return found.astype(np.float64)
+
+    def different_from(self, other: CheckedWorld) -> str:
+        """Return what must be equal in two worlds that are compared, and is not; empty if all is."""
+        compared = ("features", "inputs", "action_names", "noise")
+        return next((what.replace("_", " ") for what in compared if getattr(self, what) != getattr(other, what)), "")
 
     def abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         """Return the noise of an observed step. Raises PathError if what comes back does not lead to `successor`."""
@@ -230,6 +237,13 @@ class CheckedWorld:
                 f"{self.features[column].shown(wanted[column])}: with u={_shown(noise[row])}, which it gives back, "
                 f"step comes to {moved[row, column]:.6g}; the path is wrong, or invert is not the inverse of step"
             )
+
+    def _check_fits(self) -> None:
+        if len(self.fits) == 1:
+            raise ModelError(f"{self}: it has one fit, which leaves nothing open; give two or more, or none")
+        for n, fit in enumerate(self.fits, 1):
+            if differs := self.different_from(fit) or "labels" * (self.labels != fit.labels):
+                raise ModelError(f"{self}: fit {n} has other {differs} than the world; it needs the same")
 
     def _part(self, name: str) -> Any:  # noqa: ANN401 - each has a check of its own
         if not hasattr(self._world, name):

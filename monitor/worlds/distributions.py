@@ -14,6 +14,8 @@ from monitor.errors import ModelError
 
 KNOTS: Final = 2048
 """Points of the table of an empirical distribution, and half as many for the wide one under it."""
+AT_ONCE: Final = 20_000
+"""Pairs of a point and a residual that are evaluated at once."""
 TAIL: Final = 8.0
 """Standard deviations that a table reaches beyond a normal distribution's centre: less than 1e-15 lies outside."""
 UNSEEN: Final = 0.001
@@ -83,7 +85,8 @@ class Empirical:
             np.linspace(values[0] - TAIL * width, values[-1] + TAIL * width, KNOTS),
             np.linspace(centre - TAIL * wide, centre + TAIL * wide, KNOTS // 2),
         )
-        seen = np.array([float(ndtr((knot - values) / width).mean()) for knot in self._knots])
+        parts = np.array_split(self._knots, np.arange(0, len(self._knots), max(1, AT_ONCE // len(values)))[1:])
+        seen = np.concatenate([ndtr((part[:, np.newaxis] - values) / width).mean(axis=1) for part in parts])
         chances = (1 - UNSEEN) * seen + UNSEEN * ndtr((self._knots - centre) / wide)
         chances += np.arange(len(self._knots)) * 1e-15  # strictly rising, also where next to nothing lies
         self._chances = (chances - chances[0]) / (chances[-1] - chances[0])

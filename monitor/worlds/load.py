@@ -47,5 +47,6 @@ def load_world(source: Any) -> CheckedWorld:  # noqa: ANN401 - anything with the
             problem = f"world {source.__name__!r}: it cannot be made without arguments ({explained(error)})"
             raise ModelError(f"{problem}; give an instance") from error
     world = CheckedWorld(source, content)
-    examine(world)
+    for each in (world, *world.fits):
+        examine(each)
     return world

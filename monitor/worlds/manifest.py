@@ -13,6 +13,7 @@ from monitor.worlds.protocol import Feature
 from monitor.yamltext import parse_yaml
 
 MAX_MANIFEST_BYTES = 1 << 20
+MOST_FITS = 100
 
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 
@@ -136,6 +137,10 @@ class Manifest(_Strict):
     """Name -> condition, such as `level >= 9 and mode == 'busy'`."""
     learned: bool = False
     """Whether location, scale and noise were estimated from data."""
+    fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
+    """Manifests of the same world estimated from other data, such as resampled recordings: what they answer differently
+    the data leave open. Inputs to come are those of this world.
+    """
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:

@@ -103,7 +103,9 @@ class World(Protocol):
       draws and their weights [n];
     - `reward(x, a, x_next)`: of n transitions, [n];
     - `noise_features`: the feature that each number of the noise drives, if each drives one: so that doubt names it;
-    - `learned`: true if `step` was estimated from data.
+    - `learned`: true if `step` was estimated from data;
+    - `fits`: worlds like this one, estimated from other data, such as resampled recordings: so that answers have a
+      credible band.
     """
 
     @property

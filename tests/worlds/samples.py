@@ -1,8 +1,8 @@
-"""Worlds for tests: a number line, a tank, linear systems, and tables as simulators with two mechanisms."""
+"""Worlds for tests: a number line, a tank, a basin with fits, linear systems, tables with two mechanisms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from monitor.worlds import Feature
 from tests.exact.small import Small
 
 __all__ = [
+    "Basin",
     "GumbelTable",
     "InverseTable",
     "Linear",
@@ -129,6 +130,38 @@ class Linear:
 
     def reward(self, x: Floats, a: Ints, x_next: Floats) -> Floats:
         return x_next @ self.normal
+
+
+class Basin:
+    """x' = keep x + 1.5 - out a + s z; z is normal, but never beyond `reach`. It overflows at 8."""
+
+    features = ("level",)
+    actions = ("shut", "open")
+    labels = ("overflow",)
+    noise = 1
+    version = "basin"
+    learned = True
+
+    def __init__(self, keep: float, out: float, s: float, reach: float = 8.0, fits: Sequence[Basin] = ()) -> None:
+        self.keep, self.out, self.s, self.fits = keep, out, s, fits
+        self.ends = ndtr(-reach), ndtr(reach)
+
+    def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
+        low, high = self.ends
+        return np.asarray(self.mean(x, a[:, np.newaxis]) + self.s * ndtri(low + (high - low) * u))
+
+    def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> Floats:
+        low, high = self.ends
+        return np.asarray((ndtr((x_next - self.mean(x, np.array([a]))) / self.s) - low) / (high - low))
+
+    def mean(self, x: Floats, a: Ints) -> Floats:
+        return np.asarray(self.keep * x + 1.5 - self.out * a)
+
+    def holds(self, label: str, x: Floats) -> Bools:
+        return x[:, 0] >= 8.0
+
+    def reward(self, x: Floats, a: Ints, x_next: Floats) -> Floats:
+        return x_next[:, 0]
 
 
 class _Table:

@@ -17,6 +17,7 @@ from monitor.evaluation import check
 from monitor.worlds import Moment, load_world
 from monitor.worlds.conditions import compiled
 from monitor.worlds.distributions import Empirical, Normal, Student
+from monitor.worlds.location_scale import world_of
 from tests.worlds.graphs import linear, network, world_files
 from tests.worlds.samples import NumberLine, number_rule
 
@@ -240,3 +241,54 @@ def test_a_condition_is_no_code() -> None:
     for text in ("__import__('os')", "x.y > 1", "x[0] > 1", "True", "x > True", "x in (1, 2)", "lambda: 1"):
         with pytest.raises(ModelError, match="label"):
             compiled(text, ["x"], {}, "label")
+
+
+def with_fits(folder: Path, keeps: list[float], **changes: Any) -> Path:
+    """A plant whose level falls to a part of what it was, and fits of that part in a folder of their own."""
+    (folder / "fits").mkdir()
+    plain = {"features": [{"name": "level"}], "actions": ["shut", "open"], "location": "file:location", "scale": [0.1]}
+    pinned = []
+    for n, keep in enumerate(keeps):
+        (folder / "fits" / str(n)).mkdir()
+        path = world_files(folder / "fits" / str(n), plain | changes, location=linear({"x": [[keep]]}, [0.0]))
+        pinned.append({"file": str(path.relative_to(folder)), "sha256": sha256(path.read_bytes()).hexdigest()})
+    return world_files(folder, plain | {"learned": True, "fits": pinned}, location=linear({"x": [[0.9]]}, [0.0]))
+
+
+def test_fits_are_worlds_and_are_kept_in_the_bytes_of_the_world(tmp_path: Path) -> None:
+    world = load_world(with_fits(tmp_path, [0.8, 0.85]))
+    for each in (world, load_world(world_of(world.content, "evidence"))):
+        moved = [fit.step(np.array([[10.0]]), np.array([0]), np.array([[0.5]]), ())[0, 0] for fit in each.fits]
+        assert moved == pytest.approx([8.0, 8.5])
+        assert each.content == world.content
+
+
+def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
+    path = with_fits(tmp_path, [0.8, 0.85])
+    graph = tmp_path / "fits" / "1" / "location.onnx"
+    original = graph.read_bytes()
+    graph.write_bytes(linear({"x": [[0.7]]}, [0.0]))
+    with pytest.raises(ModelError, match=r"fits/1/location.onnx was altered"):
+        load_world(path)
+    graph.unlink()
+    with pytest.raises(ModelError, match=r"is missing: there is no .*fits/1/location.onnx"):
+        load_world(path)
+    graph.write_bytes(original)
+    manifest = tmp_path / "fits" / "0" / "world.yaml"
+    manifest.write_text(manifest.read_text().replace("0.1", "0.2"))
+    with pytest.raises(ModelError, match=r"fits/0/world.yaml was altered"):
+        load_world(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"actions": ["shut"]}, "fit 1 has other action names than the world"),
+        ({"labels": {"low": "level < 1"}}, "fit 1 has other labels than the world"),
+        ({"scale": [0]}, "fit 1 has other noise than the world"),
+        ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit; take fits and recorded_inputs out"),
+    ],
+)
+def test_a_fit_is_of_the_same_world(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        load_world(with_fits(tmp_path, [0.8, 0.85], **changes))

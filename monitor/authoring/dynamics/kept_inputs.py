@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -25,4 +26,4 @@ def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candid
     content, name = "\n".join([*lines, ""]).encode(), f"{draft.stem}.inputs.csv"
     pinned = File(file=name, sha256=sha256(content).hexdigest())
     manifest = world.manifest.model_copy(update={"recorded_inputs": pinned})
-    return Candidate.of(world.name, manifest, {**world.files, name: content})
+    return replace(world, manifest=manifest, files={**world.files, name: content})

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import yaml
@@ -68,19 +69,34 @@ class Parts:
     check: RecordedSteps
 
 
+class Form(NamedTuple):
+    """How location and scale are fitted. `varying`: the scale is of the same kind as the location, not constant."""
+
+    kind: Kind
+    varying: bool
+
+    def __str__(self) -> str:
+        """Return its name."""
+        return f"{self.kind}, {'varying' if self.varying else 'constant'} scale"
+
+
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A world that may be chosen. `files`: the content of each file of its manifest."""
+    """A world that may be chosen. `files`: the content of each file of its manifest. `form`: None for the baseline."""
 
-    name: str
+    form: Form | None
     manifest: Manifest
     files: dict[str, bytes]
-    world: LocationScale
 
-    @classmethod
-    def of(cls, name: str, manifest: Manifest, files: dict[str, bytes]) -> Candidate:
-        """Return the candidate of a manifest."""
-        return cls(name, manifest, files, LocationScale(manifest, lambda file: files[file.file], name))
+    @cached_property
+    def world(self) -> LocationScale:
+        """The world of its manifest."""
+        return LocationScale(self.manifest, lambda file: self.files[file.file], self.manifest.version)
+
+    @property
+    def name(self) -> str:
+        """Return what it is called where candidates are compared."""
+        return str(self.form or "last value")
 
     @property
     def text(self) -> str:
@@ -113,15 +129,18 @@ def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:
     found = []
     for kind in KINDS:
         location = _location(kind, draft, parts.fit, seed)
-        found.append(_candidate(f"{kind}, constant scale", draft, parts.choice, location, None))
-        scale = _scale(kind, draft, parts.fit, location, seed)
-        found.append(_candidate(f"{kind}, varying scale", draft, parts.choice, location, scale))
+        found += [_scaled(Form(kind, varying), draft, parts, location, seed) for varying in (False, True)]
     return found
+
+
+def refitted(form: Form, draft: Draft, parts: Parts, seed: int) -> Candidate:
+    """Return the world of this form."""
+    return _scaled(form, draft, parts, _location(form.kind, draft, parts.fit, seed), seed)
 
 
 def unchanged(draft: Draft, parts: Parts) -> Candidate:
     """Return the baseline: the state stays as it is, but for noise of constant scale."""
-    return _candidate("last value", draft, parts.choice, _Unchanged(len(draft.features)), None)
+    return _candidate(None, draft, parts.choice, _Unchanged(len(draft.features)), None)
 
 
 def chosen(worlds: Sequence[Candidate], parts: Parts) -> tuple[Candidate, list[Score]]:
@@ -208,8 +227,14 @@ def _scale(kind: Kind, draft: Draft, steps: RecordedSteps, location: Fit, seed: 
     return fit, np.array([values.min(axis=0), values.max(axis=0)])
 
 
+def _scaled(form: Form, draft: Draft, parts: Parts, location: Fit, seed: int) -> Candidate:
+    """Return the world of a location, with a scale of this form."""
+    scale = _scale(form.kind, draft, parts.fit, location, seed) if form.varying else None
+    return _candidate(form, draft, parts.choice, location, scale)
+
+
 def _candidate(
-    name: str, draft: Draft, steps: RecordedSteps, location: Fit, scale: tuple[Fit, Floats] | None
+    form: Form | None, draft: Draft, steps: RecordedSteps, location: Fit, scale: tuple[Fit, Floats] | None
 ) -> Candidate:
     """Return the world of a location and a scale (None: constant), with the noise that they leave of `steps`."""
     width = len(draft.features)
@@ -237,12 +262,12 @@ def _candidate(
         labels=draft.labels,
         learned=True,
     )
-    at, by = Candidate.of(name, bare, files).world.located(steps.x, steps.a, steps.w)
+    at, by = Candidate(form, bare, files).world.located(steps.x, steps.a, steps.w)
     noise = {
         each.name: _noise(((steps.x_next - at) / by)[clear[:, n], n], by[clear[:, n], n], each, width)
         for n, each in enumerate(draft.features)
     }
-    return Candidate.of(name, bare.model_copy(update={"noise": noise}), files)
+    return Candidate(form, bare.model_copy(update={"noise": noise}), files)
 
 
 def _clear(draft: Draft, steps: RecordedSteps, left: Floats) -> Bools:

@@ -100,7 +100,10 @@ class Loaded:
         """Digest of what all verdicts depend on: models, policies, sampling settings, and those of bands if learned."""
         identity, sampling = self.identity, self.config.sampling.model_dump()
         parts = [identity.model_sha256, dict(identity.policies), dict(identity.models), sampling]
-        if any(isinstance(model, MDP) and model.counts is not None for model in (self.model, *self.models.values())):
+        if any(
+            bool(model.fits) if isinstance(model, CheckedWorld) else model.counts is not None
+            for model in (self.model, *self.models.values())
+        ):
             parts.append(self.config.bands.model_dump())
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

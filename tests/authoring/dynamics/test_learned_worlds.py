@@ -21,7 +21,7 @@ import monitor
 from monitor.cli import main
 from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Header, Recorder
-from monitor.types import Instant
+from monitor.types import Bands, Instant
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.location_scale import LocationScale, read_world
 from tests.authoring.dynamics.plants import COLUMNS, NOISE, PLANTS, linear, record, recorded, spread
@@ -42,10 +42,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def learn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Learn:
     """Run the command in this process; gives exit code, stdout, stderr."""
 
-    def call(source: Path, target: Path, *options: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(
-            sys, "argv", ["cfmon", "model", "learn", str(source), "-o", str(target), "--dynamics", *options]
-        )
+    def call(source: Path, target: Path, *options: str, fits: int = 0) -> tuple[int, str, str]:
+        command = ["cfmon", "model", "learn", str(source), "-o", str(target), "--dynamics", "--fits", str(fits)]
+        monkeypatch.setattr(sys, "argv", [*command, *options])
         monkeypatch.setattr("monitor.cli.exit_immediately", lambda: None)  # this process is the tests'
         with pytest.raises(SystemExit) as end:
             main()
@@ -253,9 +252,29 @@ def test_the_same_seed_gives_the_same_files(folder: Path, learn: Learn) -> None:
     source = recorded(folder / "twice.csv", record(PLANTS["curved"], 5, 12, 30))
     for name in ("one", "two"):
         (folder / name).mkdir()
-        assert learn(source, folder / name / "plant.yaml", *ROLES)[0] == 0
-    one, two = ({file.name: file.read_bytes() for file in (folder / name).iterdir()} for name in ("one", "two"))
+        assert learn(source, folder / name / "plant.yaml", *ROLES, fits=2)[0] == 0
+    one, two = (
+        {file.name: file.read_bytes() for file in (folder / name).rglob("*.*") if file.is_file()}
+        for name in ("one", "two")
+    )
+    assert len(one) >= 6
     assert one == two
+
+
+def test_fits_to_resampled_episodes_are_written_and_give_a_band(folder: Path, learn: Learn) -> None:
+    source, target = recorded(folder / "fitted.csv", record(linear, 2, 15, 20)), folder / "fitted.yaml"
+    code, out, _ = learn(source, target, *ROLES, fits=3)
+    assert code == 0
+    assert "fitted.yaml: 3 fits to resampled episodes, for the credible band of answers" in out
+    world = monitor.load_world(target)
+    later = [each.resample((2.0,), 3, np.linspace(0.1, 0.9, 5)).tolist() for each in (world, *world.fits)]
+    assert all(inputs == later[0] for inputs in later), "inputs to come are the same in all fits"
+    steps = [([6.0, 22.0], "shut", [2.0]), ([6.5, 23.4], "shut", [2.0])]
+    policies = {"nominal": lambda x: np.zeros(len(x), dtype=int)}
+    verdict = monitor.check('P=? [ F<=3 "overflow" ]', model=world, path=steps, policies=policies)
+    assert verdict.bands == Bands(level=0.5, fits=3)
+    assert verdict.credible is not None
+    assert verdict.credible[0] <= verdict.quantities[0].value <= verdict.credible[1]
 
 
 @slow
@@ -267,6 +286,7 @@ def test_its_report(folder: Path, learn: Learn) -> None:
     assert "inputs      rain" in out
     assert out.splitlines()[-2:] == [f"{each}: the world is NOT good enough" for each in (page, text)]
     lines = text.read_text().splitlines()
+    assert any("Answers have no credible band (--fits 0)." in line for line in lines)
     assert lines[2] == "**The world is not good enough:**"
     headings = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
     assert headings == [
@@ -313,6 +333,7 @@ BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
         ("--label", "wet: rain > 2"),
         "label 'wet': 'rain' is no number, no feature (level, warmth)",
     ),
+    "one fit": (ROWS, ("--fits", "1"), "--fits is 1; give 2 to 100, or 0 for no credible band"),
     "bins": (ROWS, ("--bins", "8q"), "--bins cannot be given with --dynamics"),
     "unsafe": (ROWS, ("--unsafe", "full: level > 9"), "--unsafe cannot be given with --dynamics"),
     "report": (ROWS, ("--report", "report.pdf"), "the name ends with .html or .md"),

@@ -90,9 +90,10 @@ function visit({ to_visit: pairs }) {
   return `To narrow it, record more visits of: ${pairs.map(([state, action]) => `action ${action} in state ${state}`).join(", ")}.`;
 }
 
-function how({ draws, seed, delta, reason }) {
+function how({ draws, seed, fits, delta, reason }) {
   const parts = [];
   if (draws) parts.push(`Credible: ${draws} models drawn from the posterior with seed ${seed}.`);
+  if (fits) parts.push(`Credible: ${fits} fits to resampled recordings.`);
   if (delta !== null) parts.push("Guaranteed: over every causal model and every row in the confidence set.");
   if (reason) parts.push(`${reason}.`);
   return parts.join(" ");

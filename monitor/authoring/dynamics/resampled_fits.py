@@ -1,0 +1,37 @@
+"""Fits of a learned world to resampled episodes: what answers differ by from fit to fit, the recordings leave open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+
+from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts, refitted
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.worlds.manifest import File
+
+
+def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: int) -> Candidate:
+    """Return the world with `count` fits of its form to episodes drawn with replacement (Efron 1979).
+
+    Of the episodes that were fitted to, and of those whose residuals are the noise, as many are drawn as there are.
+    Each fit is a manifest of its own, in a folder beside that of the world.
+    """
+    assert world.form is not None
+    rng, files, pinned = np.random.default_rng((seed, 1)), dict(world.files), []
+    for number in range(1, count + 1):
+        own = replace(draft, stem=f"{draft.stem}.fit{number}")
+        again = Parts(_resampled(parts.fit, rng), _resampled(parts.choice, rng), parts.check)
+        fit = refitted(world.form, own, again, seed + number)
+        content = fit.text.encode()
+        names = {**fit.files, f"{own.stem}.yaml": content}
+        files |= {f"{draft.stem}.fits/{name}": each for name, each in names.items()}
+        pinned.append(File(file=f"{draft.stem}.fits/{own.stem}.yaml", sha256=sha256(content).hexdigest()))
+    return replace(world, manifest=world.manifest.model_copy(update={"fits": tuple(pinned)}), files=files)
+
+
+def _resampled(steps: RecordedSteps, rng: np.random.Generator) -> RecordedSteps:
+    """Return as many paths as there are, drawn with replacement."""
+    paths = np.unique(steps.path)
+    return steps[np.concatenate([np.flatnonzero(steps.path == path) for path in rng.choice(paths, len(paths))])]

@@ -1,0 +1,109 @@
+"""Credible bands of verdicts on a learned world with numbers: its answer under each fit to resampled recordings.
+
+A fit is a world of its own: it finds its own noise for the held steps, and draws the later noise with the same keys. So
+values differ from fit to fit only by what the recordings leave open (docs/worlds.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from monitor.errors import MonitorError
+from monitor.evaluation.bands import missing, with_credible
+from monitor.evaluation.credible import Samples, check_band_settings
+from monitor.evaluation.procedures import span
+from monitor.evaluation.sampled_checker import ERRORS, estimated
+from monitor.evaluation.worlds import WorldChecker
+from monitor.logic import Formula
+from monitor.logic.syntax import Goal, Regret
+from monitor.logic.traversal import quantity_goals
+from monitor.types import Bands, BandSettings, Drawn, Verdict
+from monitor.worlds import Moment
+
+LEAST_FITS = 2
+"""Fewest fits whose values have a least and a greatest one."""
+
+Estimate = tuple[float, float | None]
+"""A value and its standard error; None if nothing needs to be drawn."""
+
+
+class FitBands:
+    """Credible bands of verdicts on one world.
+
+    Args:
+        checker: of the world, which has fits.
+        settings: `draws` is the most fits that are used; ConfigError if they are not allowed.
+    """
+
+    def __init__(self, checker: WorldChecker, settings: BandSettings) -> None:
+        self._level = check_band_settings(settings).level
+        self._checker = checker
+        self._fits = [checker.fit(number) for number in range(min(checker.fits, settings.draws))]
+
+    def added(
+        self,
+        verdict: Verdict,
+        formula: Formula,
+        path: Sequence[Moment],
+        drawn: Drawn,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Return a verdict on `path` with its credible band; `drawn`: the noise of the verdict.
+
+        A fit in which a held step is impossible has no answer, which `bands.reason` says.
+        """
+        goals = quantity_goals(formula)
+        if not goals or not verdict.quantities:
+            return verdict
+        asked = [*goals, _effect(*goals)] if isinstance(formula, Regret) else goals
+        answers, problems = self._answers(asked, path, drawn, terminated=terminated, acted=acted)
+        count = len(self._fits)
+        reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
+        enough = len(answers) >= LEAST_FITS
+        level = min(self._level, highest_level(len(answers) if enough else count))
+        how = replace(verdict.bands or Bands(), fits=count, level=level)
+        if not enough:
+            return replace(verdict, bands=missing(how, ["no credible band", *reasons]))
+        credible = [_samples(goal, found) for goal, found in zip(asked, zip(*answers, strict=True), strict=True)]
+        effect = credible.pop() if isinstance(formula, Regret) else None
+        verdict = replace(with_credible(verdict, formula, credible, effect, level), bands=missing(how, reasons))
+        if all(error is None for answer in answers for _, error in answer):
+            return verdict
+        verdict = replace(verdict, drawn=drawn)
+        return replace(verdict, resampled_from=self._checker.resampled_from(verdict, formula, path))
+
+    def _answers(
+        self, goals: Sequence[Goal], path: Sequence[Moment], drawn: Drawn, *, terminated: bool, acted: Sequence[str]
+    ) -> tuple[list[list[Estimate]], list[str]]:
+        """Return the values of the goals under each fit that has an answer, and why others have none."""
+        answers, problems = [], []
+        for fit in self._fits:
+            try:
+                questions = [fit.question(goal, path, drawn, terminated=terminated, acted=acted) for goal in goals]
+                answers.append([estimated(question) for question in questions])
+            except MonitorError as error:
+                problems.append(str(error))
+        return answers, problems
+
+
+def highest_level(fits: int) -> float:
+    """Return the probability that a further value lies between the extremes of so many (`Samples.band`)."""
+    return (fits - 1.0) / (fits + 1.0)
+
+
+def _effect(nominal: Goal, alternative: Goal) -> Goal:
+    """Return the difference of the two goals of `regret`, under the same noise."""
+    return dataclasses.replace(alternative, world=dataclasses.replace(alternative.world, baseline=nominal.world.change))
+
+
+def _samples(goal: Goal, found: Sequence[Estimate]) -> Samples:
+    """Return the value under each fit, less and more what it may be wrong by as few were drawn, within its range."""
+    values, errors = np.array([(value, ERRORS * (error or 0.0)) for value, error in found]).T
+    low, high = span(goal, None) or (-np.inf, np.inf)
+    return Samples(np.maximum(values - errors, low), np.minimum(values + errors, high))

@@ -1,0 +1,74 @@
+"""The credible band of an answer on a learned world with numbers: every fit drawn again, by the referee's own loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from monitor.errors import LimitError, MonitorError
+from monitor.logic.syntax import Goal, Probability
+from monitor.referee.numbers import Floats, Given, outcomes
+
+ERRORS = 3
+"""Standard errors of its mean by which the value under a fit may be wrong."""
+
+Band = tuple[float, float]
+
+
+class CredibleBands(NamedTuple):
+    """Bands of each goal, and of the second goal's value minus the first's; none if fewer than two fits answer."""
+
+    goals: Sequence[Band | None]
+    effect: Band | None
+
+
+def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float) -> CredibleBands:
+    """Return the bands at a level, over at most `fits` fits; one that cannot explain the path is left out.
+
+    Raises LimitError for what is not drawn again here.
+    """
+    answers = []
+    there = min((len(world.fits) for world in given.worlds.values() if world.fits), default=0)
+    for number in range(min(fits, there)):
+        worlds = {name: world.fits[number] if world.fits else world for name, world in given.worlds.items()}
+        try:
+            answers.append([outcomes(goal, given._replace(worlds=worlds)) for goal in goals])
+        except LimitError:
+            raise
+        except MonitorError:
+            continue  # it has no answer
+    if len(answers) < 2:
+        return CredibleBands([None] * len(goals), None)
+    bounded = all(isinstance(goal.measure, Probability) for goal in goals)
+    bands = [_band([answer[n] for answer in answers], level, *_range(goal)) for n, goal in enumerate(goals)]
+    effect = None
+    if len(goals) == 2:
+        ends = (-1.0, 1.0) if bounded else (-math.inf, math.inf)
+        effect = _band([other - own for own, other in answers], level, *ends)
+    return CredibleBands(bands, effect)
+
+
+def _range(goal: Goal) -> Band:
+    if not isinstance(goal.measure, Probability):
+        return -math.inf, math.inf
+    return (0.0 if goal.world.baseline is None else -1.0), 1.0
+
+
+def _band(answers: Sequence[Floats], level: float, least: float, most: float) -> Band:
+    """Return the band of means that are known to `ERRORS` standard errors: its ends lie at p (M + 1) of M values."""
+    lows, highs = [], []
+    for drawn in answers:
+        mean = sum(drawn.tolist()) / len(drawn)
+        error = ERRORS * math.sqrt(sum((each - mean) ** 2 for each in drawn.tolist())) / len(drawn)
+        lows.append(max(mean - error, least))
+        highs.append(min(mean + error, most))
+    tail = (1.0 - level) / 2.0
+    return _at(sorted(lows), tail * (len(lows) + 1)), _at(sorted(highs), (1.0 - tail) * (len(highs) + 1))
+
+
+def _at(ordered: Sequence[float], position: float) -> float:
+    """Return the value at a position from 1, on a straight line between its neighbours."""
+    place = min(max(position, 1.0), float(len(ordered)))
+    before = min(math.floor(place), len(ordered) - 1)
+    return ordered[before - 1] + (place - before) * (ordered[before] - ordered[before - 1])
