@@ -1,0 +1,99 @@
+"""Forecasts of labels by a learned world, for a comparison with tables."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.dynamics.fitted_policy import FittedPolicy
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.authoring.learning.model_report import HORIZONS
+from monitor.worlds.location_scale import LocationScale
+
+MOST: Final = 1_000
+"""Held-out transitions after which a forecast is made, drawn from all."""
+DRAWS: Final = 200
+"""Of a forecast. They add at most half a percent of the squared error of always forecasting the frequency."""
+
+
+class ForecastingWorld:
+    """A learned world, under the policy of the recordings, as a `Forecaster`.
+
+    Args:
+        world: the world, and the policy.
+        problems: why the world is not good enough.
+        steps: the recorded steps.
+        paths: [n] of the held-out transitions, one path after another.
+        seed: of the draws.
+    """
+
+    name = "a world with numbers"
+    size = None
+
+    def __init__(
+        self,
+        world: tuple[LocationScale, FittedPolicy],
+        problems: tuple[str, ...],
+        steps: RecordedSteps,
+        paths: Ints,
+        seed: int,
+    ) -> None:
+        (self._world, self._policy), self._problems, self._seed = world, problems, seed
+        at, self._steps = _steps_of(paths, steps), steps
+        known = np.flatnonzero(at >= 0)
+        self._rows = np.sort(np.random.default_rng(seed).permutation(known)[:MOST])
+        self._at, self._count = at[self._rows], len(paths)
+        self._first = cache(self._first_time)
+
+    def forecasts(self, label: str, horizon: int) -> Floats:
+        """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
+        found = np.full(self._count, np.nan)
+        found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
+        return found
+
+    def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
+        """Return the gain of a history, which is not computed, and why the world is not good enough."""
+        del names
+        return np.nan, self._problems
+
+    def _first_time(self, label: str) -> Ints:
+        """Return the step at which a label first holds in each draw, [rows, DRAWS]; beyond all horizons if it does not.
+
+        Inputs stay as they are, as they do for the monitor.
+        """
+        rng, steps, last = np.random.default_rng(self._seed), self._steps, max(HORIZONS)
+        x = np.repeat(steps.x_next[self._at], DRAWS, axis=0)
+        w = np.repeat(steps.w[_following(steps, self._at)], DRAWS, axis=0)
+        first = np.full(len(x), last + 1)
+        for k in range(last + 1):
+            holds: Bools = self._world.holds(label, x)
+            first[holds & (first > last)] = k
+            chances = self._policy.probabilities(x).cumsum(axis=1)[:, :-1]
+            a = (rng.uniform(size=(len(x), 1)) > chances).sum(axis=1)
+            x = self._world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, (len(x), self._world.noise)), w)
+        return first.reshape(-1, DRAWS)
+
+
+def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:
+    """Return the recorded step that each transition is, [n]; -1 where its next state was not recorded.
+
+    Both are in the order of their rows within a path. A path lacks the next state of its last transition at most.
+    """
+    order = np.argsort(steps.path, kind="stable")
+    ordered = steps.path[order]
+    begin = np.searchsorted(ordered, paths)
+    place = begin + np.arange(len(paths)) - np.searchsorted(paths, paths)
+    inside = place < np.searchsorted(ordered, paths, side="right")
+    return np.where(inside, order[np.minimum(place, len(order) - 1)], -1)
+
+
+def _following(steps: RecordedSteps, at: Ints) -> Ints:
+    """Return the step after each step `at` of the same path; the step itself if there is none."""
+    order = np.argsort(steps.path, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    after = order[np.minimum(place[at] + 1, len(order) - 1)]
+    return np.where(steps.path[after] == steps.path[at], after, at)
