@@ -97,7 +97,7 @@ def _judged(
     from monitor.authoring.learning.abstraction_scores import (  # noqa: PLC0415 - keep `cfmon --help` light
         CandidateAbstraction,
         Forecaster,
-        chosen,
+        better,
         judged,
     )
     from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
@@ -114,7 +114,7 @@ def _judged(
         if world is not None:
             found.append(world.forecasting(outcomes.paths(), request.seed))
         scores, known = judged(found, outcomes, names, label)
-    taken = chosen(scores)
+    taken = better(scores)
     notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
     lacks = lacking(table.learner) if table is not None and taken.states is not None else []
     return taken, [*notes, *_verdict(request, taken, lacks, label, known=known)]
@@ -123,18 +123,15 @@ def _judged(
 def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
     """Return which model was taken, and why, in a sentence."""
     other = next(each for each in scores if each is not taken)
-    best = min(scores, key=lambda each: each.score)
     apart, error = max(abs(each.excess) for each in scores), max(each.error for each in scores)
-    if taken.problems == () and other.problems:
-        why = f", and is not good enough: {other.problems[0]}"
-    elif taken is best:
-        why = ""
-    else:
-        why = ", which is no clear difference: the table is taken, whose values are exact"
+    why = ""
+    if apart <= error:
+        good = other.problems and not taken.problems
+        why = f": no clear difference, and {'only it is good enough' if good else 'values on a table are exact'}"
     return (
-        f"taken: {taken.name}, whose forecasts of {label!r} on held-out recordings have {taken.score:.3f} times the "
-        f"squared error of its frequency. {other.name}: {other.score:.3f} times; difference {apart:.3f} +- "
-        f"{error:.3f}{why}"
+        f"taken: {taken.name}. Squared error of forecasts of {label!r} on held-out recordings, over that of always "
+        f"forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} (difference "
+        f"{apart:.3f} +- {error:.3f}){why}"
     )
 
 

@@ -180,13 +180,14 @@ def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> li
     Raises ModelError: no event can be forecast, or only some that always or never happen.
     """
     labels = [label.name for label in candidates[0].learner.labels]
-    found, known = _compared(candidates, outcomes, labels, labels)
-    if not known:
+    found, errors = _forecast(candidates, outcomes, labels, labels)
+    if not errors.any():
         raise ModelError(
             "--abstraction auto compares forecasts of labels, but in the held-out episodes none of "
             f"{', '.join(labels)} sometimes happens and sometimes not; record more, or choose an abstraction"
         )
-    return found
+    best = min(range(len(found)), key=lambda n: (bool(found[n].problems), found[n].score))
+    return _apart(found, errors, best, outcomes)
 
 
 def judged(
@@ -194,28 +195,40 @@ def judged(
 ) -> tuple[list[Scored], bool]:
     """Return the scores by forecasts of one of the labels, and whether that label can be judged.
 
-    It can if it sometimes happens and sometimes not on the held-out paths; else the scores are 0.
+    It can if it sometimes happens and sometimes not on the held-out paths; else the scores are 0. `excess` is that over
+    the lowest score.
     """
-    return _compared(candidates, outcomes, labels, [label])
+    found, errors = _forecast(candidates, outcomes, labels, [label])
+    best = min(range(len(found)), key=lambda n: found[n].score)
+    return _apart(found, errors, best, outcomes), bool(errors.any())
 
 
 def chosen(table: Sequence[Scored]) -> Scored:
     """Return the best of those that are good enough, or of all if none is.
 
-    Of those within one standard error of the lowest score it is the one with the fewest states; a world with numbers
-    only if no table is among them.
+    Of those within one standard error of the lowest score it is the one with the fewest states.
     """
     eligible = [each for each in table if not each.problems] or table
-    near = (each for each in eligible if each.excess <= each.error)
-    return min(near, key=lambda each: (each.states is None, each.states or 0, each.score))
+    return min(
+        (each for each in eligible if each.excess <= each.error), key=lambda each: (each.states or 0, each.score)
+    )
 
 
-def _compared(
+def better(judged: Sequence[Scored]) -> Scored:
+    """Return the one with the lowest score.
+
+    Of those within one standard error of it, one that is good enough, then a table: its values need not be drawn.
+    """
+    near = (each for each in judged if each.excess <= each.error)
+    return min(near, key=lambda each: (bool(each.problems), each.states is None))
+
+
+def _forecast(
     candidates: Sequence[Forecaster], outcomes: Outcomes, labels: Sequence[str], names: Sequence[str]
-) -> tuple[list[Scored], bool]:
-    """Return the scores by forecasts of `names`, and whether any can be judged. Those count that all have made.
+) -> tuple[list[Scored], Floats]:
+    """Return the scores by forecasts of `names`, and the weighted squared errors [candidates, n].
 
-    Only tables have labels that are assumed to hold where an episode ended.
+    The forecasts that all have made count. Only tables have labels that are assumed to hold where an episode ended.
     """
     places = [labels.index(name) for name in names]
     assumed = all(each.size is not None for each in candidates)
@@ -235,13 +248,17 @@ def _compared(
         Scored(each.name, each.size, float(error.sum()), *each.checks(names))
         for each, error in zip(candidates, errors, strict=True)
     ]
-    best = errors[min(range(len(found)), key=lambda n: (bool(found[n].problems), found[n].score))]
+    return found, errors
+
+
+def _apart(found: Sequence[Scored], errors: Floats, best: int, outcomes: Outcomes) -> list[Scored]:
+    """Return the scores with their difference to the best, and its standard error by paths."""
     paths = np.unique(outcomes.paths(), return_inverse=True)[1]
     return [
         replace(each, excess=float(excess.sum()), error=float(np.sqrt(((excess - excess.mean()) ** 2).sum())))
         for each, error in zip(found, errors, strict=True)
-        for excess in [np.bincount(paths, error - best)]
-    ], bool(weights)
+        for excess in [np.bincount(paths, error - errors[best])]
+    ]
 
 
 def _weights(events: Mapping[tuple[int, str], tuple[Bools, Bools, Floats]]) -> dict[tuple[int, str], float]:
