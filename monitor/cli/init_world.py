@@ -156,7 +156,7 @@ def proposed_world(request: InitRequest) -> WorldProposal:
     if request.dynamics and not request.quiet:
         show_roles(role_lines(*roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
-    learned = learned_world(sources, "world", roles, labels, request.seed)
+    learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))
     parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
     with progress("fitting the recorded policy"):

@@ -87,21 +87,32 @@ class LearnedWorld:
 
 
 def learned_world(
-    sources: Sequence[RowFile], stem: str, roles: tuple[Roles, int], labels: Sequence[str], seed: int
+    sources: Sequence[RowFile],
+    stem: str,
+    roles: tuple[Roles, int],
+    labels: Sequence[str],
+    seed: int,
+    *,
+    as_tables: bool = False,
 ) -> LearnedWorld:
     """Return the world of recordings; `stem`: of its files, `roles`: of `world_roles`.
 
+    `as_tables`: check it on the paths that are held out from a table learned from the same recordings.
     Raises RecordingError, ModelError.
     """
-    from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - keep `cfmon --help` light
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
     with progress("reading"):
         steps = read_steps(sources, *roles)
     draft = _draft(stem, roles[0], steps, labels)
-    parts = split(steps, seed)
+    paths = np.unique(steps.path)
+    parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
     with progress("fitting"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_inputs(best, draft, parts)

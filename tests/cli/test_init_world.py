@@ -48,6 +48,7 @@ def given(*options: str) -> tuple[str, ...]:
     return ("init", "t", "--recordings", "steps.csv", *CRASH, "--truncated", "cut", "--steps", "90", *options)
 
 
+@slow
 def test_a_world_is_written_that_runs(cfmon: Run, tmp_path: Path) -> None:
     cart(tmp_path / "steps.csv", 40)
     code, out, err = cfmon(*given("--dynamics", "--state", "x,v", "--inputs", "wind", "--fallback", "do(left)"))

@@ -15,6 +15,9 @@ from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
 """Held-out transitions after which a forecast is made, drawn from all."""
+LAST: Final = max(HORIZONS)
+BLOCK: Final = 100
+"""Transitions whose forecasts are made at once."""
 DRAWS: Final = 200
 """Of a forecast. They add at most half a percent of the squared error of always forecasting the frequency."""
 
@@ -60,21 +63,34 @@ class ForecastingWorld:
         return np.nan, self._problems
 
     def _first_time(self, label: str) -> Ints:
-        """Return the step at which a label first holds in each draw, [rows, DRAWS]; beyond all horizons if it does not.
+        """Return the step at which a label first holds in each draw, [rows, DRAWS]; beyond all horizons if it does not."""
+        rng = np.random.default_rng(self._seed)
+        blocks = np.array_split(self._at, np.arange(BLOCK, len(self._at), BLOCK))
+        return np.concatenate([self._drawn(label, at, rng) for at in blocks])
 
-        Inputs stay as they are, as they do for the monitor.
-        """
-        rng, steps, last = np.random.default_rng(self._seed), self._steps, max(HORIZONS)
-        x = np.repeat(steps.x_next[self._at], DRAWS, axis=0)
-        w = np.repeat(steps.w[_following(steps, self._at)], DRAWS, axis=0)
-        first = np.full(len(x), last + 1)
-        for k in range(last + 1):
+    def _drawn(self, label: str, at: Ints, rng: np.random.Generator) -> Ints:
+        x = np.repeat(self._steps.x_next[at], DRAWS, axis=0)
+        first = np.full(len(x), LAST + 1)
+        for k, w in enumerate(self._inputs(at, rng)):
             holds: Bools = self._world.holds(label, x)
-            first[holds & (first > last)] = k
+            first[holds & (first > LAST)] = k
             chances = self._policy.probabilities(x).cumsum(axis=1)[:, :-1]
             a = (rng.uniform(size=(len(x), 1)) > chances).sum(axis=1)
             x = self._world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, (len(x), self._world.noise)), w)
         return first.reshape(-1, DRAWS)
+
+    def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
+        """Return the inputs of the steps to come, [LAST + 1, draws, i]: those recorded next, then resampled from them."""
+        now = self._steps.w[_following(self._steps, at)]
+        found = np.empty((LAST + 1, len(at) * DRAWS, now.shape[1]))
+        found[0] = np.repeat(now, DRAWS, axis=0)
+        if self._world.resample is None:
+            return found
+        for n, w in enumerate(now):
+            chances = rng.uniform(size=DRAWS)
+            for ahead in range(1, LAST + 1):
+                found[ahead, n * DRAWS : (n + 1) * DRAWS] = self._world.resample(w, ahead, chances)
+        return found
 
 
 def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:

@@ -15,11 +15,10 @@ import numpy as np
 import yaml
 from scipy.special import ndtr
 
-from monitor.arrays import Bools, Floats
+from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.holdout import held_out
 from monitor.worlds.location_scale import LocationScale
 from monitor.worlds.manifest import FeatureSpec, File, Manifest, Noise, Quantity
 
@@ -101,16 +100,18 @@ class Score:
     taken: bool
 
 
-def split(steps: RecordedSteps, seed: int) -> Parts:
-    """Return three parts: about a fifth of the paths each, but not less than two, to choose and to check.
+def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
+    """Return three parts: a fifth of the paths each, but not less than two, to choose and to check.
 
-    Those to check with are the paths that are held out from a table learned from the same recordings.
+    `first`: paths to check with, as many as there are.
     """
     paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
-    paths = paths[np.argsort(~held_out(paths, seed, 0.2), kind="stable")]
-    least = max(2, len(paths) // 5)
-    check = min(max(2, int(held_out(paths, seed, 0.2).sum())), len(paths) - 2 * least)
-    parts = paths[check + least :], paths[check : check + least], paths[:check]
+    held = max(2, len(paths) // 5)
+    check = held
+    if first is not None:
+        paths = np.roll(paths[np.argsort(~np.isin(paths, first), kind="stable")], held)
+        check = min(max(2, len(first)), len(paths) - 2 * held)
+    parts = paths[held + check :], paths[:held], paths[held : held + check]
     return Parts(*(steps[np.isin(steps.path, each)] for each in parts))
 
 
