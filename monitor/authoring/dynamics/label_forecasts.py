@@ -63,10 +63,11 @@ class ForecastingWorld:
         return np.nan, self._problems
 
     def _first_time(self, label: str) -> Ints:
-        """Return the step at which a label first holds in each draw, [rows, DRAWS]; beyond all horizons if it does not."""
+        """Return the step at which a label first holds in each draw, [rows, DRAWS]; after all horizons if in none."""
         rng = np.random.default_rng(self._seed)
         blocks = np.array_split(self._at, np.arange(BLOCK, len(self._at), BLOCK))
-        return np.concatenate([self._drawn(label, at, rng) for at in blocks])
+        drawn = (self._drawn(label, at, rng) for at in blocks if len(at))
+        return np.concatenate([np.zeros((0, DRAWS), np.int64), *drawn])
 
     def _drawn(self, label: str, at: Ints, rng: np.random.Generator) -> Ints:
         x = np.repeat(self._steps.x_next[at], DRAWS, axis=0)
@@ -80,11 +81,11 @@ class ForecastingWorld:
         return first.reshape(-1, DRAWS)
 
     def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
-        """Return the inputs of the steps to come, [LAST + 1, draws, i]: those recorded next, then resampled from them."""
+        """Return the inputs of the steps to come, [LAST + 1, draws, i]: those recorded next, then resampled ones."""
         now = self._steps.w[_following(self._steps, at)]
         found = np.empty((LAST + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)
-        if self._world.resample is None:
+        if self._world.resample is None:  # the world has no inputs
             return found
         for n, w in enumerate(now):
             chances = rng.uniform(size=DRAWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import erf, sqrt
 
 import numpy as np
@@ -58,6 +59,36 @@ def test_a_forecast_is_the_normal_probability() -> None:
     assert abs((one - true)[made].mean()) < 0.01
     assert (found.forecasts("high", 5)[made] >= one[made]).all(), "it has more time"
     assert found.checks([])[1] == ("a problem",)
+
+
+class Pushed:
+    """The input is added to the state; all later ones are 5."""
+
+    noise = 1
+
+    def step(self, x: np.ndarray, a: np.ndarray, u: np.ndarray, w: np.ndarray) -> np.ndarray:
+        del a, u
+        return np.asarray(x + w)
+
+    def holds(self, label: str, x: np.ndarray) -> np.ndarray:
+        del label
+        return np.asarray(x[:, 0] >= 7)
+
+    def resample(self, w: np.ndarray, ahead: int, u: np.ndarray) -> np.ndarray:
+        del w
+        return np.full((len(u), 1), 5.0 if ahead else np.nan)
+
+
+def test_a_forecast_takes_the_inputs_recorded_next_and_then_those_resampled() -> None:
+    steps = replace(walk(6, 4, 6), w=np.arange(24.0)[:, np.newaxis] / 10)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    found = ForecastingWorld((Pushed(), policy), (), steps, np.sort(steps.path), 0)  # type: ignore[arg-type]
+    ordered = [np.flatnonzero(steps.path == p) for p in np.unique(steps.path)]
+    after = np.concatenate([steps.x_next[rows, 0] for rows in ordered])
+    inputs = np.concatenate([steps.w[[*rows[1:], rows[-1]], 0] for rows in ordered])
+    for horizon in (1, 5):
+        highest = np.maximum(after, after + inputs + 5 * (horizon - 1))
+        assert found.forecasts("high", horizon).tolist() == (highest >= 7).astype(float).tolist()
 
 
 def test_transitions_without_a_next_state_have_no_forecast() -> None:
