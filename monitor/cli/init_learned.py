@@ -116,7 +116,11 @@ def _judged(
         scores, known = judged(found, outcomes, names, label)
     taken = better(scores)
     notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
-    lacks = lacking(table.learner) if table is not None and taken.states is not None else []
+    if world is not None and taken.states is None:
+        lacks = world.lacking(label)
+    else:
+        assert table is not None
+        lacks = lacking(table.learner)
     return taken, [*notes, *_verdict(request, taken, lacks, label, known=known)]
 
 
@@ -138,7 +142,9 @@ def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
 def _verdict(request: InitRequest, found: Scored, lacks: Sequence[str], label: str, *, known: bool) -> list[str]:
     """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
     problems = [*lacks, *found.problems]
-    command = "cfmon model learn ... --report model.html" + " --dynamics" * (found.states is None)
+    command, other = "cfmon model learn ... --report model.html", "states (--abstraction auto compares some; --bins"
+    if found.states is None:
+        command, other = f"{command} --dynamics", "columns (--inputs for those that the agent does not influence"
     if known and found.score >= 1.0:
         problem = (
             f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "
@@ -146,9 +152,8 @@ def _verdict(request: InitRequest, found: Scored, lacks: Sequence[str], label: s
         )
         if not request.accept:
             raise ModelError(
-                f"{problem}, so a formula on it would be a guess. Give other states (--abstraction auto compares some; "
-                f"--bins; more columns with --state) or more recordings; `{command}` shows what is wrong. To go on "
-                "with this model: --accept-model"
+                f"{problem}, so a formula on it would be a guess. Give other {other}; more columns with --state) or "
+                f"more recordings; `{command}` shows what is wrong. To go on with this model: --accept-model"
             )
         return [f"the model is NOT good enough: {problem}", *problems]
     if problems:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
 
-FILES: Final = ("model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "nominal.onnx",
-                "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml",
-                "sample.rec")  # fmt: skip
+FILES: Final = (
+    "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
+    "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml", "sample.rec",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from monitor.authoring.dynamics.fitted_policy import FittedPolicy
     from monitor.authoring.dynamics.label_forecasts import ForecastingWorld
     from monitor.authoring.learning.abstraction_scores import Outcomes
-    from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -47,55 +46,70 @@ class WorldBase(InitBase):
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: fitted to the recorded actions."""
-        source: str | Original | None = request.nominal
-        notes = self.notes
-        if source is None:
+        if request.nominal is None:
             found = self.behaviour
-            notes.append(
+            self.notes.append(
                 f"nominal: ESTIMATED from the recordings, probabilities of the actions by {FITS[found.kind]} on the "
                 f"numbers of the state (squared error on held-out steps {found.error:.2f} times that of the "
                 "frequencies); --nominal gives the agent's own"
             )
-            source, notes = self._original(found, stochastic=True), []
-        self.nominal = written_policy(source, "nominal", self.table, staging, notes)
-        self.policies["nominal"] = str(staging / "nominal.yaml")
+            self.nominal = self._write(found, "nominal", staging, stochastic=True)
+        else:
+            self.nominal = self._write_given(request.nominal, "nominal", request.seed, staging)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
-        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-        constant = constant_fallback(request.fallback, self.table)
-        source: str | Original | None = request.fallback
-        notes = self.notes
+        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - likewise
+
+        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.table)
         if constant is not None:
-            notes.append(f"fallback: always {request.fallback}")
-            source, notes = self._original(self._fitted(constant, request.seed)), []
-        elif source is None:
+            self.notes.append(f"fallback: always {request.fallback}")
+            self._write(self._fitted(one_hot[constant], request.seed), "fallback", staging)
+        elif request.fallback is not None:
+            self._write_given(request.fallback, "fallback", request.seed, staging)
+        else:
             safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.nominal)
-            fitted = self._fitted(safest, request.seed)
+            fitted = self._fitted(one_hot[safest], request.seed)
             by = f"by this world, in {self.table.states:,} recorded states, with {FITS[fitted.kind]} between them"
-            notes.append(suggestion(self.label, horizon, by))
-            source, notes = self._original(fitted), []
-        written_policy(source, "fallback", self.table, staging, notes)
-        self.policies["fallback"] = str(staging / "fallback.yaml")
+            self.notes.append(suggestion(self.label, horizon, by))
+            self._write(fitted, "fallback", staging)
 
-    def _fitted(self, actions: Ints, seed: int) -> FittedPolicy:
-        """Return a policy on numbers that takes these actions in the states of the table."""
+    def _write_given(self, source: str, name: str, seed: int, staging: Path) -> Floats:
+        """Write a policy that the user gives; one that is a table over the recorded states is fitted to them."""
+        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
+
+        chances = written_policy(source, name, self.table, staging, self.notes)
+        self.policies[name] = str(staging / f"{name}.yaml")
+        if load_policy(self.policies[name], self.table).manifest.input.kind == "observation":
+            return chances
+        fitted = self._fitted(chances, seed)
+        self.notes.append(
+            f"{name}: {source} was asked in {self.table.states:,} recorded states, and is {FITS[fitted.kind]} between "
+            f"them (squared error {fitted.error:.2f} times that of the frequencies); give a network to avoid that"
+        )
+        return self._write(fitted, name, staging, stochastic=not bool((chances.max(axis=1) == 1.0).all()))
+
+    def _fitted(self, wanted: Floats, seed: int) -> FittedPolicy:
+        """Return a policy on numbers with these probabilities of actions [S, A] in the states of the table."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.dynamics.fitted_policy import KINDS, fitted_policy  # noqa: PLC0415 - likewise
 
         assert self.table.observations is not None
-        states, wanted = self.table.observations.astype(np.float64), np.eye(self.table.actions)[actions]
+        states = self.table.observations.astype(np.float64)
         held = np.arange(len(states)) % 5 == 0
-        kinds = KINDS if len(set(actions.tolist())) > 1 else KINDS[:1]
+        kinds = KINDS if bool((wanted != wanted[0]).any()) else KINDS[:1]
         return fitted_policy((states[~held], wanted[~held]), (states[held], wanted[held]), seed, kinds)
 
-    def _original(self, policy: FittedPolicy, *, stochastic: bool = False) -> Original:
+    def _write(self, policy: FittedPolicy, name: str, staging: Path, *, stochastic: bool = False) -> Floats:
         from monitor.authoring.policy_export.original import Original  # noqa: PLC0415 - keep `cfmon --help` light
 
         content = policy.content(self.counts["features"], self.counts["actions"])
-        return Original(content, "probabilities", stochastic=stochastic, actions=None, scores=None)
+        original = Original(content, "probabilities", stochastic=stochastic, actions=None, scores=None)
+        self.policies[name] = str(staging / f"{name}.yaml")
+        return written_policy(original, name, self.table, staging, [])
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
         """Return the candidates measured with the world, which was learned without the paths."""
@@ -123,6 +137,13 @@ class WorldProposal:
 
     learned: LearnedWorld
     behaviour: FittedPolicy
+
+    def lacking(self, label: str) -> list[str]:
+        """Return why no world of these recordings is good enough: what they do not hold of the label."""
+        world, steps = self.learned.best.world, self.learned.steps
+        if world.holds(label, steps.x).any() or world.holds(label, steps.x_next).any():
+            return []
+        return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
 
     def outcomes(self, seed: int, label: str) -> Outcomes:
         """Return what came of the held-out steps."""

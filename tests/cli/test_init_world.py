@@ -85,6 +85,13 @@ def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_
     world = monitor.load_world("t/world.yaml")
     fallback = as_world_policy("fallback", "t/fallback.yaml", world)
     assert fallback.decide(np.array([[2.5, 0.3], [1.5, 0.8]])).tolist() == [world.action_names.index("left")] * 2
+    Path("rule.py").write_text("def act(state):\n    return 'left' if state[0] + 2 * state[1] > 0 else 'right'\n")
+    code, out, err = cfmon(*given("--state", "x,v", "--dynamics", "--force", "--fallback", "rule.py:act"))
+    assert (code, err) == (0, "")
+    assert "fallback: rule.py:act was asked in 1,500 recorded states, and is a small network between them" in out
+    fallback = as_world_policy("fallback", "t/fallback.yaml", monitor.load_world("t/world.yaml"))
+    actions = [world.action_names.index(name) for name in ("left", "right")]
+    assert fallback.decide(np.array([[2.0, 0.3], [-2.0, -0.3]])).tolist() == actions
     code, out, err = cfmon(*given("--state", "x,v", "--no-dynamics", "--force", "--accept-model"))
     assert (code, err) == (0, "")
     assert "world" not in out
