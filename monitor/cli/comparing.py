@@ -69,7 +69,7 @@ def table_of(table: Sequence[Scored]) -> list[tuple[str, ...]]:
     return [
         (
             each.name,
-            f"{each.states:,}",
+            "-" if each.states is None else f"{each.states:,}",
             f"{each.score:.4f}",
             f"{each.excess:+.4f} +- {each.error:.4f}",
             f"{each.markov:+.3f}",

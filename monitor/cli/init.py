@@ -23,13 +23,15 @@ from monitor.cli.recorded_inputs import (
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
+    many,
 )
 from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
-    from monitor.cli.init_parts import InitRequest, InitResult
+    from monitor.cli.init_base import InitRequest
+    from monitor.cli.init_parts import InitResult
 
 EXAMPLE = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
 
@@ -67,6 +69,15 @@ def init(
     timing: RewardTiming = None,
     bins: Bins = None,
     abstraction: AbstractionKind = None,
+    dynamics: Annotated[
+        bool | None,
+        typer.Option(
+            "--dynamics/--no-dynamics", help="a world with numbers, or a table; default: the one that forecasts better"
+        ),
+    ] = None,
+    inputs: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence; of a world")
+    ] = "",
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,
@@ -88,7 +99,8 @@ def init(
     Without --fallback, the safest policy of the model is suggested; replace it by one that you trust.
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
-    from monitor.cli.init_parts import InitRequest, prepared  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.init_base import InitRequest  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.init_parts import prepared  # noqa: PLC0415 - likewise
 
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
@@ -98,7 +110,8 @@ def init(
     said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
     request = InitRequest(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
-        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept,
+        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept, dynamics=dynamics,
+        inputs=inputs,
     )  # fmt: skip
     result = prepared(_completed(request))
     if as_json:
@@ -175,10 +188,12 @@ def _policies(request: InitRequest) -> InitRequest:
 
 
 def _show(result: InitResult) -> None:
-    say(f"{result.folder / 'model.npz'}: {result.states:,} states, {result.actions:,} actions")
-    for line in result.notes:
+    base = result.base
+    counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
+    say(f"{result.folder / base.file}: {counts}")
+    for line in base.notes:
         say(f"  {printable(line)}")
-    say(f"measured on {result.measured_on}")
+    say(f"measured on {base.measured_on}")
     offset = result.best.candidate.offset
     takeover = f"takeover {offset} step{'' if offset == 1 else 's'} ago"
     say(f"  formula: {takeover}; within: horizon; false: no unsafe event followed within the horizon")
@@ -261,10 +276,10 @@ def _document(result: InitResult) -> dict[str, Any]:
     return {
         "config": str(result.folder / "config.yaml"),
         "files": sorted(str(result.folder / name) for name in result.files),
-        "states": result.states,
-        "actions": result.actions,
-        "notes": result.notes,
-        "measured on": result.measured_on,
+        "model": str(result.folder / result.base.file),
+        **result.base.counts,
+        "notes": result.base.notes,
+        "measured on": result.base.measured_on,
         "rule": result.rule,
         "chosen": plain(result.best),
         "candidates": [plain(row) for row in result.rows],

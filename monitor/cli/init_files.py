@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
-    from monitor.arrays import AnyArray, Floats
+    from monitor.arrays import Floats
+    from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.cli.init_base import InitBase
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
@@ -21,7 +23,7 @@ CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
 # Check it with `cfmon config check`; every key is described by `cfmon config schema`; paths are relative to this file.
 mqtt: {{url: "mqtt://localhost:1883", steps: "{topic}", alerts: "cfmon/alerts", status: "cfmon/status"}}
-model: model.npz
+model: {model}
 state_encoder: {encoder}
 policies:
   nominal: nominal.yaml # what the agent does
@@ -57,14 +59,15 @@ severity: [critical]
 """
 
 
-def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None) -> str:
-    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
+def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None, no_rows: str) -> str:
+    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out.
+
+    `no_rows`: why there are none, if there are none.
+    """
     from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:
-        return TAKEOVER.format(
-            reason="Nothing is proposed: each recorded path starts in an unsafe state.", rule="# hold: 1"
-        )
+        return TAKEOVER.format(reason=f"Nothing is proposed: {no_rows}.", rule="# hold: 1")
     head = (
         f"Episodes of {rows[0].length} steps, exact in the model (docs/takeover.md, section How long):\n"
         f"#   hold  with {label}  steps taken by the fallback\n"
@@ -78,18 +81,19 @@ def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None) -> str:
     return TAKEOVER.format(reason=head + lines + why, rule=f"hold: {hold}")
 
 
-def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, no_bounds: str = "") -> str:
+def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = "") -> str:
     """Return the configuration with the measured formula; `no_bounds`: why it has none over every causal model."""
     candidate = best.candidate
     return CONFIG.format(
         topic=topic,
-        encoder=encoder,
+        model=base.file,
+        encoder=base.encoder,
         offset=candidate.offset,
         plural="" if candidate.offset == 1 else "s",
         label=candidate.label,
         horizon=candidate.horizon,
         threshold=f"{candidate.threshold:g}",
-        measured_on=measured_on,
+        measured_on=base.measured_on,
         alarms=best.alarms,
         steps=best.steps,
         false=best.false,
@@ -105,11 +109,11 @@ def config_text(best: Measured, encoder: str, topic: str, measured_on: str, *, n
     )
 
 
-def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
+def written_policy(source: str | Original, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
     """Write a policy as `name`.onnx with its manifest; return it as probabilities [S, A].
 
-    `source`: a table, or what `cfmon policy export` reads, or an ONNX file, or a manifest. `notes`: gets what was
-    assumed. Raises PolicyError.
+    `source`: what `cfmon policy export` reads, or an ONNX file, or a manifest; or a policy that was converted already.
+    `notes`: gets what was assumed. Raises PolicyError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -120,14 +124,14 @@ def written_policy(source: str | AnyArray, name: str, model: MDP, folder: Path, 
     (folder / f"{name}.onnx").write_bytes(content)
     described = manifest.model_copy(update={"file": f"{name}.onnx", "name": name})
     (folder / f"{name}.yaml").write_text(manifest_yaml(described), encoding="utf-8")
-    table = table_from_onnx(content, described, model, name if not isinstance(source, str) else source)
+    table = table_from_onnx(content, described, model, source if isinstance(source, str) else name)
     return np.stack([table.distribution(state, model.actions) for state in range(model.states)])
 
 
-def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
-    from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - likewise
-    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - keep `cfmon --help` light
+def _content(source: str | Original, file: str, model: MDP, notes: list[str]) -> tuple[bytes, Manifest]:
+    from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
+    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import load_policy, read_onnx  # noqa: PLC0415 - likewise
 
     name = Path(file).stem
@@ -140,8 +144,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
         manifest, assumed = draft_manifest(content, Path(file), model)
         notes += [f"{name}: {source}; assumed: {each}" for each in assumed]
         return content, manifest
-    request = ExportRequest(source if isinstance(source, str) else name)
-    original = convert(model, request) if isinstance(source, str) else tabulated(source, model, request, ())
+    original = convert(model, ExportRequest(source)) if isinstance(source, str) else source
     manifest, assumed = draft_manifest(
         original.content, Path(file), model, kind=original.kind, stochastic=original.stochastic, mask=original.mask
     )
@@ -151,7 +154,7 @@ def _content(source: str | AnyArray, file: str, model: MDP, notes: list[str]) ->
     return original.content, manifest
 
 
-def _compare(original: Any, manifest: Manifest, model: MDP, source: str) -> None:  # noqa: ANN401 - Original, imported late
+def _compare(original: Original, manifest: Manifest, model: MDP, source: str) -> None:
     """Raise PolicyError if the export differs from the original in a state."""
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -163,8 +166,8 @@ def _compare(original: Any, manifest: Manifest, model: MDP, source: str) -> None
         )
 
 
-def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, topic: str) -> None:
-    """Write a path as a recording for `cfmon replay`, in the form that a live agent would send."""
+def written_sample(sent: Sequence[dict[str, object]], path: RecordedPath, folder: Path, topic: str) -> None:
+    """Write a path as a recording for `cfmon replay`. `sent`: its states, in the form that a live agent would send."""
     from monitor._version import __version__  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.events import Connected, Evaluate, Message  # noqa: PLC0415 - likewise
@@ -175,14 +178,11 @@ def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, t
     header = Header("sample", loaded.config.digest, loaded.identity.model_sha256, __version__)
     recorder = Recorder(folder / "sample.rec", header)
     recorder.write(Connected(Instant(0.0, 0.0), up=True))
-    sent = [*path.states[:-1].tolist(), _final(path, model, encoder)]
     for seq, state in enumerate(sent):
-        if state is None:
-            break
         now = Instant(float(seq), float(seq))
         last = seq == len(path.actions)
         step = {
-            "v": 1, "episode": 1, "seq": seq, "state": _raw(state, model, encoder),
+            "v": 1, "episode": 1, "seq": seq, **state,
             **({} if last else {"action": int(path.actions[seq])}),
             **({("terminated" if path.ended else "truncated"): True} if last else {}),
         }  # fmt: skip
@@ -191,7 +191,7 @@ def written_sample(path: RecordedPath, model: MDP, encoder: str, folder: Path, t
     recorder.close()
 
 
-def _final(path: RecordedPath, model: MDP, encoder: str) -> int | None:
+def final_state(path: RecordedPath, model: MDP, encoder: str) -> int | None:
     """Return the last state of a path as its agent sends it.
 
     At an end that is the state in which the episode ended, not its copy in the model. Where it was not recorded it is
@@ -221,7 +221,7 @@ def _sendable(model: MDP, encoder: str) -> int:
             return model.states
 
 
-def _raw(state: int, model: MDP, encoder: str) -> object:
+def sent_state(state: int, model: MDP, encoder: str) -> object:
     """Return a state as an agent sends it; for bins, numbers within them; for clusters, their centres."""
     match encoder:
         case "name":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,7 +16,8 @@ from monitor.cli.report_page import write_page
 from monitor.errors import ModelError
 
 if TYPE_CHECKING:
-    from monitor.authoring.dynamics.learned_world import Candidate, Draft
+    from monitor.authoring.dynamics.judgement import Judgement
+    from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts, Score
     from monitor.authoring.dynamics.steps import RecordedSteps
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.row_files import RowFile
@@ -52,33 +53,20 @@ def learn_dynamics(
         reports: where to write the report.
         as_json: print one JSON document.
     """
-    from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
-    from monitor.worlds import load_world  # noqa: PLC0415 - likewise
     from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - likewise
 
     if fits and not 2 <= fits <= MOST_FITS:
         raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
-    roles, width = _roles(sources[0], given, inputs)
+    roles, width = world_roles(sources[0], given, inputs)
     if not as_json:
-        show_roles(_lines(roles, width), sources)
-    with progress("reading"):
-        steps = read_steps(sources, roles, width)
-    draft = _draft(target.stem, roles, steps, labels)
-    parts = split(steps, seed)
-    with progress("fitting"):
-        best, scored = chosen(candidates(draft, parts, seed), parts)
-        best = with_recorded_inputs(best, draft, parts)
-    with progress("checking"):
-        judgement = judged(best, unchanged(draft, parts), parts, seed)
+        show_roles(role_lines(roles, width), sources)
+    found = learned_world(sources, target.stem, (roles, width), labels, seed)
+    steps, draft, best, judgement = found.steps, found.draft, found.best, found.judgement
     with progress(f"fitting to {fits} resamples"):
-        _write(with_fits(best, draft, parts, seed, fits), target)
-    load_world(target)
-    write_page(page_of(judgement, str(target), scored, fits), reports)
+        write_world(with_fits(best, draft, found.parts, seed, fits), target)
+    write_page(page_of(judgement, str(target), found.scored, fits), reports)
     _finish(
         {
             "world": str(target),
@@ -91,7 +79,7 @@ def learn_dynamics(
             "recorded inputs": best.world.recorded_steps,
             "actions": list(draft.actions),
             "labels": {label: float(best.world.holds(label, steps.x_next).mean()) for label in draft.labels},
-            "candidates": [asdict(each) for each in scored],
+            "candidates": [asdict(each) for each in found.scored],
             "chosen": best.name,
             "fits": fits,
             "checks": asdict(judgement),
@@ -101,7 +89,54 @@ def learn_dynamics(
     )
 
 
-def _roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[Roles, int]:
+@dataclass(frozen=True, eq=False)
+class LearnedWorld:
+    """A world that was learned. `scored`: the worlds compared, by `parts` of the steps. `judgement`: of the best."""
+
+    steps: RecordedSteps
+    draft: Draft
+    parts: Parts
+    best: Candidate
+    scored: Sequence[Score]
+    judgement: Judgement
+
+
+def learned_world(
+    sources: Sequence[RowFile],
+    stem: str,
+    roles: tuple[Roles, int],
+    labels: Sequence[str],
+    seed: int,
+    *,
+    as_tables: bool = False,
+) -> LearnedWorld:
+    """Return the world of recordings; `stem`: of its files, `roles`: of `world_roles`.
+
+    `as_tables`: check it on the paths that are held out from a table learned from the same recordings.
+    Raises RecordingError, ModelError.
+    """
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
+
+    with progress("reading"):
+        steps = read_steps(sources, *roles)
+    draft = _draft(stem, roles[0], steps, labels)
+    paths = np.unique(steps.path)
+    parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
+    with progress("fitting"):
+        best, scored = chosen(candidates(draft, parts, seed), parts)
+        best = with_recorded_inputs(best, draft, parts)
+    with progress("checking"):
+        judgement = judged(best, unchanged(draft, parts), parts, seed)
+    return LearnedWorld(steps, draft, parts, best, scored, judgement)
+
+
+def world_roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[Roles, int]:
     """Return the roles, with the inputs as the last columns of the state, and how many inputs there are."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -110,7 +145,7 @@ def _roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[R
     return replace(roles, state=state, inputs=(), reward=None, observation=()), len(roles.inputs)
 
 
-def _lines(roles: Roles, width: int) -> list[str]:
+def role_lines(roles: Roles, width: int) -> list[str]:
     """Return a sentence for each role, as shown before learning."""
     features = roles.state[: len(roles.state) - width]
     shown = [line for line in replace(roles, state=features).lines() if not line.startswith("reward")]
@@ -139,7 +174,10 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
     )
 
 
-def _write(world: Candidate, target: Path) -> None:
+def write_world(world: Candidate, target: Path) -> None:
+    """Write a manifest and its graphs, and load them. Raises ModelError."""
+    from monitor.worlds import load_world  # noqa: PLC0415 - keep `cfmon --help` light
+
     try:
         for name, content in (*world.files.items(), (target.name, world.text.encode())):
             path = target.parent / name
@@ -147,6 +185,7 @@ def _write(world: Candidate, target: Path) -> None:
             write_file(path, content)
     except OSError as error:
         raise ModelError(f"{target}: cannot be written: {error.strerror}") from error
+    load_world(target)
 
 
 def _finish(facts: dict[str, Any], named: Sequence[Path], *, as_json: bool) -> None:

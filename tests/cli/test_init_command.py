@@ -168,7 +168,9 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     wrong: list[tuple[tuple[str, ...], str]] = [
         ((*UNSAFE, "--bins", "depth:3q"), "'depth' is not a column"),
-        (UNSAFE, "looks continuous"),
+        ((*UNSAFE, *BINS, "--dynamics"), "--bins is for a table, and --dynamics learns a world"),
+        ((*UNSAFE, *BINS, "--inputs", "level"), "--inputs is for a world with numbers"),
+        (("--unsafe", "late: step > 3", "--dynamics"), "'step' is no number, no feature (level)"),
         (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
         ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
         ((*UNSAFE, *BINS, "--nominal", "missing.zip"), "there is no such file"),

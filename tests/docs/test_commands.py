@@ -37,6 +37,8 @@ SLOW: Final = (
     "cfmon demo",
     "cfmon model learn tank-1.csv -o auto.npz",
     "python watch.py",
+    "cfmon init plant",
+    "cfmon replay plant/",
     "promtool test",
 )
 """Beginnings of commands that take seconds, and of what looks at what they do; `make test-all` runs their pages."""

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 from scipy.special import ndtr
 
-from monitor.arrays import Bools, Floats
+from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.authoring.dynamics.steps import RecordedSteps
@@ -116,11 +116,18 @@ class Score:
     taken: bool
 
 
-def split(steps: RecordedSteps, seed: int) -> Parts:
-    """Return three parts: a fifth of the paths each, but not less than two, to choose and to check."""
+def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
+    """Return three parts: a fifth of the paths each, but not less than two, to choose and to check.
+
+    `first`: paths to check with, as many as there are.
+    """
     paths = np.random.default_rng(seed).permutation(np.unique(steps.path))
     held = max(2, len(paths) // 5)
-    parts = paths[2 * held :], paths[:held], paths[held : 2 * held]
+    check = held
+    if first is not None:
+        paths = np.roll(paths[np.argsort(~np.isin(paths, first), kind="stable")], held)
+        check = min(max(2, len(first)), len(paths) - 2 * held)
+    parts = paths[held + check :], paths[:held], paths[held : held + check]
     return Parts(*(steps[np.isin(steps.path, each)] for each in parts))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,21 @@ from monitor.arrays import Bools
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
 from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
-from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Judged, Notice, Observation, TrustSettings
+from monitor.types import (
+    AlarmSpec,
+    Alert,
+    FormulaSpec,
+    Instant,
+    Judged,
+    Notice,
+    Observation,
+    RawInputs,
+    RawState,
+    TrustSettings,
+)
+
+Sent = tuple[RawState, RawInputs | None]
+"""State and inputs of a step, as an agent sends them."""
 
 SECOND = 0.1
 """Time of the replayed clock between two steps; the figures do not depend on it."""
@@ -77,7 +91,7 @@ class Measured:
 
 
 @dataclass
-class _Trace:
+class Trace:
     """What one formula did: per path its alarms as [first step, last step], and its verdicts by outcome."""
 
     alarms: dict[int, list[list[int]]] = field(default_factory=dict)
@@ -99,35 +113,44 @@ def measured(
     # No candidate depends on its bands, and they cost as much as a verdict on each of a hundred models.
     specs = [FormulaSpec(f"c{i}", each.text, alarm=each.alarm, bands="off") for i, each in enumerate(candidates)]
     monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
-    traces = {spec.name: _Trace() for spec in specs}
+    traces = {spec.name: Trace() for spec in specs}
+    for number, seq, notices in replayed(monitor, paths, lambda state: (state, None), report):
+        for notice in notices:
+            _take(notice, traces, number, seq)
+    return [summary_of(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
+
+
+def replayed(
+    monitor: Monitor, paths: Sequence[RecordedPath], sent: Callable[[int], Sent], report: Callable[[int], None]
+) -> Iterator[tuple[int, int, list[Notice]]]:
+    """Yield the number of a path, the step, and what the monitor says there. `sent`: what an agent sends of a state."""
     clock = 0
     for number, path in enumerate(paths):
-        for seq, step in enumerate(_observations(path, number)):
+        for seq, step in enumerate(_observations(path, number, sent)):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
-            for notice in (*monitor.observe(step, now), *monitor.evaluate(now)):
-                _take(notice, traces, number, seq)
+            yield number, seq, [*monitor.observe(step, now), *monitor.evaluate(now)]
             report(clock)
-    return [_summary(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
 
 
-def _observations(path: RecordedPath, number: int) -> list[Observation]:
+def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) -> list[Observation]:
     last = len(path.actions)
     return [
         Observation(
             agent="recorded",
             episode=number,
             seq=seq,
-            state=int(state),
+            state=numbers,
+            inputs=inputs,
             action=int(path.actions[seq]) if seq < last else None,
             terminated=seq == last and path.ended,
             truncated=seq == last and not path.ended,
         )
-        for seq, state in enumerate(path.states)
+        for seq, (numbers, inputs) in enumerate(map(sent, path.states.tolist()))
     ]
 
 
-def _take(notice: Notice, traces: Mapping[str, _Trace], number: int, seq: int) -> None:
+def _take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> None:
     match notice:
         case Judged(formula=name, verdict=verdict) if verdict.outcome is not None:
             traces[name].outcomes[verdict.outcome] += 1
@@ -141,7 +164,8 @@ def _take(notice: Notice, traces: Mapping[str, _Trace], number: int, seq: int) -
             pass
 
 
-def _summary(candidate: CandidateFormula, trace: _Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
+def summary_of(candidate: CandidateFormula, trace: Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
+    """Return what a formula did on the paths. `unsafe`: which of their states are, [S]."""
     leads: list[int] = []
     events = false = 0
     warned: list[int] = []

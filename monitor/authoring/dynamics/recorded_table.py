@@ -1,0 +1,50 @@
+"""A learned world as a table over recorded states, to suggest policies by what tables have for that.
+
+A step leads to the nearest of these states (kernel-based reinforcement learning, Ormoneit and Sen 2002). Probabilities
+of such a table are coarse; formulas are evaluated on the world itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from monitor.arrays import Floats
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.model.mdp import MDP
+from monitor.worlds.location_scale import LocationScale
+
+STATES: Final = 1_500
+"""Recorded states in the table at most, drawn from all."""
+DRAWS: Final = 30
+"""Next states that are drawn for each state and action."""
+
+
+def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP:
+    """Return the table [S <= 1,500], with the actions and labels of the world, and the states as observations [S, f].
+
+    Inputs are those recorded with each state.
+    """
+    rng = np.random.default_rng(seed)
+    rows = steps[np.sort(rng.permutation(len(steps))[:STATES])]
+    spread = rows.x.std(axis=0)
+    nearest = cKDTree(rows.x / spread)
+    here, inputs = np.repeat(rows.x, DRAWS, axis=0), np.repeat(rows.w, DRAWS, axis=0)
+    numbers = np.repeat(np.arange(len(rows)), DRAWS)
+    transitions = []
+    for action in range(len(steps.actions)):
+        noise = rng.uniform(1e-9, 1 - 1e-9, (len(here), world.noise))
+        moved: Floats = world.step(here, np.full(len(here), action), noise, inputs)
+        successors = nearest.query(moved / spread)[1]
+        transitions += [(s, action, t, 1 / DRAWS) for s, t in zip(numbers.tolist(), successors.tolist(), strict=True)]
+    return MDP.from_transitions(
+        states=len(rows),
+        actions=len(steps.actions),
+        transitions=transitions,
+        labels={label: np.flatnonzero(world.holds(label, rows.x)).tolist() for label in world.labels},
+        observations=rows.x,
+        action_names=steps.actions,
+        source="recorded states",
+    )

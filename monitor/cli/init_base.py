@@ -1,0 +1,117 @@
+"""What `cfmon init` was asked for, and what it measures formulas on: a table, or a world with numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.types import AlarmSpec
+
+if TYPE_CHECKING:
+    from monitor.arrays import Bools
+    from monitor.authoring.proposal.hold import Guarded
+    from monitor.authoring.proposal.measure import CandidateFormula, Measured
+    from monitor.authoring.proposal.paths import RecordedPath
+
+FEW: Final = 5
+"""Unsafe events that the held-out paths need, for the measurement to use them alone."""
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """What the user gave.
+
+    `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
+    candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence.
+    """
+
+    folder: Path
+    recordings: tuple[Path, ...]
+    simulator: str | None
+    unsafe: str | None
+    nominal: str | None
+    fallback: str | None
+    roles: dict[str, Any]
+    said: dict[str, Any]
+    topic: str
+    steps: int
+    seed: int
+    offset: int
+    alarm: AlarmSpec
+    force: bool
+    quiet: bool
+    accept: bool = False
+    dynamics: bool | None = None
+    inputs: str = ""
+
+
+@dataclass
+class InitBase(ABC):
+    """A model that is written, and what it is measured with.
+
+    Attributes:
+        file: the model's. counts: of its states or features, and of its actions. encoder: of states.
+        label: what is unsafe.
+        paths: of the agent, or empty: they are simulated once its policy is known.
+        measured_on: the paths, in words.
+        unsafe: [S] which states of the paths are.
+        notes: on what was done, in sentences.
+        unguarded: why `guards` has none, if it has none.
+    """
+
+    file: str
+    counts: dict[str, int]
+    encoder: str
+    label: str
+    unsafe: Bools
+    paths: list[RecordedPath]
+    measured_on: str
+    notes: list[str] = field(default_factory=list)
+    unguarded: str = "each recorded path starts in an unsafe state"
+
+    @abstractmethod
+    def write_nominal(self, request: InitRequest, staging: Path) -> None:
+        """Write the agent's policy, given or estimated."""
+
+    @abstractmethod
+    def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
+        """Write the fallback, given or suggested for this horizon."""
+
+    @abstractmethod
+    def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
+        """Return the candidates measured with both policies; `report` gets the number of steps done."""
+
+    @abstractmethod
+    def guards(self, best: CandidateFormula) -> list[Guarded]:
+        """Return what a guard would do, if that is calculated."""
+
+    @abstractmethod
+    def sent(self, path: RecordedPath) -> list[dict[str, object]]:
+        """Return the states of a path as an agent sends them, keys of a message; one that cannot be sent ends them."""
+
+
+def enough(held: Sequence[RecordedPath], every: Sequence[RecordedPath], unsafe: Bools, most: int) -> bool:
+    """Return whether the held-out paths are measured on alone.
+
+    They are, unless they have too few unsafe events in their first `most` steps, and all paths have more.
+    """
+    from monitor.authoring.proposal.paths import first_steps, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
+
+    events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, most)) for part in (held, every)]
+    return bool(held) and (events[0] >= FEW or events[0] >= events[1])
+
+
+def in_words(paths: Sequence[RecordedPath], most: int, what: str) -> str:
+    """Return how many of the first `most` steps, and of their paths, are measured on. `what`: they are."""
+    from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - keep `cfmon --help` light
+
+    used = first_steps(paths, most)
+    return f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
+
+
+HELD_OUT: Final = "held-out recordings; for this, the model was learned without them"
+ALL: Final = "the recordings that the model was learned from, as too few are held out: the figures are optimistic"

@@ -1,0 +1,163 @@
+"""`cfmon init` from recordings: a table, a world with numbers, or the better of both by their forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from monitor.cli.comparing import verdict_of
+from monitor.cli.init_base import InitBase, InitRequest
+from monitor.cli.init_table import CountedTable, counted, learned_table
+from monitor.cli.init_world import WorldProposal, proposed_world, world_base
+from monitor.cli.output import progress
+from monitor.cli.recorded_inputs import open_recording, recorded_files
+from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.authoring.learning.abstraction_scores import Scored
+
+Found = TypeVar("Found")
+
+
+def learned_base(request: InitRequest, staging: Path) -> InitBase:
+    """Learn what the options ask for, compare where both are possible, write the better one, and say why."""
+    from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - keep `cfmon --help` light
+
+    assert request.unsafe is not None
+    label = parsed(request.unsafe).name
+    request, both = _kinds(request)
+    failed: list[MonitorError] = []
+    world = None if request.dynamics is False else _tried(lambda: proposed_world(request), failed if both else None)
+    wanted = failed if world is not None else None
+    table = None if request.dynamics else _tried(lambda: counted(request, staging), wanted)
+    taken, notes = _judged(request, table, world, label)
+    if world is not None and taken.states is None:
+        base: InitBase = world_base(request, world, label, staging)
+    else:
+        assert table is not None
+        base = learned_table(request, table, label, staging)
+        notes += [verdict_of(table.compared)] if table.compared else []
+    base.notes += notes
+    other = "a table" if table is None else "a world with numbers"
+    base.notes += [f"{other} was not tried: {error}" for error in failed]
+    return base
+
+
+def _kinds(request: InitRequest) -> tuple[InitRequest, bool]:
+    """Return the request with what to learn, and whether that is both a table and a world."""
+    said = request.said
+    chosen = next((f"--{name}" for name in ("bins", "abstraction") if said[name] not in (None, "auto")), "")
+    if request.dynamics and (chosen or said["abstraction"]):
+        raise ConfigError(
+            f"{chosen or '--abstraction'} is for a table, and --dynamics learns a world; give one of them"
+        )
+    if request.inputs and (chosen or request.dynamics is False):
+        raise ConfigError("--inputs is for a world with numbers; give --dynamics, and no --bins or --abstraction")
+    if request.dynamics or chosen:
+        return replace(request, dynamics=bool(request.dynamics)), False
+    if not _is_continuous(request):
+        return request if request.inputs else replace(request, dynamics=False), bool(request.inputs)
+    return replace(request, said=said | {"abstraction": "auto"}), request.dynamics is None
+
+
+def _is_continuous(request: InitRequest) -> bool:
+    """Return whether the columns of the state need bins, clusters or a world: numbers with decimals."""
+    from monitor.authoring.learning.abstraction import chosen_kind  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
+
+    source = open_recording(recorded_files(request.recordings)[0], request.topic)
+    roles = guessed(source.names(), request.roles, str(source.path), source.left_out)
+    first = next(source.batches(roles.used), None)
+    if first is None:
+        raise RecordingError(f"{source.path}: has no rows")
+    try:
+        chosen_kind(first, roles.state, "state", "")
+    except RecordingError:
+        return True
+    return False
+
+
+def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Found | None:
+    """Return what is made; None if that fails and something else may be taken: then the error is in `failed`."""
+    try:
+        return make()
+    except MonitorError as error:
+        if failed is None:
+            raise
+        failed.append(error)
+        return None
+
+
+def _judged(
+    request: InitRequest, table: CountedTable | None, world: WorldProposal | None, label: str
+) -> tuple[Scored, list[str]]:
+    """Return the model to take, and why. ModelError if its forecasts are worth nothing, unless accepted."""
+    from monitor.authoring.learning.abstraction_scores import (  # noqa: PLC0415 - keep `cfmon --help` light
+        CandidateAbstraction,
+        Forecaster,
+        better,
+        judged,
+    )
+    from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
+
+    found: list[Forecaster] = []
+    with progress("judging the model"):
+        if table is not None:
+            outcomes, names = table.kept.outcomes, [each.name for each in table.learner.labels]
+            found.append(CandidateAbstraction("a table", table.learner, table.kept))
+        else:
+            assert world is not None
+            outcomes, names = world.outcomes(request.seed, label), [label]
+        assert outcomes is not None
+        if world is not None:
+            found.append(world.forecasting(outcomes.paths(), request.seed))
+        scores, known = judged(found, outcomes, names, label)
+    taken = better(scores)
+    notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
+    if world is not None and taken.states is None:
+        lacks = world.lacking(label)
+    else:
+        assert table is not None
+        lacks = lacking(table.learner)
+    return taken, [*notes, *_verdict(request, taken, lacks, label, known=known)]
+
+
+def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
+    """Return which model was taken, and why, in a sentence."""
+    other = next(each for each in scores if each is not taken)
+    apart, error = max(abs(each.excess) for each in scores), max(each.error for each in scores)
+    why = ""
+    if apart <= error:
+        good = other.problems and not taken.problems
+        why = f": no clear difference, and {'only it is good enough' if good else 'values on a table are exact'}"
+    return (
+        f"taken: {taken.name}. Squared error of forecasts of {label!r} on held-out recordings, over that of always "
+        f"forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} (difference "
+        f"{apart:.3f} +- {error:.3f}){why}"
+    )
+
+
+def _verdict(request: InitRequest, found: Scored, lacks: Sequence[str], label: str, *, known: bool) -> list[str]:
+    """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
+    problems = [*lacks, *found.problems]
+    command, other = "cfmon model learn ... --report model.html", "states (--abstraction auto compares some; --bins"
+    if found.states is None:
+        command, other = f"{command} --dynamics", "columns (--inputs for those that the agent does not influence"
+    if known and found.score >= 1.0:
+        problem = (
+            f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "
+            f"{found.score:.2f} times that of the frequency)"
+        )
+        if not request.accept:
+            raise ModelError(
+                f"{problem}, so a formula on it would be a guess. Give other {other}; more columns with --state) or "
+                f"more recordings; `{command}` shows what is wrong. To go on with this model: --accept-model"
+            )
+        return [f"the model is NOT good enough: {problem}", *problems]
+    if problems:
+        return [f"the model is NOT good enough: {problems[0]}", *problems[1:]]
+    said = f"squared error of its forecasts {found.score:.2f} times that of the frequency" if known else ""
+    lacking = f"{label!r} always or never happens on held-out recordings, so forecasts of it are not judged"
+    return [f"the model is good enough by the checks of `cfmon model learn --report`: {said or lacking}"]

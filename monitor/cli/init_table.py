@@ -1,0 +1,274 @@
+"""`cfmon init` with a table: learned from recordings or explored, its policies, and what is measured with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
+from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.output import progress
+from monitor.cli.recorded_inputs import (
+    ENCODERS,
+    new_learner,
+    notes_on_rows,
+    open_recording,
+    read_into,
+    reading,
+    recorded_files,
+    show_roles,
+    with_function,
+    with_sizes,
+)
+from monitor.errors import ConfigError, ModelError, MonitorError
+
+if TYPE_CHECKING:
+    from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.policy_export.original import Original
+    from monitor.authoring.proposal.hold import Guarded
+    from monitor.authoring.proposal.measure import CandidateFormula, Measured
+    from monitor.authoring.proposal.paths import Collected, RecordedPath
+    from monitor.model.mdp import MDP
+
+
+@dataclass
+class TableBase(InitBase):
+    """A table.
+
+    `model`: to write. `before`: the model without the paths that it is measured on; the same states. `policies`: to
+    measure with. `nominal`: the agent's policy [S, A] in `model`.
+    """
+
+    model: MDP = field(kw_only=True)
+    before: MDP = field(kw_only=True)
+    policies: dict[str, Any] = field(default_factory=dict)
+    nominal: Floats | None = None
+
+    @classmethod
+    def of(
+        cls, model: MDP, label: str, notes: list[str], encoder: str = "index", before: MDP | None = None
+    ) -> TableBase:
+        """Return the base of a model, without paths."""
+        counts = {"states": model.states, "actions": model.actions}
+        unsafe = model.labels[label]
+        return cls("model.npz", counts, encoder, label, unsafe, [], "", notes, model=model, before=before or model)
+
+    def write_nominal(self, request: InitRequest, staging: Path) -> None:
+        """Write the agent's policy; estimated: the frequency of each action in each state."""
+        from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
+
+        if request.nominal is not None:
+            self.nominal = written_policy(request.nominal, "nominal", self.model, staging, self.notes)
+            self.policies["nominal"] = self.nominal
+        else:
+            self.nominal, seen = action_frequencies(self.model)
+            self.notes.append(
+                "nominal: ESTIMATED from the recordings, the frequency of each action in each state "
+                f"({int(seen.sum()):,} of {self.model.states:,} states have data, the others get all actions alike); "
+                "--nominal gives the agent's own"
+            )
+            written_policy(self._table(self.nominal, "nominal"), "nominal", self.model, staging, [])
+            self.policies["nominal"] = action_frequencies(self.before)[0]
+        if not self.paths:
+            self._simulate(request)
+
+    def _simulate(self, request: InitRequest) -> None:
+        """Measure on episodes of the agent's policy in the model."""
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+        from monitor.authoring.proposal.paths import simulated  # noqa: PLC0415 - likewise
+
+        assert self.nominal is not None
+        self.paths = simulated(self.model, self.nominal, request.steps, np.random.default_rng(request.seed))
+        if not self.paths:
+            raise ModelError(f"{request.simulator}: its episodes end where they start; nothing can be measured")
+        what = "episodes of the agent's policy, simulated in the model"
+        self.measured_on = in_words(self.paths, request.steps, what)
+
+    def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
+        """Write the fallback; suggested: the safest policy of the model."""
+        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
+
+        found: AnyArray
+        constant = constant_fallback(request.fallback, self.model)
+        if constant is not None:
+            self.notes.append(f"fallback: always {request.fallback}")
+            found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
+        elif request.fallback is not None:
+            found = written_policy(request.fallback, "fallback", self.model, staging, self.notes)
+        else:
+            self.notes.append(suggestion(self.label, horizon, "by this model"))
+            safest = safest_policy(self.model, self.unsafe, horizon, self.nominal)
+            written_policy(self._table(safest, "fallback"), "fallback", self.model, staging, [])
+            unsafe = self.before.labels[self.label]
+            found = safest_policy(self.before, unsafe, horizon, self.policies["nominal"])
+        self.policies["fallback"] = found
+
+    def _table(self, values: AnyArray, name: str) -> Original:
+        from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - keep `cfmon --help` light
+
+        return tabulated(values, self.model, ExportRequest(name), ())
+
+    def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
+        """Return the candidates measured with the model that was learned without the paths."""
+        from monitor.authoring.proposal.measure import measured  # noqa: PLC0415 - keep `cfmon --help` light
+
+        return measured(self.before, self.policies, candidates, self.paths, report)
+
+    def guards(self, best: CandidateFormula) -> list[Guarded]:
+        """Return what a guard would do, exactly in the model."""
+        from monitor.authoring.proposal.hold import guarded  # noqa: PLC0415 - keep `cfmon --help` light
+
+        return guarded(self.before, self.policies, best, self.paths)
+
+    def sent(self, path: RecordedPath) -> list[dict[str, object]]:
+        """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""
+        final = final_state(path, self.model, self.encoder)
+        states = [*path.states[:-1].tolist(), *([] if final is None else [final])]
+        return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
+
+
+def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
+    """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
+    from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
+
+    if given is None or not (given.startswith("do(") and given.endswith(")")):
+        return None
+    name = given[3:-1].strip()
+    try:
+        action = encode_action(model, int(name) if name.isdigit() else name)
+    except MonitorError as error:
+        raise ConfigError(f"--fallback {given}: {error}") from error
+    return constant_policy(model, action)
+
+
+def suggestion(label: str, horizon: int, by: str) -> str:
+    """Return what is said of a suggested fallback."""
+    return (
+        f"fallback: a SUGGESTION, the actions that most probably avoid {label!r} for {horizon} steps {by}; it pursues "
+        "no other goal and was never tried. Replace it by a policy that you trust (--fallback)"
+    )
+
+
+@dataclass(frozen=True)
+class CountedTable:
+    """Counts of recordings. `kept`: its held-out paths. `compared`: abstractions, if several were."""
+
+    learner: Learner
+    kept: Collected
+    compared: Sequence[Scored]
+
+
+def counted(request: InitRequest, staging: Path) -> CountedTable:
+    """Count the recordings, once for the model and once without the paths that are held out."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import Collected  # noqa: PLC0415 - likewise
+
+    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
+    said = request.said | {"unsafe": [request.unsafe]}
+    learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    sources = [with_function(source, learner.function) for source in sources]
+    if not request.quiet:
+        show_roles(learner.roles.lines(), sources, compared)
+    unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
+    kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe))
+    with reading("counting", sources) as bar:
+        for source, before in with_sizes(sources):
+            read_into(learner, source, bar, before, kept)
+            learner.files.append(digest_of(source.path))
+    return CountedTable(learner, kept, compared)
+
+
+def learned_table(request: InitRequest, table: CountedTable, label: str, staging: Path) -> TableBase:
+    """Write what was counted; return the model, and the one of the paths that are not held out."""
+    from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.paths import first_steps, paths_of  # noqa: PLC0415 - likewise
+    from monitor.model.io import save_model  # noqa: PLC0415 - likewise
+
+    learner, kept = table.learner, table.kept
+    assert learner.states is not None
+    save_learner(learner, companion_of(staging / "model.npz"))
+    model = learner.model(str(request.folder / "model.npz"))
+    save_model(model, staging / "model.npz")
+    held, every = paths_of(kept.held(), learner.where()), paths_of(kept.every(), learner.where())
+    unsafe = model.labels[label]
+    notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
+    base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
+    base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
+    if kept.train.draws and enough(held, every, unsafe, request.steps):
+        before = _without_held_out(table)
+        if before.states == model.states:
+            base.before = before
+            base.paths, base.measured_on = first_steps(held, request.steps), in_words(held, request.steps, HELD_OUT)
+    return base
+
+
+def _without_held_out(table: CountedTable) -> MDP:
+    from monitor.authoring.learning.learned_model import built  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.states import numbered  # noqa: PLC0415 - likewise
+
+    learner = table.learner
+    assert learner.states is not None
+    assert learner.actions is not None
+    train = replace(table.kept.train, visited=learner.tally.visited)
+    return built(
+        train,
+        (learner.states, learner.actions),
+        numbered(train, learner.states),
+        learner.labels,
+        prior=learner.prior,
+        source="held out",
+        late=learner.runs_on,
+    )
+
+
+def simulated_table(request: InitRequest, staging: Path) -> TableBase:
+    """Explore the simulator; a Gymnasium environment with a table of probabilities is read as `model convert` does."""
+    from monitor.model.io import load_model, save_model  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model.label_conditions import labelled  # noqa: PLC0415 - likewise
+
+    assert request.simulator is not None
+    assert request.unsafe is not None
+    label = request.unsafe.partition(":")[0].strip()
+    condition = () if ":" not in request.unsafe else (request.unsafe,)
+    notes: list[str] = []
+    with progress(f"exploring {request.simulator}") as bar:
+        table = None
+        if request.simulator.startswith("gymnasium:"):
+            table = _or_none(lambda: load_model(str(request.simulator)))
+        model = labelled(table, condition) if table is not None else _explored(request, condition, notes, bar.at)
+    if label not in model.labels:
+        known = ", ".join(model.labels) or "none"
+        raise ModelError(f"--unsafe {label}: the model has no such label ({known}); write NAME: CONDITION")
+    if model.initial is None:
+        raise ModelError(f"{request.simulator}: it has no initial distribution, so no episode can be simulated")
+    save_model(model, staging / "model.npz")
+    notes.append(f"{label!r} holds in {int(model.labels[label].sum()):,} states")
+    return TableBase.of(model, label, notes)
+
+
+def _or_none(read: Callable[[], MDP]) -> MDP | None:
+    try:
+        return read()
+    except ModelError:
+        return None  # it has no table: exploring says what is wrong with it, if anything is
+
+
+def _explored(request: InitRequest, conditions: tuple[str, ...], notes: list[str], report: Callable[..., None]) -> MDP:
+    from monitor.authoring.exploration.enumeration import ExplorationSettings, explore  # noqa: PLC0415 - keep `cfmon --help` light
+
+    found = explore(
+        str(request.simulator),
+        ExplorationSettings(seed=request.seed, conditions=(*conditions, *request.said["label"])),
+        lambda done, known: report(done, f"exploring: {done:,} of {known:,} states") if done % 100 == 0 else None,
+    )
+    notes += found.notes
+    return found.model

@@ -1,0 +1,218 @@
+"""`cfmon init` with a world with numbers: learned from recordings, its policies, and what is measured with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
+from monitor.cli.init_files import written_policy
+from monitor.cli.init_table import constant_fallback, suggestion
+from monitor.cli.learn_dynamics import LearnedWorld, learned_world, role_lines, world_roles, write_world
+from monitor.cli.output import progress
+from monitor.cli.recorded_inputs import open_recording, recorded_files, show_roles
+
+if TYPE_CHECKING:
+    from monitor.arrays import Floats, Ints
+    from monitor.authoring.dynamics.fitted_policy import FittedPolicy
+    from monitor.authoring.dynamics.label_forecasts import ForecastingWorld
+    from monitor.authoring.learning.abstraction_scores import Outcomes
+    from monitor.authoring.proposal.hold import Guarded
+    from monitor.authoring.proposal.measure import CandidateFormula, Measured
+    from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.authoring.proposal.world_paths import RecordedNumbers
+    from monitor.model.mdp import MDP
+    from monitor.worlds import CheckedWorld
+
+FITS: Final = {"linear": "a linear fit", "network": "a small network"}
+
+
+@dataclass
+class WorldBase(InitBase):
+    """A world with numbers.
+
+    `world`: as it is written. `table`: it as a table over recorded states, on which policies are suggested and checked.
+    `behaviour`: the recorded policy. `numbers`: of the states of the paths. `policies`: to measure with, manifests.
+    """
+
+    world: CheckedWorld = field(kw_only=True)
+    table: MDP = field(kw_only=True)
+    behaviour: FittedPolicy = field(kw_only=True)
+    numbers: RecordedNumbers = field(kw_only=True)
+    policies: dict[str, str] = field(default_factory=dict)
+    nominal: Floats | None = None
+
+    def write_nominal(self, request: InitRequest, staging: Path) -> None:
+        """Write the agent's policy; estimated: fitted to the recorded actions."""
+        if request.nominal is None:
+            found = self.behaviour
+            self.notes.append(
+                f"nominal: ESTIMATED from the recordings, probabilities of the actions by {FITS[found.kind]} on the "
+                f"numbers of the state (squared error on held-out steps {found.error:.2f} times that of the "
+                "frequencies); --nominal gives the agent's own"
+            )
+            self.nominal = self._write(found, "nominal", staging, stochastic=True)
+        else:
+            self.nominal = self._write_given(request.nominal, "nominal", request.seed, staging)
+
+    def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
+        """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - likewise
+
+        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.table)
+        if constant is not None:
+            self.notes.append(f"fallback: always {request.fallback}")
+            self._write(self._fitted(one_hot[constant], request.seed), "fallback", staging)
+        elif request.fallback is not None:
+            self._write_given(request.fallback, "fallback", request.seed, staging)
+        else:
+            safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.nominal)
+            fitted = self._fitted(one_hot[safest], request.seed)
+            by = f"by this world, in {self.table.states:,} recorded states, with {FITS[fitted.kind]} between them"
+            self.notes.append(suggestion(self.label, horizon, by))
+            self._write(fitted, "fallback", staging)
+
+    def _write_given(self, source: str, name: str, seed: int, staging: Path) -> Floats:
+        """Write a policy that the user gives; one that is a table over the recorded states is fitted to them."""
+        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
+
+        chances = written_policy(source, name, self.table, staging, self.notes)
+        self.policies[name] = str(staging / f"{name}.yaml")
+        if load_policy(self.policies[name], self.table).manifest.input.kind == "observation":
+            return chances
+        fitted = self._fitted(chances, seed)
+        self.notes.append(
+            f"{name}: {source} was asked in {self.table.states:,} recorded states, and is {FITS[fitted.kind]} between "
+            f"them (squared error {fitted.error:.2f} times that of the frequencies); give a network to avoid that"
+        )
+        return self._write(fitted, name, staging, stochastic=not bool((chances.max(axis=1) == 1.0).all()))
+
+    def _fitted(self, wanted: Floats, seed: int) -> FittedPolicy:
+        """Return a policy on numbers with these probabilities of actions [S, A] in the states of the table."""
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+        from monitor.authoring.dynamics.fitted_policy import KINDS, fitted_policy  # noqa: PLC0415 - likewise
+
+        assert self.table.observations is not None
+        states = self.table.observations.astype(np.float64)
+        held = np.arange(len(states)) % 5 == 0
+        kinds = KINDS if bool((wanted != wanted[0]).any()) else KINDS[:1]
+        return fitted_policy((states[~held], wanted[~held]), (states[held], wanted[held]), seed, kinds)
+
+    def _write(self, policy: FittedPolicy, name: str, staging: Path, *, stochastic: bool = False) -> Floats:
+        from monitor.authoring.policy_export.original import Original  # noqa: PLC0415 - keep `cfmon --help` light
+
+        content = policy.content(self.counts["features"], self.counts["actions"])
+        original = Original(content, "probabilities", stochastic=stochastic, actions=None, scores=None)
+        self.policies[name] = str(staging / f"{name}.yaml")
+        return written_policy(original, name, self.table, staging, [])
+
+    def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
+        """Return the candidates measured with the world, which was learned without the paths."""
+        from monitor.authoring.proposal.measure_world import measured_in_world  # noqa: PLC0415 - keep `cfmon --help` light
+
+        return measured_in_world(self.world, self.policies, candidates, (self.paths, self.numbers), report)
+
+    def guards(self, best: CandidateFormula) -> list[Guarded]:
+        """Return nothing."""
+        del best
+        return []
+
+    def sent(self, path: RecordedPath) -> list[dict[str, object]]:
+        """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
+        messages: list[dict[str, object]] = []
+        for state in path.states.tolist():
+            numbers, inputs = self.numbers.sent(state)
+            messages.append({"state": numbers, **({"inputs": inputs} if inputs else {})})
+        return messages
+
+
+@dataclass(frozen=True)
+class WorldProposal:
+    """A world that was learned, with the recorded behaviour."""
+
+    learned: LearnedWorld
+    behaviour: FittedPolicy
+
+    def lacking(self, label: str) -> list[str]:
+        """Return why no world of these recordings is good enough: what they do not hold of the label."""
+        world, steps = self.learned.best.world, self.learned.steps
+        if world.holds(label, steps.x).any() or world.holds(label, steps.x_next).any():
+            return []
+        return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
+
+    def outcomes(self, seed: int, label: str) -> Outcomes:
+        """Return what came of the held-out steps."""
+        import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+        from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
+
+        steps = self.learned.steps
+        holds, never = self.learned.best.world.holds(label, steps.x_next), np.zeros(len(steps), np.bool_)
+        found = Outcomes(seed, np.ones(1, np.bool_))
+        unknown = never[:, np.newaxis]
+        found.add_labels((holds[:, np.newaxis], unknown, unknown), never, steps.path)
+        return found
+
+    def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
+        """Return it as a candidate in a comparison by forecasts on these held-out paths."""
+        from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
+
+        found = self.learned
+        return ForecastingWorld((found.best.world, self.behaviour), found.judgement.problems, found.steps, paths, seed)
+
+
+def proposed_world(request: InitRequest) -> WorldProposal:
+    """Learn a world and the recorded behaviour. Raises RecordingError, ModelError: the recordings do not give one."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.dynamics.fitted_policy import fitted_policy  # noqa: PLC0415 - likewise
+
+    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
+    roles = world_roles(sources[0], request.roles, request.inputs)
+    if request.dynamics and not request.quiet:
+        show_roles(role_lines(*roles), sources)
+    labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
+    learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
+    one_hot = np.eye(len(learned.draft.actions))
+    parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
+    with progress("fitting the recorded policy"):
+        return WorldProposal(learned, fitted_policy(parts[0], parts[1], request.seed))
+
+
+def world_base(request: InitRequest, proposal: WorldProposal, label: str, staging: Path) -> WorldBase:
+    """Write the world; return it with the paths to measure on."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
+    from monitor.worlds import load_world  # noqa: PLC0415 - likewise
+
+    found = proposal.learned
+    write_world(found.best, staging / "world.yaml")
+    with progress("looking for a fallback"):
+        table = recorded_table(found.best.world, found.parts.fit, request.seed)
+    every, numbers = numbered_paths(found.steps)
+    checked = set(found.parts.check.path.tolist())
+    held = [path for path in every if int(found.steps.path[path.states[0]]) in checked]
+    unsafe = found.best.world.holds(label, numbers.states)
+    paths, what = (held, HELD_OUT) if enough(held, every, unsafe, request.steps) else (every, ALL)
+    gain, error = found.judgement.gain
+    learned = (
+        f"a world with numbers, learned from {len(found.steps):,} steps: {found.best.name}; {gain:.3f} +- {error:.3f} "
+        f"nats a step better than the last value as a forecast; {label!r} holds in "
+        f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
+    )
+    counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
+    base = WorldBase(
+        "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
+        in_words(paths, request.steps, what), [learned], world=load_world(staging / "world.yaml"), table=table,
+        behaviour=proposal.behaviour, numbers=numbers,
+    )  # fmt: skip
+    base.unguarded = "how long a takeover should last is calculated on tables only"
+    return base

@@ -1,0 +1,176 @@
+"""What `cfmon init` makes of a learned world: forecasts, policies, a table of recorded states; against slow counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import erf, sqrt
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("sklearn")
+
+from monitor.authoring.dynamics.fitted_policy import fitted_policy
+from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
+from monitor.authoring.dynamics.learned_world import Draft, split, unchanged
+from monitor.authoring.dynamics.recorded_table import recorded_table
+from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.proposal.world_paths import numbered_paths
+from monitor.model.mdp import MDP
+from monitor.policy.manifest import Input, Manifest, Output
+from monitor.policy.network import Network
+from monitor.worlds.location_scale import LocationScale
+from monitor.worlds.manifest import FeatureSpec
+
+STANDARD_ERRORS = 4.5
+"""Of a thousand comparisons none is expected beyond."""
+
+
+def walk(seed: int, paths: int, length: int) -> RecordedSteps:
+    """A random walk in steps of standard deviation 1, whatever the action, with paths interleaved row by row."""
+    rng = np.random.default_rng(seed)
+    rows = [(p * 1000, t) for t in range(length) for p in range(paths)]
+    x = {p: rng.normal(size=length + 1).cumsum() for p in range(0, paths * 1000, 1000)}
+    here, after = (np.array([[x[p][t + k]] for p, t in rows]) for k in (0, 1))
+    path = np.array([p for p, _ in rows])
+    return RecordedSteps(here, rng.integers(0, 2, len(rows)), np.zeros((len(rows), 0)), after, path, ("stay", "go"))
+
+
+def world_of(steps: RecordedSteps, label: str = "x >= 1") -> LocationScale:
+    """The world in which the state stays, but for noise as it was recorded."""
+    draft = Draft("walk", (FeatureSpec(name="x", low=-60, high=60, clip=True),), (), steps.actions, {"high": label})
+    return unchanged(draft, split(steps, 0)).world
+
+
+def test_a_forecast_is_the_normal_probability() -> None:
+    steps = walk(1, 40, 60)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    paths = np.sort(steps.path)
+    found = ForecastingWorld((world_of(steps), policy), ("a problem",), steps, paths, 0)
+    one = found.forecasts("high", 1)
+    after = np.concatenate([steps.x_next[steps.path == p, 0] for p in np.unique(paths)])
+    true = np.where(after >= 1, 1.0, [0.5 * (1 + erf((x - 1) / sqrt(2))) for x in after])
+    made = np.isfinite(one)
+    assert made.sum() == 1000
+    # The learned noise differs by some percent from the normal distribution: 800 residuals.
+    assert np.abs(one - true)[made].max() < STANDARD_ERRORS * 0.5 / sqrt(DRAWS) + 0.05
+    assert abs((one - true)[made].mean()) < 0.01
+    assert (found.forecasts("high", 5)[made] >= one[made]).all(), "it has more time"
+    assert found.checks([])[1] == ("a problem",)
+
+
+class Pushed:
+    """The input is added to the state; all later ones are 5."""
+
+    noise = 1
+
+    def step(self, x: np.ndarray, a: np.ndarray, u: np.ndarray, w: np.ndarray) -> np.ndarray:
+        del a, u
+        return np.asarray(x + w)
+
+    def holds(self, label: str, x: np.ndarray) -> np.ndarray:
+        del label
+        return np.asarray(x[:, 0] >= 7)
+
+    def resample(self, w: np.ndarray, ahead: int, u: np.ndarray) -> np.ndarray:
+        del w
+        return np.full((len(u), 1), 5.0 if ahead else np.nan)
+
+
+def test_a_forecast_takes_the_inputs_recorded_next_and_then_those_resampled() -> None:
+    steps = replace(walk(6, 4, 6), w=np.arange(24.0)[:, np.newaxis] / 10)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    found = ForecastingWorld((Pushed(), policy), (), steps, np.sort(steps.path), 0)  # type: ignore[arg-type]
+    ordered = [np.flatnonzero(steps.path == p) for p in np.unique(steps.path)]
+    after = np.concatenate([steps.x_next[rows, 0] for rows in ordered])
+    inputs = np.concatenate([steps.w[[*rows[1:], rows[-1]], 0] for rows in ordered])
+    for horizon in (1, 5):
+        highest = np.maximum(after, after + inputs + 5 * (horizon - 1))
+        assert found.forecasts("high", horizon).tolist() == (highest >= 7).astype(float).tolist()
+
+
+def test_transitions_without_a_next_state_have_no_forecast() -> None:
+    steps = walk(2, 6, 5)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    paths = np.concatenate([np.repeat([p], 5 + (p == 2000)) for p in np.unique(steps.path)])
+    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), steps, paths, 0).forecasts("high", 1))
+    assert np.flatnonzero(~made).tolist() == [15], "the sixth transition of the third path"
+
+
+def test_the_paths_to_check_can_be_those_that_tables_hold_out() -> None:
+    for paths in (10, 11, 40, 300):
+        steps = walk(3, paths, 2)
+        held = np.unique(steps.path)[held_out(np.unique(steps.path), 5, 0.2)]
+        parts = split(steps, 5, held)
+        every = [set(part.path.tolist()) for part in (parts.fit, parts.choice, parts.check)]
+        assert sum(map(len, every)) == len(set.union(*every)) == paths
+        assert len(every[1]) == max(2, paths // 5)
+        assert set(held.tolist()) <= every[2]
+        assert len(every[2]) == max(2, len(held))
+
+
+def test_paths_are_numbered_by_step() -> None:
+    steps = walk(4, 3, 4)
+    paths, numbers = numbered_paths(steps)
+    assert len(paths) == 3
+    for number, path in zip(np.unique(steps.path), paths, strict=True):
+        mine = steps.path == number
+        want = [*steps.x[mine, 0], steps.x_next[mine, 0][-1]]
+        assert [numbers.sent(int(state))[0][0] for state in path.states] == want
+        assert path.actions.tolist() == steps.a[mine].tolist()
+
+
+def network_of(content: bytes, points: np.ndarray) -> np.ndarray:
+    manifest = Manifest(
+        file="p.onnx", sha256="0" * 64, input=Input(name="state", kind="observation"),
+        output=Output(name="y", kind="probabilities"), mode="stochastic",
+    )  # fmt: skip
+    stay = [(s, a, s, 1.0) for s in range(len(points)) for a in range(2)]
+    model = MDP.from_transitions(states=len(points), actions=2, transitions=stay, observations=points)
+    return np.asarray(Network(content, manifest, model, "p.onnx").choose(np.arange(len(points))))
+
+
+@pytest.mark.parametrize("curved", [False, True])
+def test_a_policy_is_the_recorded_frequency_and_so_is_its_graph(curved: bool) -> None:  # noqa: FBT001 - a case
+    rng = np.random.default_rng(0)
+    points = np.array([[-0.8, 0.1], [0.1, -0.9]])
+
+    def chance(x: np.ndarray) -> np.ndarray:
+        return 0.1 + 0.8 * np.abs(x[:, 0]) if curved else 0.5 + 0.3 * x[:, 0]
+
+    x = rng.uniform(-1, 1, (6000, 2))
+    wanted = np.eye(2)[(rng.random(6000) < chance(x)).astype(int)]
+    policy = fitted_policy((x[:4000], wanted[:4000]), (x[4000:], wanted[4000:]), 0)
+    assert not curved or policy.kind == "network"
+    found = policy.probabilities(points)
+    assert np.allclose(found[:, 1], chance(points), atol=0.1)  # the kink, and 4,000 draws of a Bernoulli variable
+    assert np.allclose(found.sum(axis=1), 1.0)
+    assert np.allclose(network_of(policy.content(2, 2), points), found, atol=1e-6)  # observations have 32 bits
+    best = float((chance(x) * (1 - chance(x))).mean() / (wanted.mean(axis=0).prod()))
+    assert policy.error == pytest.approx(best, abs=0.05), "the rest is chance"
+
+
+def test_a_table_over_recorded_states_is_the_world_between_them() -> None:
+    grid = np.arange(-20.0, 21.0)[:, np.newaxis]
+    after = grid + 1.0
+    steps = RecordedSteps(grid, np.arange(41) % 2, np.zeros((41, 0)), after, np.arange(41) // 4, ("a", "b"))
+
+    class Up:
+        noise, labels = 1, ("high",)
+
+        def step(self, x: np.ndarray, a: np.ndarray, u: np.ndarray, w: np.ndarray) -> np.ndarray:
+            del w
+            return np.asarray(x + np.where(a == 1, 2.0, 1.0)[:, np.newaxis] + 0.2 * (u - 0.5))
+
+        def holds(self, label: str, x: np.ndarray) -> np.ndarray:
+            assert label == "high"
+            return np.asarray(x[:, 0] >= 19)
+
+    table = recorded_table(Up(), steps, 0)  # type: ignore[arg-type]
+    assert table.states == 41
+    for state in range(39):
+        for action in (0, 1):
+            assert table.row(state, action)[0].tolist() == [state + 1 + action]
+    assert np.flatnonzero(table.labels["high"]).tolist() == [39, 40]

@@ -1,0 +1,135 @@
+"""`cfmon init` and worlds with numbers: which model is taken, what is written, and that it runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("sklearn")
+
+import monitor
+from monitor.worlds.policies import as_world_policy
+from tests.tiers import slow
+
+Run = Callable[..., tuple[int, str, str]]
+
+CRASH = ("--unsafe", "crash: x >= 4")
+
+
+def cart(path: Path, episodes: int = 60) -> Path:
+    """A cart that is pushed left or right, mostly back to the middle: its speed matters as much as its place."""
+    rng = np.random.default_rng(2)
+    with path.open("w", newline="") as file:
+        log = csv.writer(file)
+        log.writerow(["episode", "step", "x", "v", "wind", "action", "cut"])
+        for episode in range(episodes):
+            x, v, wind = rng.uniform(-2, 2), 0.0, rng.normal()
+            for step in range(30):
+                push = rng.choice(["left", "right"]) if rng.random() < 0.4 else ("left" if x + 2 * v > 0 else "right")
+                wind = 0.97 * wind + rng.normal(0, 0.25)
+                log.writerow([episode, step, round(x, 4), round(v, 4), round(wind, 4), push, step == 29])
+                x, v = x + v, v + (0.3 if push == "right" else -0.3) + 0.05 * wind + rng.normal(0, 0.1)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def given(*options: str) -> tuple[str, ...]:
+    return ("init", "t", "--recordings", "steps.csv", *CRASH, "--truncated", "cut", "--steps", "90", *options)
+
+
+@slow
+def test_a_world_is_written_that_runs(cfmon: Run, tmp_path: Path) -> None:
+    cart(tmp_path / "steps.csv", 40)
+    code, out, err = cfmon(*given("--dynamics", "--state", "x,v", "--inputs", "wind", "--fallback", "do(left)"))
+    assert (code, err) == (0, "")
+    assert "t/world.yaml: 2 features, 1 input, 2 actions" in out
+    assert "nominal: ESTIMATED from the recordings, probabilities of the actions by" in out
+    assert "measured on" in out
+    assert "how long a takeover should last is not proposed" in out
+    assert "calculated on tables only" in Path("t/takeover.yaml").read_text("utf-8")
+    assert cfmon("config", "check", "t/config.yaml")[0] == 0
+    code, out, err = cfmon("replay", "t/config.yaml", "t/sample.rec")
+    assert (code, err) == (0, "")
+    sent = [json.loads(line) for line in out.splitlines()]
+    alerts = [each["payload"] for each in sent if each["topic"].startswith("cfmon/alerts/") and each["payload"]]
+    assert "firing" in [each["state"] for each in alerts]
+    world = monitor.load_world("t/world.yaml")
+    fallback, nominal = (as_world_policy(name, f"t/{name}.yaml", world) for name in ("fallback", "nominal"))
+    places = np.array([[-3.0, -0.5], [0.0, 0.0], [3.0, 0.5]])
+    left = world.action_names.index("left")
+    assert fallback.decide(places).tolist() == [left] * 3
+    assert nominal.likely((3.0, 0.5))[left] == pytest.approx(0.8, abs=0.15)
+    assert nominal.likely((-3.0, -0.5))[left] == pytest.approx(0.2, abs=0.15)
+
+
+@slow
+def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_path: Path) -> None:
+    cart(tmp_path / "steps.csv", 120)
+    code, out, err = cfmon(*given("--state", "x,v"))
+    assert (code, err) == (0, "")
+    assert "--abstraction auto: squared errors" in out, "tables were compared"
+    (line,) = [line for line in out.splitlines() if line.startswith("  taken: ")]
+    assert line.startswith("  taken: a world with numbers. Squared error of forecasts of 'crash'")
+    assert not list(tmp_path.glob("t/model*"))
+    world = monitor.load_world("t/world.yaml")
+    fallback = as_world_policy("fallback", "t/fallback.yaml", world)
+    assert fallback.decide(np.array([[2.5, 0.3], [1.5, 0.8]])).tolist() == [world.action_names.index("left")] * 2
+    Path("rule.py").write_text("def act(state):\n    return 'left' if state[0] + 2 * state[1] > 0 else 'right'\n")
+    code, out, err = cfmon(*given("--state", "x,v", "--dynamics", "--force", "--fallback", "rule.py:act"))
+    assert (code, err) == (0, "")
+    assert "fallback: rule.py:act was asked in 1,500 recorded states, and is a small network between them" in out
+    fallback = as_world_policy("fallback", "t/fallback.yaml", monitor.load_world("t/world.yaml"))
+    actions = [world.action_names.index(name) for name in ("left", "right")]
+    assert fallback.decide(np.array([[2.0, 0.3], [-2.0, -0.3]])).tolist() == actions
+    code, out, err = cfmon(*given("--state", "x,v", "--no-dynamics", "--force", "--accept-model"))
+    assert (code, err) == (0, "")
+    assert "world" not in out
+    assert sorted(path.name for path in Path("t").glob("*[dl].*")) == ["model.learn.npz", "model.npz", "nominal.onnx",
+                                                                      "nominal.yaml"]  # fmt: skip
+
+
+@slow
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ((), "--dynamics needs scikit-learn: pip install '.[dynamics]'"),
+        (("--unsafe", "crash: x >= 4 or cut"), "'cut' is not a comparison"),
+    ],
+)
+def test_without_a_world_it_goes_on_with_a_table(
+    cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], reason: str
+) -> None:
+    cart(tmp_path / "steps.csv")
+    if not options:
+        monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    code, out, err = cfmon(*given("--state", "x,v", "--accept-model", *options))
+    assert (code, err) == (0, "")
+    assert "a world with numbers was not tried: " in out
+    assert reason in out
+    assert "state_encoder: bins" in Path("t/config.yaml").read_text() or "nearest" in Path("t/config.yaml").read_text()
+    code, out, err = cfmon(*given("--dynamics", "--force", *options))
+    assert code == 2
+    assert reason in err
+
+
+def test_a_world_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [f"{e},{t},{rng.normal():.4f},{rng.integers(2)}" for e in range(40) for t in range(20)]
+    (tmp_path / "steps.csv").write_text("\n".join(["episode,step,x,action", *rows]))
+    asked = ("init", "t", "--recordings", "steps.csv", "--unsafe", "high: x >= 1.5", "--dynamics", "--steps", "60")
+    code, _, err = cfmon(*asked)
+    assert code == 2
+    assert "the model forecasts 'high' no better than its frequency (squared error " in err
+    assert "--accept-model" in err
+    assert not (tmp_path / "t").exists()
