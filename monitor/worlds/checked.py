@@ -26,6 +26,7 @@ TRIED: Final = 256
 """Draws of a posterior that are tried on an observed step."""
 MAX_ABDUCTIONS: Final = 4096
 """Observed steps whose noise is kept, of all paths together, before all are forgotten."""
+NO_REWARDS: Final = "add reward(x, a, x_next), which takes a world in Python, or ask for a P"
 EFFECTIVE: Final = 0.1
 """Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
 
@@ -47,10 +48,10 @@ class CheckedWorld:
         self.actions = len(self.action_names)
         self.labels = names_listed(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
-        self.noise_features: Sequence[int] | None = getattr(world, "noise_features", None)
         self.learned = bool(getattr(world, "learned", False))
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
+        self.noise_features = self._driven(getattr(world, "noise_features", None))
         for name in ("step", "holds"):
             if not callable(self._part(name)):
                 raise ModelError(f"{self}: {name} is not a function")
@@ -104,7 +105,7 @@ class CheckedWorld:
     def rewards(self, states: Floats, actions: Ints, successors: Floats) -> Floats:
         """Return the rewards of n transitions, [n]."""
         if self._reward is None:
-            raise ModelError(f"{self}: it has no rewards; add reward(x, a, x_next), or ask for a P")
+            raise ModelError(f"{self}: it has no rewards: {NO_REWARDS}")
         return self._array("reward", (states, actions, successors), (len(states),)).astype(np.float64)
 
     def forecast(self, inputs: tuple[float, ...]) -> tuple[float, ...]:
@@ -230,6 +231,22 @@ class CheckedWorld:
                 f"{self.features[column].shown(wanted[column])}: with u={_shown(noise[row])}, which it gives back, "
                 f"step comes to {moved[row, column]:.6g}; the path is wrong, or invert is not the inverse of step"
             )
+
+    def _driven(self, given: Any) -> tuple[int, ...] | None:  # noqa: ANN401 - whatever the user gives
+        """Return the number of the feature that each noise drives; None if that is not said."""
+        if given is None:
+            return None
+        names = [each.name for each in self.features]
+        try:
+            driven = [names.index(one) if isinstance(one, str) else range(len(names))[one] for one in given]
+        except (TypeError, ValueError, IndexError):
+            driven = None
+        if driven is None or len(driven) != self.noise:
+            raise ModelError(
+                f"{self}: noise_features is {given!r:.100}; give for each of the {self.noise} numbers of the noise the "
+                f"feature that it drives, of {', '.join(names)}, or leave it out"
+            )
+        return tuple(driven)
 
     def _part(self, name: str) -> Any:  # noqa: ANN401 - each has a check of its own
         if not hasattr(self._world, name):
