@@ -12,8 +12,10 @@ import pytest
 from onnx import TensorProto
 from scipy.stats import kstest, norm, t
 
-from monitor.errors import ModelError, PathError
-from monitor.evaluation import check
+from monitor.errors import ConfigError, ModelError, PathError
+from monitor.evaluation import check, recourse
+from monitor.runtime.monitor import Monitor
+from monitor.types import StreamSettings
 from monitor.worlds import Moment, load_world
 from monitor.worlds.conditions import compiled
 from monitor.worlds.distributions import Empirical, Normal, Student
@@ -42,6 +44,33 @@ def test_a_manifest_is_the_same_world_as_its_class(tmp_path: Path, family: str) 
     written, given = (check(text, model=each, path=path, policies=policies) for each in (files, NumberLine(case)))
     assert written.value == pytest.approx(given.value, abs=2e-3)
     assert written.tiers == given.tiers
+
+
+def test_a_path_is_taken_wherever_a_world_is(tmp_path: Path) -> None:
+    case = next(each for each in CASES if each["family"] == "real")
+    manifest = number_line(tmp_path, case)
+    policies = {"nominal": number_rule(case, "nominal")}
+    about = {"path": [([x], a) for x, a in case["path"]], "policies": policies}
+    world = check('P=? [ X "hot" ]', model=load_world(manifest), **about)
+    for given in (manifest, str(manifest)):
+        assert check('P=? [ X "hot" ]', model=given, **about) == world
+        assert Monitor(given, policies, ["true"], StreamSettings(encoder="features")).queries
+    with pytest.raises(ModelError, match=r"there is no .*other\.yaml"):
+        check("true", model=tmp_path / "other.yaml", **about)
+
+
+@pytest.mark.parametrize(
+    ("model", "given"), [("tank.npz", "str 'tank.npz'"), (Path("x"), "Path"), (dict, "the class dict"), (5, "int 5")]
+)
+def test_what_is_no_model_is_said_alike(model: Any, given: str) -> None:
+    about: dict[str, Any] = {"model": model, "policies": {"nominal": [0]}}
+    says = f"model: .* an MDP.*, not .*{given}.*; monitor.load_model reads an MDP from a file"
+    with pytest.raises(ConfigError, match=says):
+        check("true", path=[(0, 0)], **about)
+    with pytest.raises(ConfigError, match=says):
+        recourse("P>=1 [ true ]", path=[(0, 0)], **about)
+    with pytest.raises(ConfigError, match=says):
+        Monitor(formulas=["true"], **about)
 
 
 MIXED: dict[str, Any] = {
