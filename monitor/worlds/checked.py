@@ -13,7 +13,7 @@ from monitor.errors import LimitError, ModelError, MonitorError, PathError
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
-from monitor.worlds.description import Ranges, features_listed, names_listed
+from monitor.worlds.description import Ranges, features_driven, features_listed, names_listed
 from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
@@ -51,7 +51,7 @@ class CheckedWorld:
         self.learned = bool(getattr(world, "learned", False))
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
-        self.noise_features = self._driven(getattr(world, "noise_features", None))
+        self.noise_features = features_driven(getattr(world, "noise_features", None), self.features, self.noise)
         for name in ("step", "holds"):
             if not callable(self._part(name)):
                 raise ModelError(f"{self}: {name} is not a function")
@@ -231,22 +231,6 @@ class CheckedWorld:
                 f"{self.features[column].shown(wanted[column])}: with u={_shown(noise[row])}, which it gives back, "
                 f"step comes to {moved[row, column]:.6g}; the path is wrong, or invert is not the inverse of step"
             )
-
-    def _driven(self, given: Any) -> tuple[int, ...] | None:  # noqa: ANN401 - whatever the user gives
-        """Return the number of the feature that each noise drives; None if that is not said."""
-        if given is None:
-            return None
-        names = [each.name for each in self.features]
-        try:
-            driven = [names.index(one) if isinstance(one, str) else range(len(names))[one] for one in given]
-        except (TypeError, ValueError, IndexError):
-            driven = None
-        if driven is None or len(driven) != self.noise:
-            raise ModelError(
-                f"{self}: noise_features is {given!r:.100}; give for each of the {self.noise} numbers of the noise the "
-                f"feature that it drives, of {', '.join(names)}, or leave it out"
-            )
-        return tuple(driven)
 
     def _part(self, name: str) -> Any:  # noqa: ANN401 - each has a check of its own
         if not hasattr(self._world, name):

@@ -102,7 +102,7 @@ class Wide(Drift):
         (changed(noise=0.5), "noise is 0.5; it counts the uniform numbers of a step"),
         (
             changed(noise_features=("y",)),
-            r"noise_features is \('y',\); give for each of the 1 numbers .* of x, or leave",
+            r"noise_features is \('y',\); give for each of the 1 numbers .*, of x, or leave",
         ),
         (changed(noise_features=(1,)), r"noise_features is \(1,\)"),
         (changed(noise_features=("x", 0)), r"noise_features is \('x', 0\)"),

@@ -50,7 +50,7 @@ def test_a_path_is_taken_wherever_a_world_is(tmp_path: Path) -> None:
     case = next(each for each in CASES if each["family"] == "real")
     manifest = number_line(tmp_path, case)
     policies = {"nominal": number_rule(case, "nominal")}
-    about = {"path": [([x], a) for x, a in case["path"]], "policies": policies}
+    about: dict[str, Any] = {"path": [([x], a) for x, a in case["path"]], "policies": policies}
     world = check('P=? [ X "hot" ]', model=load_world(manifest), **about)
     for given in (manifest, str(manifest)):
         assert check('P=? [ X "hot" ]', model=given, **about) == world
