@@ -131,11 +131,24 @@ class CheckedWorld:
         key = pair, successor
         found = self._abductions.get(key)
         if found is None:
-            found = self._abduce(pair, successor)
+            try:
+                found = self._abduce(pair, successor)
+            except PathError as error:
+                raise self._in_its_words(pair, successor, error) from error
             if len(self._abductions) >= MAX_ABDUCTIONS:
                 self._abductions.clear()
             self._abductions[key] = found
         return found
+
+    def _in_its_words(self, pair: Moment, successor: tuple[float, ...], error: PathError) -> PathError:
+        """Return the error of a step that no noise explains; a manifest knows more of it than code of a user."""
+        if not hasattr(self._world, "unexplained"):
+            return error
+        arguments = np.array(pair.state), pair.action, np.array(successor), np.array(pair.inputs, dtype=np.float64)
+        found = self._call("unexplained", arguments)
+        assert pair.action is not None
+        step = f"from {self.shown(pair.state)} by {self.action_names[pair.action]!r} to {self.shown(successor)}"
+        return PathError(f"no noise of {self} leads {step}: {found}") if found else error
 
     def _abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         state, action, inputs = pair

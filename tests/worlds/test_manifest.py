@@ -102,6 +102,40 @@ def mixed(folder: Path, **other: Any) -> Path:
     return world_files(folder, MIXED | parts, **(MIXED_GRAPHS | graphs))
 
 
+def test_a_step_that_no_noise_explains_names_the_feature_and_what_to_do(tmp_path: Path) -> None:
+    world = load_world(mixed(tmp_path, scale=linear({"a": [[0.3, 0.2], [0.5, 0.0]]}, [0, 0])))
+    before = Moment((3.0, 0.0, 10.0), 0, (1.0,))  # location: level 0.9 * 3 + 1 + 0.1, count 0.8 * 10 + 0.5 + 0.2
+    assert world.abduce(before, (3.9, 0.0, 9.0)).low[0] == pytest.approx(t.cdf(0.1 / 0.3, 4))
+    reach = t.ppf(2.0**-53, 4)
+    for after, says in (
+        (
+            (3.9, 0.0, 29.0),
+            r"count=29 is \+102 scales from its location 8.7, outside its noise \(-.* to .*\), as learned",
+        ),
+        ((9.8, 0.0, 29.0), r"count=29 is"),
+    ):
+        with pytest.raises(PathError, match=says) as found:
+            world.abduce(before, after)
+        assert str(found.value).startswith(
+            "no noise of world 'test 1' leads from level=3 m mode=0 count=10 by 'shut' to"
+        )
+        assert str(found.value).endswith(
+            "; check the sensor, learn again with such steps, or widen scale or noise in the manifest"
+        )
+    assert reach < -1000.0, "a Student's noise reaches far, so the level is not what is impossible above"
+    with pytest.raises(PathError, match=r"count=8 is not 9.7\d*, and has no noise, as learned"):
+        world.abduce(before._replace(action=1), (3.0, 0.0, 8.0))
+
+
+def test_a_value_without_probability_is_named(tmp_path: Path) -> None:
+    never = linear({"x": [[0, 0, 0]] * 3}, [0.5, 0.5, 0])
+    world = load_world(mixed(tmp_path, mode=never, learned=False))
+    with pytest.raises(
+        PathError, match="mode is 'down', which its graph gives no probability; check the sensor or wid"
+    ):
+        world.abduce(Moment((3.0, 0.0, 10.0), 0, (1.0,)), (3.9, 2.0, 9.0))
+
+
 def test_all_that_a_manifest_can_say(tmp_path: Path) -> None:
     world = load_world(mixed(tmp_path))
     rng = np.random.default_rng(0)
