@@ -134,6 +134,10 @@ def has_scheme(source: str) -> bool:
     return bool(format_of(source).scheme)
 
 
+WORLDS = "a manifest (.yaml), or module.py:name, which runs that file"
+"""Sources of worlds with numbers, which are no tables, in messages."""
+
+
 def names_world(source: str | PurePath) -> bool:
     """Return whether the source is that of a world with numbers: a manifest, `.yaml`, or `module.py:name`.
 
