@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+import monitor
 from monitor.authoring.policy_export.original import Original
 from monitor.cli.input_files import data_file
 from monitor.policy.export import table_onnx
@@ -20,6 +21,7 @@ from monitor.worlds.policies import as_world_policy
 from tests.worlds.graphs import linear
 
 Run = Callable[..., tuple[int, str, str]]
+Steps = list[tuple[list[float], int, list[float]]]
 HEATING = data_file("policies/heating")
 WORLD = str(HEATING / "world.yaml")
 SCORES = np.array([[1.0, 0.0, 2.0], [0.0, -1.0, 0.5], [0.0, 0.5, -9.0]])  # of three actions, by room, store, price
@@ -98,3 +100,82 @@ def test_a_manifest_of_numbers_of_states_does_not_fit_a_world(cfmon: Run, folder
     code, _, problem = cfmon("policy", "info", "table.yaml", "--model", WORLD)
     assert code == 2
     assert "its input is index; in a world with numbers it is observation" in problem
+
+
+FORMULA = 'regret(careful@2, P>=0.99 [ G<=2 !"cold" ])'
+
+
+def asked(cfmon: Run, path: str, *more: str) -> tuple[int, str, str]:
+    policies = [
+        f"--policy={name}={HEATING / file}.yaml" for name, file in (("nominal", "cheap"), ("careful", "careful"))
+    ]
+    return cfmon("check", "--model", WORLD, "--path", path, *policies, "--formula", FORMULA, *more)
+
+
+@pytest.fixture
+def steps(folder: Path) -> Steps:
+    """Four steps of the house in its recorded weather, written as messages and as lists."""
+    world, cheap = load_world(WORLD), as_world_policy("cheap", HEATING / "cheap.yaml", load_world(WORLD))
+    weather = np.loadtxt(HEATING / "weather.csv", delimiter=",", skiprows=1)[370:374]
+    rng, state, steps = np.random.default_rng(5), np.array([[18.4, 22.0, weather[0, 1]]]), []
+    for recorded in weather.tolist():
+        action = cheap.decide(state)
+        steps.append((state[0].tolist(), int(action[0]), recorded))
+        state = world.step(state, action, rng.uniform(size=(1, world.noise)), tuple(recorded))
+    names, inputs = [each.name for each in world.features], [each.name for each in world.inputs]
+    messages = [
+        {"v": 1, "seq": n, "state": dict(zip(names, x, strict=True)), "action": world.action_names[a]}
+        | {"inputs": dict(zip(inputs, w, strict=True))}
+        for n, (x, a, w) in enumerate(steps)
+    ]
+    (folder / "steps.jsonl").write_text("".join(json.dumps(each) + "\n" for each in messages))
+    (folder / "steps.json").write_text(json.dumps(steps))
+    return steps
+
+
+def test_formulas_are_evaluated_on_a_path_of_messages_or_lists(cfmon: Run, steps: Steps) -> None:
+    policies = {"nominal": HEATING / "cheap.yaml", "careful": HEATING / "careful.yaml"}
+    wanted = monitor.check(FORMULA, model=WORLD, path=steps, policies=policies)
+    answers = [asked(cfmon, path, "--json") for path in ("steps.jsonl", "steps.json")]
+    assert answers[0] == answers[1]
+    verdict = json.loads(answers[0][1])["verdicts"][0]
+    assert (verdict["answer"], verdict["method"], tuple(verdict["tiers"])) == (
+        wanted.outcome,
+        wanted.method,
+        wanted.tiers,
+    )
+    assert [each["value"] for each in verdict["quantities"]] == [each.value for each in wanted.quantities]
+    shown = " ".join(asked(cfmon, "steps.jsonl")[1].split())
+    assert "begins in state room=" in shown
+    assert "noise of the steps looked back on: recorded, " in shown
+
+
+@pytest.mark.usefixtures("steps")
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (
+            "[[[18, 20], 0, [1, 2]]]",
+            'pair 1: "state" is 2 numbers; send a list of 3 numbers, or a map: room, store, price',
+        ),
+        ('{"action": 0}', "line 1: expected [state, action, inputs] or a message"),
+        ('[[[18, 20, 0.2], "off", [1, 0.2]]]', "'off' is not an action of the world; send one of"),
+        ('{"state": {"room": 1e999}, "action": 0}', "line 1: "),
+        ('{"state": [[1], 2, 3], "action": {}}', "line 1: "),
+        ("[[[18, 20, 0.2], null, [0.2, 1]], [[18, 20, 0.2], 0, [0.2, 1]]]", "only the last pair may lack its action"),
+    ],
+)
+def test_a_path_that_is_none_is_refused_with_its_place(cfmon: Run, folder: Path, raw: str, says: str) -> None:
+    (folder / "bad.json").write_text(raw)
+    code, _, problem = asked(cfmon, "bad.json")
+    assert code == 2
+    assert says in problem
+    assert problem.startswith("cfmon: ")
+
+
+@pytest.mark.usefixtures("steps")
+@pytest.mark.parametrize("option", ["--explain", "--visits=0.1", "--engine=referee"])
+def test_what_needs_a_table_is_refused(cfmon: Run, option: str) -> None:
+    code, _, problem = asked(cfmon, "steps.json", option)
+    assert code == 2
+    assert "world 'heated house 2' is no table; leave out --explain, --visits and --engine referee" in problem
