@@ -159,7 +159,7 @@ def test_formulas_are_evaluated_on_a_path_of_messages_or_lists(cfmon: Run, steps
             'pair 1: "state" is 2 numbers; send a list of 3 numbers, or a map: room, store, price',
         ),
         ('{"action": 0}', "line 1: expected [state, action, inputs] or a message"),
-        ('[[[18, 20, 0.2], "off", [1, 0.2]]]', "'off' is not an action of the world; send one of"),
+        ('[[[18, 20, 0.2], "fly", [1, 0.2]]]', "'fly' is not an action of the world; send one of"),
         ('{"state": {"room": 1e999}, "action": 0}', "line 1: "),
         ('{"state": [[1], 2, 3], "action": {}}', "line 1: "),
         ("[[[18, 20, 0.2], null, [0.2, 1]], [[18, 20, 0.2], 0, [0.2, 1]]]", "only the last pair may lack its action"),
