@@ -165,8 +165,9 @@ def policy_info(
 
     with progress(f"running {manifest} on every state of {model}"):
         found = load_any_model(model)
-        load_any_policy(manifest, found)
         states = tried_states(found)
+        if states is not found:
+            load_any_policy(manifest, found)  # of a world it takes the numbers of states, and nothing else
         facts = _policy_facts(load_policy(manifest, states), states)
     _show(facts, as_json=as_json)
 
