@@ -217,6 +217,8 @@ def _world_facts(world: CheckedWorld, sha256: str) -> dict[str, object]:
 
 
 def _range(feature: Feature) -> str:
+    if feature.values:
+        return " or ".join(feature.values)
     unit = f" {feature.unit}" if feature.unit else ""
     return f"{feature.low:g} to {feature.high:g}{unit}{', whole' if feature.whole else ''}"
 

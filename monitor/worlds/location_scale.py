@@ -104,7 +104,6 @@ class LocationScale:
             if each.probabilities is not None
         ]
         names = [each.name for each in manifest.features]
-        self._values = [each.values for each in manifest.features]
         values = {each.name: each.values for each in manifest.features if each.values}
         self._conditions = {
             label: compiled(text, names, values, f"world {where}: label {label!r}")
@@ -163,8 +162,8 @@ class LocationScale:
         ]
         low, high = self.intervals(at, action, x_next[np.newaxis], inputs)
         for column, noise, _ in self._categories:
-            value = f"{self.features[column].name} is {self._values[column][int(x_next[column])]!r}"
-            found.append((float(high[0, noise] - low[0, noise]), f"{value}, which its graph gives no probability"))
+            value = self.features[column].shown(x_next[column])
+            found.append((float(high[0, noise] - low[0, noise]), f"its graph gives {value} no probability"))
         chance, words = min(found)
         if chance > UNLIKELY:
             return ""

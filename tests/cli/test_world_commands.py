@@ -156,7 +156,7 @@ def test_formulas_are_evaluated_on_a_path_of_messages_or_lists(cfmon: Run, steps
     [
         (
             "[[[18, 20], 0, [1, 2]]]",
-            'pair 1: "state" is 2 numbers; send a list of 3 numbers, or a map: room, store, price',
+            'pair 1: "state" has 2 numbers; the world has room, store, price: send a list',
         ),
         ('{"action": 0}', "line 1: expected [state, action, inputs] or a message"),
         ('[[[18, 20, 0.2], "fly", [1, 0.2]]]', "'fly' is not an action of the world; send one of"),
