@@ -75,8 +75,7 @@ def policy_export(
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
-    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import draft_any_manifest, load_any_model, tried_states  # noqa: PLC0415 - likewise
 
     files = _targets(target, force=force)
     request = ExportRequest(
@@ -89,10 +88,11 @@ def policy_export(
     )
     warn_of_pickles(request)
     with progress(f"running {source} on every state of {model}"):
-        mdp = load_model(model)
+        found = load_any_model(model)
+        mdp = tried_states(found)
         original = convert(mdp, request)
-        manifest, assumed = draft_manifest(
-            original.content, target, mdp, kind=original.kind, stochastic=original.stochastic, mask=original.mask
+        manifest, assumed = draft_any_manifest(
+            original.content, target, found, kind=original.kind, stochastic=original.stochastic, mask=original.mask
         )
         agreement = compare(original, manifest, mdp, source)
     if agreement.differences:

@@ -7,16 +7,26 @@ import json
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor.errors import InputError, PathError, PolicyError
 from monitor.model import MDP, encode_action, encode_state
 from monitor.model.encode import StateEncoder
 from monitor.policy import PolicyTable, as_table
+from monitor.stream.decode import validate
+from monitor.types import Observation, StreamSettings
+
+if TYPE_CHECKING:
+    from monitor.stream.world_adapter import WorldAdapter
+    from monitor.worlds import CheckedWorld
+    from monitor.worlds.policies import WorldPolicy
 
 MAX_FILE_BYTES = 64 << 20
 """A path of a million steps takes about 10 MB."""
 
 Pair = tuple[int, int | None]
+WorldPair = tuple[tuple[float, ...], int | None, tuple[float, ...]]
+STEP: Final = ("state", "action", "inputs")
 
 MAX_LINES = 5_000
 """Most lines in a file of formulas; each keeps the line breaks before it, so memory is quadratic."""
@@ -43,19 +53,26 @@ def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]
     Raises:
         PathError: the message names the file, the line (or the place in the list) and the reason.
     """
-    text = _read(file, "path")
-    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
-    pairs = [(place, _pair(raw, model, f"{file}, {place}")) for place, raw in rows]
-    if not pairs:
-        raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
-    for place, (_, action) in pairs[:-1]:
+    rows = _rows(file)
+    path = [_pair(raw, model, where) for where, raw in rows]
+    for (where, _), (_, action) in zip(rows[:-1], path, strict=False):
         if action is None:
-            raise PathError(f"{file}, {place}: only the last pair may lack its action")
-    path = [pair for _, pair in pairs]
+            raise PathError(f"{where}: only the last pair may lack its action")
     if terminated:
         state, action = path[-1]
         path[-1] = model.ended(state), action
     return path
+
+
+def read_world_path(file: Path, world: CheckedWorld, nominal: WorldPolicy) -> list[WorldPair]:
+    """Return the (state, action, inputs) of a file of messages, or of such lists, over a world with numbers.
+
+    State and inputs are lists or maps, as in a message of the agent. JSON or JSON lines; errors as for `read_path`.
+    """
+    from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - only for worlds
+
+    adapter = WorldAdapter(world, StreamSettings(encoder="features"), nominal)
+    return [_step(raw, adapter, where) for where, raw in _rows(file)]
 
 
 def read_formulas(file: Path) -> list[str]:
@@ -104,6 +121,16 @@ def _read(file: Path, what: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PathError(f"cannot read the {what} file {file}: {reason}") from error
+
+
+def _rows(file: Path) -> list[tuple[str, object]]:
+    """Return what a file says of each pair, with its place."""
+    text = _read(file, "path")
+    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    found = [(f"{file}, {place}", raw) for place, raw in rows]
+    if not found:
+        raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
+    return found
 
 
 def _has_content(lines: list[str]) -> bool:
@@ -189,6 +216,22 @@ def _pair(raw: object, model: MDP, where: str) -> Pair:
         return _state(state, model), None if action is None else _action(action, model)
     except InputError as error:
         raise PathError(f"{where}: {error.detail}") from error
+
+
+def _step(raw: object, adapter: WorldAdapter, where: str) -> WorldPair:
+    if isinstance(raw, list) and len(raw) <= len(STEP):
+        raw = dict(zip(STEP, raw, strict=False))
+    if not isinstance(raw, dict) or "state" not in raw:
+        raise PathError(f"{where}: expected [state, action, inputs] or a message, found {_shown(raw)}")
+    values: Iterator[Any] = (tuple(each) if isinstance(each := raw.get(key), list) else each for key in STEP)
+    state, action, inputs = values
+    last = action is None  # whether it is, is checked with the path
+    try:
+        message = validate(Observation("path", "path", 0, state, action, truncated=last, inputs=inputs))
+        found: WorldPair = adapter.read(message)
+    except InputError as error:
+        raise PathError(f"{where}: {error.detail}") from error
+    return found
 
 
 def _state(raw: object, model: MDP) -> int:

@@ -54,7 +54,9 @@ def model_learn(
         typer.Argument(help="recordings, CSV, JSON lines, Parquet, Arrow, MCAP, Minari, or folders"),
     ],
     *,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="MODEL", help="model to write: .npz")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="MODEL", help="model to write: .npz; with --dynamics .yaml")
+    ] = None,
     append: Annotated[
         Path | None, typer.Option(metavar="MODEL.npz", help="learned model that counts these files too")
     ] = None,
@@ -156,7 +158,8 @@ def model_learn(
 
 def _target(out: Path | None, append: Path | None, suffix: str) -> Path:
     if (out is None) == (append is None):
-        raise ModelError("give --out MODEL.npz for a new model, or --append MODEL.npz for a learned one")
+        append_too = ", or --append MODEL.npz for a learned one" if suffix == ".npz" else ""
+        raise ModelError(f"give --out MODEL{suffix} for a new model{append_too}")
     target = out or append
     assert target is not None
     if target.suffix != suffix:

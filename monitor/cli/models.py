@@ -12,31 +12,35 @@ from monitor.atomic import write_file
 from monitor.cli.learn import model_learn
 from monitor.cli.output import print_json, progress, say, warned
 from monitor.errors import ConfigError
-from monitor.model.formats import PROGRAMS, supported_forms, written_forms
+from monitor.model.formats import PROGRAMS, WORLDS, supported_forms, written_forms
 
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.draft import OutputKind
     from monitor.policy.onnx_policy import Policy
     from monitor.policy.table import PolicyTable
+    from monitor.worlds import CheckedWorld, Feature
 
 model_app = typer.Typer(help="Inspect, convert or learn a model.", no_args_is_help=True, rich_markup_mode=None)
 policy_app = typer.Typer(help="Inspect a policy, or write its manifest.", no_args_is_help=True, rich_markup_mode=None)
 
 model_app.command("learn")(model_learn)
 
-Source = Annotated[str, typer.Argument(metavar="MODEL", help=supported_forms())]
+Source = Annotated[str, typer.Argument(metavar="MODEL", help=f"{supported_forms()}; a world with numbers: {WORLDS}")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")]
 
 
 @model_app.command("info")
 def model_info(model: Source, *, as_json: AsJson = False) -> None:
-    """Show a model: sizes, rows, labels, optional data and sha256."""
-    from monitor.model.io import load_model, model_sha256  # noqa: PLC0415 - keep `cfmon --help` light
+    """Show a model: sizes, rows, labels, optional data and sha256; of a world with numbers what it declares."""
+    from monitor.evaluation.models import load_any_model, sha256_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.model import MDP  # noqa: PLC0415 - likewise
 
     with progress(f"reading {model}"), warned() as problems:
-        mdp = load_model(model)
-        facts = _model_facts(mdp, model_sha256(mdp)) | {"problems": problems}
+        found = load_any_model(model)
+        sha256 = sha256_of(found)
+        facts = _model_facts(found, sha256) if isinstance(found, MDP) else _world_facts(found, sha256)
+        facts["problems"] = problems
     _show(facts, as_json=as_json)
 
 
@@ -115,7 +119,7 @@ class NetworkOutput(StrEnum):
 @policy_app.command("init")
 def policy_init(
     network: Annotated[Path, typer.Argument(metavar="FILE.onnx", help="the network")],
-    model: Annotated[str, typer.Option(help="model the policy acts in")],
+    model: Annotated[str, typer.Option(help=f"model the policy acts in; a world with numbers: {WORLDS}")],
     *,
     output: Annotated[
         NetworkOutput | None, typer.Option(help="kind of output; default: from the output's name")
@@ -126,8 +130,7 @@ def policy_init(
     stochastic: Annotated[bool, typer.Option("--stochastic", help="the agent samples its actions")] = False,
 ) -> None:
     """Write FILE.yaml, the manifest of a network; print what was assumed."""
-    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import draft_any_manifest, load_any_model  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import read_onnx  # noqa: PLC0415 - likewise
 
@@ -137,8 +140,8 @@ def policy_init(
     with progress(f"running {network} on every state of {model}"):
         content = read_onnx(network)
         kind: OutputKind | None = None if output is None else output.value
-        manifest, assumed = draft_manifest(
-            content, network, load_model(model), kind=kind, stochastic=stochastic, output=output_name
+        manifest, assumed = draft_any_manifest(
+            content, network, load_any_model(model), kind=kind, stochastic=stochastic, output=output_name
         )
     try:
         write_file(target, manifest_yaml(manifest).encode())
@@ -157,12 +160,15 @@ def policy_info(
     as_json: AsJson = False,
 ) -> None:
     """Show a policy, and check it against a model."""
-    from monitor.model.io import load_model  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import load_any_model, load_any_policy, tried_states  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
 
     with progress(f"running {manifest} on every state of {model}"):
-        mdp = load_model(model)
-        facts = _policy_facts(load_policy(manifest, mdp), mdp)
+        found = load_any_model(model)
+        states = tried_states(found)
+        if states is not found:
+            load_any_policy(manifest, found)  # of a world it takes the numbers of states, and nothing else
+        facts = _policy_facts(load_policy(manifest, states), states)
     _show(facts, as_json=as_json)
 
 
@@ -190,6 +196,31 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "action names": bool(mdp.action_names),
         "state encoders": _encoders(mdp),
     }
+
+
+def _world_facts(world: CheckedWorld, sha256: str) -> dict[str, object]:
+    later = f"drawn from {world.recorded_steps:,} recorded steps" if world.recorded_steps else "the world's forecast"
+    driven = world.noise_features
+    return {
+        "source": str(world),
+        "sha256": sha256,
+        "features": {each.name: _range(each) for each in world.features},
+        "actions": list(world.action_names),
+        "labels": list(world.labels),
+        "inputs": {each.name: _range(each) for each in world.inputs} or [],
+        "inputs beyond the recorded ones": later if world.inputs else [],
+        "noise numbers a step": world.noise,
+        "features that they drive": "not declared" if driven is None else [world.features[n].name for n in driven],
+        "rewards": world.has_rewards,
+        "learned from data": world.learned,
+    }
+
+
+def _range(feature: Feature) -> str:
+    if feature.values:
+        return " or ".join(feature.values)
+    unit = f" {feature.unit}" if feature.unit else ""
+    return f"{feature.low:g} to {feature.high:g}{unit}{', whole' if feature.whole else ''}"
 
 
 def _copies(mdp: MDP) -> int:

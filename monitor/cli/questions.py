@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from monitor.cli.output import finish, print_json, progress
 from monitor.errors import ConfigError
-from monitor.model.formats import supported_forms
+from monitor.model.formats import WORLDS, supported_forms
 from monitor.types import BandSettings, Sampling
 
 if TYPE_CHECKING:
+    from monitor.evaluation.models import AnyModel
     from monitor.evaluation.visits import Needed
     from monitor.exact.recourse import RecourseReport
-    from monitor.model import MDP
-    from monitor.policy.table import PolicyTable
     from monitor.types import Verdict
 
 DEFAULT = Sampling()
@@ -61,8 +60,10 @@ class CausalModelName(StrEnum):
 
 def check(
     *,
-    model: Annotated[str, typer.Option(help=supported_forms())],
-    path: Annotated[Path, typer.Option(help="file of pairs [state, action]: JSON, JSON lines or CSV")],
+    model: Annotated[str, typer.Option(help=f"{supported_forms()}; a world with numbers: {WORLDS}")],
+    path: Annotated[
+        Path, typer.Option(help="file of pairs [state, action], in a world messages: JSON, JSON lines or CSV")
+    ],
     policy: Annotated[
         list[str], typer.Option(metavar="NAME=FILE", help="policy manifest, or JSON table; may be repeated")
     ],
@@ -134,25 +135,29 @@ def check(
     Exit code: 0 holds, safe, or a number; 1 fails, regret or unavoidable; 3 undecided. Of several, the worst.
     """
     from monitor.cli.explained import explanation_data  # noqa: PLC0415 - likewise
-    from monitor.cli.input_files import read_formulas, read_path, read_policy  # noqa: PLC0415 - likewise
+    from monitor.cli.input_files import read_formulas  # noqa: PLC0415 - likewise
     from monitor.cli.verdict_tables import exit_code, verdict_data  # noqa: PLC0415 - likewise
     from monitor.evaluation import check_many, recourse  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evaluation.models import load_any_model  # noqa: PLC0415 - likewise
     from monitor.logic import parse  # noqa: PLC0415 - likewise
     from monitor.logic.direction import FormulaUse, reversed_goals  # noqa: PLC0415 - likewise
-    from monitor.model.io import load_model  # noqa: PLC0415 - likewise
+    from monitor.model import MDP  # noqa: PLC0415 - likewise
 
     texts = _formulas(formula, formulas, read_formulas)
     if explain and engine in (Engine.sampled, Engine.referee):
         raise ConfigError(f"cfmon check: only the exact engine explains decisions; leave out --engine {engine.value}")
     with progress("reading the model and the policies"):
-        mdp = load_model(model)
-        models = {name: load_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())}
-        tables = {name: read_policy(Path(file), mdp) for name, file in (_named("--policy", p) for p in policy)}
-        tables["nominal"] = _nominal(tables, nominal)
-        pairs = read_path(path, mdp, terminated=terminated)
+        loaded: Any = load_any_model(model)  # a table where there is a report
+        if not isinstance(loaded, MDP) and (explain or visits is not None or engine is Engine.referee):
+            raise ConfigError(f"cfmon check: {loaded} is no table; leave out --explain, --visits and --engine referee")
+        models = {
+            name: load_any_model(source) for name, source in (_named("--other-model", o) for o in other_model or ())
+        }
+        named = dict(_named("--policy", each) for each in policy)
+        tables, pairs, shown = _read(loaded, named, nominal, path, terminated=terminated)
     with progress("evaluating", total=len(texts) if len(texts) > 1 else None) as bar:
         arguments: dict[str, Any] = {
-            "model": mdp,
+            "model": loaded,
             "path": pairs,
             "policies": tables,
             "causal_model": causal_model.value,
@@ -184,13 +189,15 @@ def check(
     if as_json:
         answers = [
             verdict_data(verdict)
-            | ({} if report is None else {"explanation": explanation_data(report, mdp)})
+            | ({} if report is None else {"explanation": explanation_data(report, loaded)})
             | ({} if found is None else {"visits": asdict(found)})
             for verdict, report, found in zip(verdicts, reports, needed, strict=True)
         ]
-        print_json({"model": mdp.source, "path": pairs, "engine": engine.value, "verdicts": answers})
+        print_json(
+            {"model": getattr(loaded, "source", model), "path": pairs, "engine": engine.value, "verdicts": answers}
+        )
     else:
-        _show(verdicts, pairs, reports, needed, mdp)
+        _show(verdicts, shown, reports, needed, loaded)
     for _, note in reversed_goals([FormulaUse(text, parse(text), None) for text in texts]):
         sys.stderr.write(f"cfmon: note: {note}\n")
     finish(exit_code(verdicts))
@@ -236,21 +243,37 @@ def _named(option: str, argument: str) -> tuple[str, str]:
     return name, file
 
 
-def _nominal(tables: Mapping[str, PolicyTable], name: str) -> PolicyTable:
-    if name not in tables:
+def _read(
+    model: AnyModel, policies: Mapping[str, str], nominal: str, path: Path, *, terminated: bool
+) -> tuple[dict[str, Any], Sequence[Any], Sequence[tuple[object, int | None]]]:
+    """Return policies with `nominal`, the path as the engine takes it, and its states as they are shown."""
+    from monitor.cli.input_files import read_path, read_policy, read_world_path  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - likewise
+    from monitor.model import MDP  # noqa: PLC0415 - likewise
+
+    def read(file: str) -> Any:  # noqa: ANN401 - a table, or what decides in a world
+        return read_policy(Path(file), model) if isinstance(model, MDP) else load_any_policy(file, model).table
+
+    tables = {name: read(file) for name, file in policies.items()}
+    if nominal not in tables:
         raise ConfigError(
-            f"no --policy {name}=FILE was given, and the nominal policy is required; "
+            f"no --policy {nominal}=FILE was given, and the nominal policy is required; "
             f"add it, or name the policy that the agent runs with --nominal: {', '.join(tables)}"
         )
-    return tables[name]
+    tables["nominal"] = tables[nominal]
+    if isinstance(model, MDP):
+        pairs = read_path(path, model, terminated=terminated)
+        return tables, pairs, pairs
+    steps = read_world_path(path, model, tables["nominal"])
+    return tables, steps, [(model.shown(state), action) for state, action, _ in steps]
 
 
 def _show(
     verdicts: Sequence[Verdict],
-    path: Sequence[tuple[int, int | None]],
+    path: Sequence[tuple[object, int | None]],
     reports: Sequence[RecourseReport | None],
     needed: Sequence[Needed | None],
-    model: MDP,
+    model: Any,  # noqa: ANN401 - a table where there is a report
 ) -> None:
     from rich.console import Console  # noqa: PLC0415 - only the table needs it
 

@@ -19,7 +19,7 @@ from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
 from monitor.types import Drawn, Quantity, Verdict
 
-Path = Sequence[tuple[int, int | None]]
+Path = Sequence[tuple[object, int | None]]
 MOST_PAIRS = 10
 """Pairs to visit that are listed."""
 
@@ -105,6 +105,8 @@ def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
     parts += [Text(f"  {line}") for line in _recourse(verdict)]
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))
+    if verdict.tiers:
+        parts.append(Text(f"  noise of the steps looked back on: {', '.join(verdict.tiers)}"))
     parts += [Text(f"  {line}") for line in _learned(verdict)]
     if verdict.reason:
         parts.append(Text(f"  {verdict.reason}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any, cast, get_args
 
 from monitor.errors import ConfigError, LimitError
@@ -11,6 +12,7 @@ from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import NOT_EXACT, neither
 from monitor.evaluation.fit_bands import FitBands
+from monitor.evaluation.models import require_table
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
@@ -28,7 +30,7 @@ from monitor.worlds import CheckedWorld, Moment, World, is_world
 
 __all__ = ["NO_BOUNDS", "check", "check_many"]
 
-Model = MDP | Simulator | VectorSimulator | World | type[World] | CheckedWorld
+Model = MDP | Simulator | VectorSimulator | World | type[World] | CheckedWorld | str | FilePath
 BANDS = BandSettings()
 NO_BOUNDS = "sampling draws from the Gumbel-Max causal model alone and cannot bound over others"
 
@@ -55,7 +57,7 @@ def check(
     Args:
         query: a formula, or its text.
         model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
-            `World` where they are vectors of numbers.
+            `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
             each pair has those recorded with it as a third element.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
@@ -156,17 +158,18 @@ def check_many(
     if worlds is not None:
         fitted = None if credible is None or not worlds.fits else FitBands(worlds, credible)
         return _collect(_in_world(read, worlds, fitted, settings), each)
-    if not isinstance(model, MDP):
+    if not isinstance(model, MDP) and hasattr(model, "holds") and not isinstance(model, type):
         simulator = cast("Simulator | VectorSimulator", model)
         return _collect(_simulated(read, simulator, policies, models or {}, settings), each)
+    table = require_table(model, "a path needs an MDP, a world with numbers or the path of one, or a simulator")
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
-    checker = Checker(model, tables(policies, model), enumerated, delta=(bands or BANDS).delta)
+    checker = Checker(table, tables(policies, table), enumerated, delta=(bands or BANDS).delta)
     for formula, text in read:
-        validate(formula, model, policies, text, checker.models)
-    check_path(model, settings.path)
-    sampler = SampledChecker(Enumerated(checker.evaluators), model)
+        validate(formula, table, policies, text, checker.models)
+    check_path(table, settings.path)
+    sampler = SampledChecker(Enumerated(checker.evaluators), table)
     learned = None if credible is None or not checker.evaluators.learned else LearnedBands(checker, credible)
     answers = ((formula, _examined(formula, text, settings, checker, sampler)) for formula, text in read)
     return _collect((_with_bands(learned, verdict, formula, settings) for formula, verdict in answers), each)

@@ -12,6 +12,7 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.fit_bands import FitBands
+from monitor.evaluation.models import require_table
 from monitor.evaluation.noise_rows import NoiseRows
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
@@ -287,10 +288,10 @@ def engines_of(
     """Return what answers formulas on a model, whichever kind it is. Raises ConfigError, ModelError or PolicyError."""
     if is_world(model):
         return WorldEngines(WorldChecker(model, policies, models), sampling, bands)
-    assert isinstance(model, MDP)
+    table = require_table(model, "a stream needs an MDP, or a world with numbers or the path of one")
     tabled: dict[str, MDP] = {}
     for name, other in models.items():
         if not isinstance(other, MDP):
             raise ConfigError(f"model {name!r} is no table, and the main model is one; give each as an MDP")
         tabled[name] = other
-    return Engines(Checker(model, tables(policies, model), tabled, delta=bands.delta), sampling, bands)
+    return Engines(Checker(table, tables(policies, table), tabled, delta=bands.delta), sampling, bands)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from monitor.errors import ConfigError
+from monitor.evaluation.models import require_table
 from monitor.evaluation.one_decision import ALONE
 from monitor.exact import Checker, tables
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
@@ -67,8 +68,7 @@ def recourse(
     """
     if is_world(model):
         raise ConfigError(f"{ALONE}: monitor.check does it for regret(..)")
-    if not isinstance(model, MDP):
-        raise ConfigError("decisions are made by exact values, which a simulator does not have; enumerate the model")
+    require_table(model, "decisions are examined by values of all states, which need an MDP")
     for name, number, least in (("most", most, 0), ("within", within, 1)):
         if number < least:
             raise ConfigError(f"{name} is {number}; it must be at least {least}")

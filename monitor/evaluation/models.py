@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
+
+from monitor.errors import ConfigError, PolicyError
 from monitor.model import MDP
+from monitor.model.io import load_model
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
+from monitor.policy.draft import draft_manifest
 from monitor.policy.manifest import Manifest
-from monitor.policy.network import Network
+from monitor.policy.network import Network, open_network
 from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
-from monitor.worlds import CheckedWorld, load_world
+from monitor.worlds import CheckedWorld, is_world, load_world
 from monitor.worlds.policies import WorldPolicy, WorldSight, as_world_policy
+from monitor.worlds.trial import some_states
 
+TRIED: Final = 1024
+"""States of a world in which a new policy is evaluated."""
 AnyModel = MDP | CheckedWorld
 """A table, or a world with numbers."""
 AnyPolicy = PolicyTable | WorldPolicy
 """What a policy chooses in either."""
+
+
+def require_table(model: object, why: str) -> MDP:
+    """Return the model if it is a table. Raises ConfigError: something else was given, and `why` that does not do."""
+    if isinstance(model, MDP):
+        return model
+    given = f"the class {model.__name__}" if isinstance(model, type) else f"{type(model).__name__} {model!r:.80}"
+    raise ConfigError(f"model: {why}, not {given}; monitor.load_model reads an MDP from a file")
 
 
 def bytes_of(model: AnyModel) -> bytes:
@@ -30,6 +47,11 @@ def sha256_of(model: AnyModel) -> str:
     return hashlib.sha256(model.content).hexdigest() if isinstance(model, CheckedWorld) else model_sha256(model)
 
 
+def load_any_model(source: str) -> AnyModel:
+    """Return the model of a source, as a configuration and commands name it. Raises ModelError."""
+    return load_world(source) if is_world(source) else load_model(source)
+
+
 def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> AnyModel:
     """Return the model in these bytes. Raises ModelError; `limit`: as for `read_model`."""
     if content.startswith(b"PK"):
@@ -37,6 +59,44 @@ def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> 
     from monitor.worlds.location_scale import world_of  # noqa: PLC0415 - onnxruntime and scipy only where needed
 
     return load_world(world_of(content, where))
+
+
+def tried_states(model: AnyModel) -> MDP:
+    """Return the states in which a new policy is evaluated: all of a table, `TRIED` in the ranges of a world.
+
+    Those of a world come as a table, in which every action is available, and whose observations are their numbers.
+    """
+    if isinstance(model, MDP):
+        return model
+    pairs = TRIED * model.actions
+    return MDP(
+        TRIED,
+        model.actions,
+        indptr=np.arange(pairs + 1),
+        successors=np.repeat(np.arange(TRIED), model.actions),
+        probabilities=np.ones(pairs),
+        rewards=np.zeros((TRIED, model.actions)),
+        observations=some_states(model, TRIED),
+        action_names=model.action_names,
+        source=f"{model}, tried out in its ranges",
+    )
+
+
+def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any) -> tuple[Manifest, list[str]]:  # noqa: ANN401
+    """Return the manifest of a network on a model, and what was assumed; `known` and errors as for `draft_manifest`."""
+    if isinstance(model, MDP):
+        return draft_manifest(content, file, model, **known)
+    names, (inputs, _) = [each.name for each in model.features], open_network(content, str(file))
+    for name, element, shape in inputs[:1]:
+        if "int" in element or len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != len(names)):
+            raise PolicyError(
+                f"policy {file}: its input {name!r} is {element} of shape {shape}; in {model} it is floats "
+                f"[n, {len(names)}]: {', '.join(names)}. Only networks are exported for a world, no tables, "
+                "classifiers or functions"
+            )
+    manifest, assumed = draft_manifest(content, file, tried_states(model), **known)
+    states = f"states lie in the ranges of the features, near 0 where there is none; {TRIED:,} of them were tried"
+    return manifest, [f"its input is {', '.join(names)}, in this order", *assumed, states]
 
 
 def policy_of(manifest: Manifest, content: bytes, model: AnyModel, where: str) -> AnyPolicy:

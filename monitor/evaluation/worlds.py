@@ -17,12 +17,14 @@ from monitor.evaluation.sampled_checker import ERRORS, SampledChecker, estimated
 from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
-from monitor.logic.syntax import InterventionRef, Probability, Regret
+from monitor.logic.parser import error_at
+from monitor.logic.syntax import InterventionRef, Probability, Regret, Reward
 from monitor.logic.traversal import goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
+from monitor.worlds.checked import NO_REWARDS
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
@@ -53,6 +55,8 @@ class WorldChecker:
         """Raise FormulaError at the first name that there is not, and at what worlds with numbers do not offer."""
         self.scene.validate(formula, text)
         check_simulated_labels(self.model.labels, formula, text)
+        if not self.model.has_rewards and any(isinstance(goal.measure, Reward) for goal, _, _ in goals(formula)):
+            raise error_at(f"{self.model} has no rewards: {NO_REWARDS}", text, 0)
 
     def path(self, given: Any) -> list[Moment]:  # noqa: ANN401 - whatever the user gives
         """Return a path of (state, action) or (state, action, inputs), each step a possible one.

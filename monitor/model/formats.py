@@ -22,6 +22,8 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from monitor.user_code import is_reference
+
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
 
@@ -130,6 +132,19 @@ def format_of(source: str | PurePath) -> Format:
 def has_scheme(source: str) -> bool:
     """Return whether the source begins with a known scheme."""
     return bool(format_of(source).scheme)
+
+
+WORLDS = "a manifest (.yaml), or module.py:name, which runs that file"
+"""Sources of worlds with numbers, which are no tables, in messages."""
+
+
+def names_world(source: str | PurePath) -> bool:
+    """Return whether the source is that of a world with numbers: a manifest, `.yaml`, or `module.py:name`.
+
+    >>> names_world("tank.yaml"), names_world("tank.py:Tank"), names_world("tank.npz")
+    (True, True, False)
+    """
+    return PurePath(source).suffix.lower() in (".yaml", ".yml") or is_reference(str(source))
 
 
 def file_name(source: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from monitor.atomic import write_file, write_files
 from monitor.errors import ModelError, ModelWarning
-from monitor.model.formats import FORMATS, PROGRAMS, Format, format_of, supported_forms, written_forms
+from monitor.model.formats import FORMATS, PROGRAMS, Format, format_of, names_world, supported_forms, written_forms
 from monitor.model.mdp import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
 
@@ -45,8 +45,8 @@ def _refuse_program(source: str | Path) -> None:
             f"model {source}: descriptions in the PRISM language and JANI are converted first: "
             f"cfmon model convert {source} model.npz"
         )
-    if str(source).endswith((".yaml", ".yml")):
-        raise ModelError(f"model {source}: a manifest of a world with numbers, and this needs a table of states")
+    if names_world(source):
+        raise ModelError(f"model {source}: this is a world with numbers, and a table of states is needed here")
 
 
 def _contents(source: str | Path, form: Format) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from textwrap import shorten
 
 import numpy as np
@@ -50,6 +51,7 @@ def draw(alarm: Explanation, model: MDP) -> str:
         height = 110.0 * len(labels[:MOST_LABELS]) + 72
         draw_labels(canvas, alarm, labels[:MOST_LABELS], ChartFrame(MARGIN, y, WIDTH - 2 * MARGIN, height, 0, 1))
         y += height + 16
+        y += draw_undrawn(canvas, {"label": [name for name, _ in labels[MOST_LABELS:]]}, y)
     y += _draw_routes(canvas, alarm, model, y)
     draw_risk(canvas, alarm, ChartFrame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 264, 0, 1))
     half = (WIDTH - 2 * MARGIN - 30) / 2
@@ -110,6 +112,16 @@ def _draw_routes(canvas: Canvas, alarm: Explanation, model: MDP, y: float) -> fl
             height += 18
         height += 14
     return height
+
+
+def draw_undrawn(canvas: Canvas, left_out: Mapping[str, Sequence[str]], y: float) -> float:
+    """Draw what a picture has no space for, kind -> names; return the height in pixels, 0 if that is nothing."""
+    sentences = [
+        f"{len(names)} more {what}{' is' if len(names) == 1 else 's are'} not drawn: {', '.join(names)}."
+        for what, names in left_out.items()
+        if names
+    ]
+    return canvas.paragraph((MARGIN, y), " ".join(sentences), size=12, ink=FAINT) if sentences else 0.0
 
 
 def draw_foot(canvas: Canvas, evidence: Evidence, more: str, y: float) -> float:

@@ -22,7 +22,7 @@ from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Rewa
 from monitor.logic.traversal import goals, subformulas
 from monitor.picture.axes import ROW, ChartFrame, draw_axes
 from monitor.picture.charts import dash_of, ink_of
-from monitor.picture.draw import MARGIN, WIDTH, draw_foot
+from monitor.picture.draw import MARGIN, WIDTH, draw_foot, draw_undrawn
 from monitor.picture.explanation import told_of
 from monitor.picture.svg import FAINT, INK, Canvas
 from monitor.referee.numbers import Given, drawn_states
@@ -30,7 +30,7 @@ from monitor.worlds import CheckedWorld
 
 DRAWS: Final = 400
 """Paths of each world; a band reaches from their 5th to their 95th percentile."""
-MOST_FEATURES: Final = 3
+MOST_FEATURES: Final = 4
 MOST_LABELS: Final = 3
 BAND: Final = (5.0, 50.0, 95.0)
 
@@ -81,15 +81,19 @@ def draw_numbers(
     first = evidence.seq - now
     last = max(now + 1, *(each.begins + len(each.states) - 1 for each in compared))
     frame = ChartFrame(MARGIN, y, WIDTH - 2 * MARGIN, 210.0, first, first + last, head=24.0 + ROW * 2)
-    for column in _shown(world):
+    columns, labels = _shown(world), _labels(goal)
+    for column in columns:
         frame = msgspec.structs.replace(frame, y=y)
         _draw_feature(canvas, alarm, column, frame)
         y += 214.0
-    for label in _labels(goal)[:MOST_LABELS]:
+    for label in labels[:MOST_LABELS]:
         frame = msgspec.structs.replace(frame, y=y, height=150.0, bottom=0.0, top=1.0, head=24.0)
         _draw_label(canvas, alarm, label, frame)
         y += 154.0
-    return canvas.document(draw_foot(canvas, evidence, f"; {DRAWS} paths of each world, by the referee", y + 14))
+    others = [each.name for n, each in enumerate(world.features) if n not in columns]
+    y += draw_undrawn(canvas, {"feature": others, "label": labels[MOST_LABELS:]}, y + 14)
+    more = f"; {len(found) - 1} more quantities of the formula are not shown" if len(found) > 1 else ""
+    return canvas.document(draw_foot(canvas, evidence, f"; {DRAWS} paths of each world, by the referee{more}", y + 14))
 
 
 def _compared(change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:

@@ -89,10 +89,10 @@ class _ModelSight:
 
 
 class Network:
-    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once."""
+    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input."""
 
     def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
-        self._manifest, self._where = manifest, where
+        self._manifest, self._where, self.kind = manifest, where, manifest.input.kind
         self._session = open_session(content, where)
         self._sight = _sight(manifest, model, where)
         self._width = None if manifest.input.kind == "index" else self._sight.width

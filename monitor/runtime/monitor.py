@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -102,7 +103,7 @@ class Monitor:
     """Monitor of any number of agents that share one model.
 
     Args:
-        model: the MDP every agent acts in, or a `World` with numbers.
+        model: the MDP every agent acts in, or a `World` with numbers, or what `load_world` makes one of.
         policies: name -> S actions, an S x A matrix, a table, a function in a world with numbers, or the path of a
             manifest; `nominal` is the deployed one.
         formulas: those to monitor; a bare text gets the name `formula_<n>`.
@@ -124,7 +125,7 @@ class Monitor:
 
     def __init__(
         self,
-        model: MDP | World | type[World] | CheckedWorld,
+        model: MDP | World | type[World] | CheckedWorld | str | Path,
         policies: Mapping[str, object],
         formulas: Sequence[Query | FormulaSpec | str],
         settings: StreamSettings | None = None,

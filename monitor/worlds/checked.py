@@ -13,7 +13,7 @@ from monitor.errors import LimitError, ModelError, MonitorError, PathError
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
-from monitor.worlds.description import Ranges, features_listed, names_listed
+from monitor.worlds.description import Ranges, features_driven, features_listed, names_listed
 from monitor.worlds.protocol import World
 
 TOLERANCE: Final = 1e-6
@@ -26,6 +26,7 @@ TRIED: Final = 256
 """Draws of a posterior that are tried on an observed step."""
 MAX_ABDUCTIONS: Final = 4096
 """Observed steps whose noise is kept, of all paths together, before all are forgotten."""
+NO_REWARDS: Final = "add reward(x, a, x_next), which takes a world in Python, or ask for a P"
 EFFECTIVE: Final = 0.1
 """Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
 
@@ -47,11 +48,11 @@ class CheckedWorld:
         self.actions = len(self.action_names)
         self.labels = names_listed(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
-        self.noise_features: Sequence[int] | None = getattr(world, "noise_features", None)
         self.learned = bool(getattr(world, "learned", False))
         self.fits = tuple(CheckedWorld(each) for each in getattr(world, "fits", ()))
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
+        self.noise_features = features_driven(getattr(world, "noise_features", None), self.features, self.noise)
         for name in ("step", "holds"):
             if not callable(self._part(name)):
                 raise ModelError(f"{self}: {name} is not a function")
@@ -106,7 +107,7 @@ class CheckedWorld:
     def rewards(self, states: Floats, actions: Ints, successors: Floats) -> Floats:
         """Return the rewards of n transitions, [n]."""
         if self._reward is None:
-            raise ModelError(f"{self}: it has no rewards; add reward(x, a, x_next), or ask for a P")
+            raise ModelError(f"{self}: it has no rewards: {NO_REWARDS}")
         return self._array("reward", (states, actions, successors), (len(states),)).astype(np.float64)
 
     def forecast(self, inputs: tuple[float, ...]) -> tuple[float, ...]:
@@ -137,11 +138,24 @@ class CheckedWorld:
         key = pair, successor
         found = self._abductions.get(key)
         if found is None:
-            found = self._abduce(pair, successor)
+            try:
+                found = self._abduce(pair, successor)
+            except PathError as error:
+                raise self._in_its_words(pair, successor, error) from error
             if len(self._abductions) >= MAX_ABDUCTIONS:
                 self._abductions.clear()
             self._abductions[key] = found
         return found
+
+    def _in_its_words(self, pair: Moment, successor: tuple[float, ...], error: PathError) -> PathError:
+        """Return the error of a step that no noise explains; a manifest knows more of it than code of a user."""
+        if not hasattr(self._world, "unexplained"):
+            return error
+        arguments = np.array(pair.state), pair.action, np.array(successor), np.array(pair.inputs, dtype=np.float64)
+        found = self._call("unexplained", arguments)
+        assert pair.action is not None
+        step = f"from {self.shown(pair.state)} by {self.action_names[pair.action]!r} to {self.shown(successor)}"
+        return PathError(f"no noise of {self} leads {step}: {found}") if found else error
 
     def _abduce(self, pair: Moment, successor: tuple[float, ...]) -> Abduction:
         state, action, inputs = pair

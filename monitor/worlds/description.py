@@ -53,6 +53,26 @@ def names_listed(given: object, what: str, least: int = 1) -> tuple[str, ...]:
     return names
 
 
+def features_driven(given: object, features: Sequence[Feature], noise: int) -> tuple[int, ...] | None:
+    """Return the number of the feature that each noise drives, given by names or numbers; None if None is.
+
+    Raises ModelError: `given` is not one known feature for each of the `noise` numbers.
+    """
+    if given is None:
+        return None
+    names = [each.name for each in features]
+    try:
+        driven = [names.index(one) if isinstance(one, str) else range(len(names))[one] for one in _listed(given, "")]
+    except (ModelError, TypeError, ValueError, IndexError):
+        driven = None
+    if driven is None or len(driven) != noise:
+        raise ModelError(
+            f"noise_features is {given!r:.100}; give for each of the {noise} numbers of a world's noise the feature "
+            f"that it drives, of {', '.join(names)}, or leave it out"
+        )
+    return tuple(driven)
+
+
 def _listed(given: object, what: str) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ModelError(f"a world's {what}s are a tuple of names, not {given!r:.100}")

@@ -13,7 +13,6 @@ from monitor.errors import ModelError
 from monitor.user_code import explained
 from monitor.worlds.checked import TOLERANCE
 from monitor.worlds.given_noise import GivenNoise
-from monitor.worlds.protocol import Feature
 from monitor.worlds.simulator_world import SimulatorWorld
 
 COMPARED: Final = 1000
@@ -41,7 +40,6 @@ class GymnasiumWorld(SimulatorWorld):
             depends on more than state, action and its random numbers; it ends episodes elsewhere than `terminal` says.
     """
 
-    features: Sequence[str | Feature]
     actions: Sequence[str]
 
     def __init__(self) -> None:

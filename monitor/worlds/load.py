@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.errors import ModelError, MonitorError
+from monitor.model.formats import names_world
 from monitor.user_code import explained, is_reference, load_object
 from monitor.worlds.checked import CheckedWorld
 from monitor.worlds.content import of_python
@@ -13,7 +14,9 @@ from monitor.worlds.trial import examine
 
 
 def is_world(model: object) -> bool:
-    """Return whether a model is a world with numbers rather than a table or a simulator of states by number."""
+    """Return whether a model, or its source, is a world with numbers rather than one with states by number."""
+    if isinstance(model, str | Path):
+        return names_world(model)
     return isinstance(model, CheckedWorld) or (hasattr(model, "features") and hasattr(model, "step"))
 
 

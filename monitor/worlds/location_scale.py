@@ -15,6 +15,8 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.policy.onnx_policy import read_bytes, read_pinned
+from monitor.worlds.abduction import LARGEST, SMALLEST
+from monitor.worlds.checked import TOLERANCE
 from monitor.worlds.conditions import compiled
 from monitor.worlds.content import of_manifest, opened
 from monitor.worlds.distributions import Distribution, Empirical, Normal, Student
@@ -22,6 +24,8 @@ from monitor.worlds.graph import Graph, as_model_errors
 from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
 from monitor.worlds.resampling import ResampledInputs
 
+UNLIKELY = 1e-6
+"""Probability of noise below which a feature explains why a step is not possible."""
 SUM_TOLERANCE = 1e-5
 """Of probabilities, which come as 32-bit floats."""
 
@@ -151,6 +155,24 @@ class LocationScale:
         """Return location and scale [n, k] of the features without named values."""
         return self._located(self._given(x, a, w))
 
+    def unexplained(self, x: Floats, a: int, x_next: Floats, w: Floats) -> str:
+        """Return which feature of a step is hardly possible, by how much, and what to do; empty if none is."""
+        at, action, inputs = x[np.newaxis], np.array([a]), w[np.newaxis]
+        location, scale = self.located(at, action, inputs)
+        found = [
+            number.departure(location[0, k], scale[0, k], x_next[number.column])
+            for k, number in enumerate(self._numbers)
+        ]
+        low, high = self.intervals(at, action, x_next[np.newaxis], inputs)
+        for column, noise, _ in self._categories:
+            value = self.features[column].shown(x_next[column])
+            found.append((float(high[0, noise] - low[0, noise]), f"its graph gives {value} no probability"))
+        chance, words = min(found)
+        if chance > UNLIKELY:
+            return ""
+        known, again = (", as learned", ", learn again with such steps,") if self.learned else ("", "")
+        return f"{words}{known}; check the sensor{again} or widen scale or noise in the manifest"
+
     def forecast(self, w: Floats) -> Floats:
         """Return the inputs as they are, for worlds without recorded ones."""
         return w
@@ -210,6 +232,20 @@ class _Number:
         if self._spec.whole:
             value = np.floor(value + 0.5)
         return np.clip(value, self._spec.low, self._spec.high) if self._spec.clip else value
+
+    def departure(self, location: float, scale: float, value: float) -> tuple[float, str]:
+        """Return the probability of noise as far out as that of a value, and its distance in words."""
+        at, by, to = (np.array([each]) for each in (location, scale, value))
+        shown = self._spec.feature.shown(value)
+        if self.noise is None or not scale:
+            off = abs(float(self.moved(at, by, np.full((1, (self.noise or 0) + 1), 0.5))[0]) - value)
+            return float(off <= TOLERANCE * max(abs(value), 1.0)), f"{shown} is not {location:.6g}, and has no noise"
+        low, high = self.interval(at, by, to, 0.0)
+        least, most = self._distribution.quantile(np.array([SMALLEST, LARGEST]))
+        return min(float(high[0]), 1.0 - float(low[0])), (
+            f"{shown} is {(value - location) / scale:+.3g} scales from its location {location:.6g}, outside its noise "
+            f"({least:.3g} to {most:.3g})"
+        )
 
     def interval(self, location: Floats, scale: Floats, value: Floats, within: float) -> tuple[Floats, Floats]:
         half = max(0.5, within) if self._spec.whole else within

@@ -80,6 +80,8 @@ def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPoli
 
         policy = load_network(policy, WorldSight(world))
     if isinstance(policy, Network):
+        if policy.kind != "observation":
+            raise PolicyError(f"policy {name!r}: its input is {policy.kind}; in a world with numbers it is observation")
         return WorldPolicy(name, _batched(policy), world.actions)
     if not callable(policy):
         raise PolicyError(

@@ -102,7 +102,8 @@ class World(Protocol):
     - `posterior(x, a, x_next, w, rng, n)` where it is none: n draws [n, m] of the noise given the step, or a tuple of
       draws and their weights [n];
     - `reward(x, a, x_next)`: of n transitions, [n];
-    - `noise_features`: the feature that each number of the noise drives, if each drives one: so that doubt names it;
+    - `noise_features`: the feature that each number of the noise drives, by name or number, if each drives one: so that
+      doubt names it;
     - `learned`: true if `step` was estimated from data;
     - `fits`: worlds like this one, estimated from other data, such as resampled recordings: so that answers have a
       credible band.

@@ -12,7 +12,9 @@ from scipy.optimize import bisect
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ModelError
 from monitor.worlds.abduction import LARGEST, SMALLEST
+from monitor.worlds.description import features_driven, features_listed
 from monitor.worlds.given_noise import GivenNoise
+from monitor.worlds.protocol import Feature
 
 NARROW: Final = 1e-9
 """Width of an interval of noise, relative to its distance from 0 and 1, up to which it is a point: rounding of floats
@@ -27,16 +29,17 @@ class SimulatorWorld(ABC):
 
     Attributes:
         noise: how many numbers `move` draws: the same in every step. 0 if it draws none.
-        noise_features: for each of them, in this order, the number of the feature by which it is found again. That
+        noise_features: for each of them, in this order, the feature by which it is found again, by name or number. That
             feature must rise with the draw, or fall with it, and depend on no later one. If there are none such, write
             `invert` yourself (`World`).
         terminal: labels that end an episode. The world stays where one of them holds; `reward` is asked there too.
     """
 
     version: str
+    features: Sequence[str | Feature]
     labels: Sequence[str]
     noise: int = 0
-    noise_features: Sequence[int] | None = None
+    noise_features: Sequence[int | str] | None = None
     terminal: Sequence[str] = ()
 
     @abstractmethod
@@ -65,10 +68,10 @@ class SimulatorWorld(ABC):
 
     def invert(self, x: Floats, a: int, x_next: Floats, w: Floats) -> tuple[Floats, Floats]:
         """Return the ends [m], [m] of the noise of a step. Raises ModelError: `noise_features` are missing."""
-        features = self.noise_features or ()
+        features = features_driven(self.noise_features, features_listed(self.features, "feature"), self.noise) or ()
         if len(features) != self.noise:
             raise ModelError(
-                f"{self}: it draws {self.noise} numbers and has {len(features)} noise_features; name for each number "
+                f"{self}: it draws {self.noise} numbers and has no noise_features; name for each number "
                 "the feature that it moves up or down, or write invert"
             )
         low, high = np.zeros(self.noise), np.ones(self.noise)

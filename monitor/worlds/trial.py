@@ -63,18 +63,23 @@ def some_moment(world: CheckedWorld) -> tuple[tuple[float, ...], tuple[float, ..
     return tuple(_tried(world.features, rng)[-1].tolist()), tuple(_tried(world.inputs, rng)[-1].tolist())
 
 
-def _tried(features: tuple[Feature, ...], rng: np.random.Generator) -> Floats:
-    """Return states [STATES, f] in the ranges of the features."""
-    states = np.empty((STATES, len(features)))
+def some_states(world: CheckedWorld, count: int) -> Floats:
+    """Return states [count, f] in the declared ranges, the first two at their ends; without a range, some near 0."""
+    return _tried(world.features, np.random.default_rng(0), count)
+
+
+def _tried(features: tuple[Feature, ...], rng: np.random.Generator, count: int = STATES) -> Floats:
+    """Return states [count, f] in the ranges of the features."""
+    states = np.empty((count, len(features)))
     for column, each in enumerate(features):
         if np.isfinite([each.low, each.high]).all():
-            values = np.concatenate([[each.low, each.high], rng.uniform(each.low, each.high, STATES - 2)])
+            values = np.concatenate([[each.low, each.high], rng.uniform(each.low, each.high, count - 2)])
         elif np.isfinite(each.low):
-            values = each.low + np.abs(rng.normal(size=STATES))
+            values = each.low + np.abs(rng.normal(size=count))
         elif np.isfinite(each.high):
-            values = each.high - np.abs(rng.normal(size=STATES))
+            values = each.high - np.abs(rng.normal(size=count))
         else:
-            values = rng.normal(size=STATES)
+            values = rng.normal(size=count)
         states[:, column] = np.round(values) if each.whole else values
     return states
 

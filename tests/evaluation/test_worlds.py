@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.errors import ConfigError, FormulaError, LimitError, ModelError, PathError, PolicyError
+from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
 from monitor.types import Sampling, Verdict
 from tests.worlds.samples import Linear, NumberLine, Tank, number_rule
 
@@ -179,8 +179,9 @@ def test_other_refusals() -> None:
         ask('P=? [ X "overflow" ]', policies={"nominal": lambda x: 1 // 0}, path=[([3.0], None, [1.0])])
     with pytest.raises(PolicyError, match="policy 'nominal' gives action 7"):
         ask('P=? [ X "overflow" ]', policies={"nominal": lambda x: [7] * len(x)}, path=[([3.0], None, [1.0])])
-    with pytest.raises(ModelError, match="it has no rewards"):
-        line("R=? [ C<=0 ]", REAL, sampling=Sampling(rewards=(0, 1)))
+    for text in ("R=? [ C<=0 ]", "regret(alternative@1, R>=1 [ C<=0 ])"):
+        with pytest.raises(FormulaError, match=r"has no rewards: add reward\(x, a, x_next\), which takes"):
+            line(text, REAL)
 
 
 def test_a_policy_may_raise_an_error_of_its_own() -> None:

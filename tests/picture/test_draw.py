@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -38,6 +39,14 @@ def test_every_picture_is_well_formed_and_the_same_each_time(text: str, *, grid:
     for element in root.iter(f"{SVG}text"):
         assert 0 <= float(element.attrib["x"]) <= width
         assert 0 <= float(element.attrib["y"]) <= height
+
+
+def test_labels_that_are_not_drawn_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = without_places(GRID)
+    explanation = explain(evidence_of(FORMULAS[0], model=model), model, POLICIES)
+    assert "not drawn" not in draw(explanation, model)
+    monkeypatch.setattr(sys.modules["monitor.picture.draw"], "MOST_LABELS", 0)  # `draw` is its function too
+    assert "label is not drawn: " in draw(explanation, model)
 
 
 def test_it_is_described_in_words_to_those_who_cannot_see_it() -> None:

@@ -60,6 +60,18 @@ def test_where_noise_is_known_a_world_is_one_path(house: House, evidence: Eviden
     assert np.array_equal(own[-1][0], evidence.path[-1][0]), "under nominal what happened happens"
 
 
+def test_what_is_not_drawn_is_said(house: House, evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not any("not drawn" in text for text in drawn(house, evidence)[0])
+    monkeypatch.setattr("monitor.picture.numbers.MOST_FEATURES", 1)
+    monkeypatch.setattr("monitor.picture.numbers.MOST_LABELS", 0)
+    two = msgspec.structs.replace(evidence, text='P>=0.99 [ X "cold" ] & P>=0.9 [ X "cold" ]')
+    said, _ = drawn(house, two)
+    assert "2 more features are not drawn: store, price. 1 more label is not drawn: cold." in said
+    assert "room, °C" in said
+    assert "store, °C" not in said
+    assert any(text.endswith("; 1 more quantities of the formula are not shown.") for text in said)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

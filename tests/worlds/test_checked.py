@@ -9,6 +9,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from monitor.errors import LimitError, ModelError, PathError
+from monitor.evaluation.noise_rows import NoiseRows
 from monitor.worlds import Feature, Moment, load_world
 from tests.worlds.samples import Tank
 
@@ -43,6 +44,14 @@ def test_a_class_and_an_instance_are_the_same_world() -> None:
     assert load_world(world) is world
     assert (world.features, world.actions, world.noise) == (load_world(Drift()).features, 2, 1)
     assert world.features == (Feature("x"),)
+
+
+@pytest.mark.parametrize("given", [("x",), [0], (np.int64(0),)])
+def test_noise_names_the_feature_that_it_drives(given: Any) -> None:
+    world = load_world(changed(noise_features=given))
+    assert world.noise_features == (0,)
+    assert NoiseRows(world).state_names == ("x",) * 3
+    assert NoiseRows(load_world(Drift)).state_names == ("noise 0",) * 3
 
 
 class Counting(Drift):
@@ -91,6 +100,14 @@ class Wide(Drift):
         (changed(features=(Feature("x", low=2, high=1),)), "feature 'x': low is 2 and high 1; low comes first"),
         (changed(actions=()), "actions are 1 or more different names"),
         (changed(noise=0.5), "noise is 0.5; it counts the uniform numbers of a step"),
+        (
+            changed(noise_features=("y",)),
+            r"noise_features is \('y',\); give for each of the 1 numbers .*, of x, or leave",
+        ),
+        (changed(noise_features=(1,)), r"noise_features is \(1,\)"),
+        (changed(noise_features=("x", 0)), r"noise_features is \('x', 0\)"),
+        (changed(noise_features=0), "noise_features is 0; give for each"),
+        (changed(noise=0, invert=None, noise_features=("x",)), "for each of the 0 numbers"),
         (changed(holds=None), "holds is not a function"),
         (changed(invert=None), r"it has noise and no way back: add invert\(x, a, x_next, w\)"),
         (changed(inputs=("wind",)), r"add forecast\(w\)"),

@@ -12,8 +12,10 @@ import pytest
 from onnx import TensorProto
 from scipy.stats import kstest, norm, t
 
-from monitor.errors import ModelError, PathError
-from monitor.evaluation import check
+from monitor.errors import ConfigError, ModelError, PathError
+from monitor.evaluation import check, recourse
+from monitor.runtime.monitor import Monitor
+from monitor.types import StreamSettings
 from monitor.worlds import Moment, load_world
 from monitor.worlds.conditions import compiled
 from monitor.worlds.distributions import Empirical, Normal, Student
@@ -45,6 +47,33 @@ def test_a_manifest_is_the_same_world_as_its_class(tmp_path: Path, family: str) 
     assert written.tiers == given.tiers
 
 
+def test_a_path_is_taken_wherever_a_world_is(tmp_path: Path) -> None:
+    case = next(each for each in CASES if each["family"] == "real")
+    manifest = number_line(tmp_path, case)
+    policies = {"nominal": number_rule(case, "nominal")}
+    about: dict[str, Any] = {"path": [([x], a) for x, a in case["path"]], "policies": policies}
+    world = check('P=? [ X "hot" ]', model=load_world(manifest), **about)
+    for given in (manifest, str(manifest)):
+        assert check('P=? [ X "hot" ]', model=given, **about) == world
+        assert Monitor(given, policies, ["true"], StreamSettings(encoder="features")).queries
+    with pytest.raises(ModelError, match=r"there is no .*other\.yaml"):
+        check("true", model=tmp_path / "other.yaml", **about)
+
+
+@pytest.mark.parametrize(
+    ("model", "given"), [("tank.npz", "str 'tank.npz'"), (Path("x"), "Path"), (dict, "the class dict"), (5, "int 5")]
+)
+def test_what_is_no_model_is_said_alike(model: Any, given: str) -> None:
+    about: dict[str, Any] = {"model": model, "policies": {"nominal": [0]}}
+    says = f"model: .* an MDP.*, not .*{given}.*; monitor.load_model reads an MDP from a file"
+    with pytest.raises(ConfigError, match=says):
+        check("true", path=[(0, 0)], **about)
+    with pytest.raises(ConfigError, match=says):
+        recourse("P>=1 [ true ]", path=[(0, 0)], **about)
+    with pytest.raises(ConfigError, match=says):
+        Monitor(formulas=["true"], **about)
+
+
 MIXED: dict[str, Any] = {
     "features": [
         {"name": "level", "unit": "m", "low": 0, "high": 10, "clip": True},
@@ -72,6 +101,38 @@ def mixed(folder: Path, **other: Any) -> Path:
     graphs = {key: value for key, value in other.items() if isinstance(value, bytes)}
     parts = {key: value for key, value in other.items() if key not in graphs}
     return world_files(folder, MIXED | parts, **(MIXED_GRAPHS | graphs))
+
+
+def test_a_step_that_no_noise_explains_names_the_feature_and_what_to_do(tmp_path: Path) -> None:
+    world = load_world(mixed(tmp_path, scale=linear({"a": [[0.3, 0.2], [0.5, 0.0]]}, [0, 0])))
+    before = Moment((3.0, 0.0, 10.0), 0, (1.0,))  # location: level 0.9 * 3 + 1 + 0.1, count 0.8 * 10 + 0.5 + 0.2
+    assert world.abduce(before, (3.9, 0.0, 9.0)).low[0] == pytest.approx(t.cdf(0.1 / 0.3, 4))
+    reach = t.ppf(2.0**-53, 4)
+    for after, says in (
+        (
+            (3.9, 0.0, 29.0),
+            r"count=29 is \+102 scales from its location 8.7, outside its noise \(-.* to .*\), as learned",
+        ),
+        ((9.8, 0.0, 29.0), r"count=29 is"),
+    ):
+        with pytest.raises(PathError, match=says) as found:
+            world.abduce(before, after)
+        assert str(found.value).startswith(
+            "no noise of world 'test 1' leads from level=3 m mode=idle count=10 by 'shut' to"
+        )
+        assert str(found.value).endswith(
+            "; check the sensor, learn again with such steps, or widen scale or noise in the manifest"
+        )
+    assert reach < -1000.0, "a Student's noise reaches far, so the level is not what is impossible above"
+    with pytest.raises(PathError, match=r"count=8 is not 9.7\d*, and has no noise, as learned"):
+        world.abduce(before._replace(action=1), (3.0, 0.0, 8.0))
+
+
+def test_a_value_without_probability_is_named(tmp_path: Path) -> None:
+    never = linear({"x": [[0, 0, 0]] * 3}, [0.5, 0.5, 0])
+    world = load_world(mixed(tmp_path, mode=never, learned=False))
+    with pytest.raises(PathError, match="its graph gives mode=down no probability; check the sensor or wid"):
+        world.abduce(Moment((3.0, 0.0, 10.0), 0, (1.0,)), (3.9, 2.0, 9.0))
 
 
 def test_all_that_a_manifest_can_say(tmp_path: Path) -> None:

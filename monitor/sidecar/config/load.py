@@ -19,12 +19,11 @@ from monitor.alarm.evidence_maker import EvidenceMaker
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
 from monitor.evaluation import Names
-from monitor.evaluation.models import AnyModel, bytes_of, load_any_policy, sha256_of
+from monitor.evaluation.models import AnyModel, bytes_of, load_any_model, load_any_policy, sha256_of
 from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
-from monitor.model.io import load_model
 from monitor.model.mdp import MDP
 from monitor.policy.onnx_policy import Policy
 from monitor.runtime.monitor import Monitor
@@ -44,8 +43,7 @@ from monitor.types import (
     TakenOver,
     TrustSettings,
 )
-from monitor.user_code import is_reference
-from monitor.worlds import CheckedWorld, load_world
+from monitor.worlds import CheckedWorld
 
 __all__ = ["BATCH", "Loaded", "assemble", "load"]
 
@@ -239,14 +237,9 @@ def _vocabulary(
 def _read_model(config: Config, key: str, name: str | None = None) -> AnyModel:
     where, source = ((key,), config.model) if name is None else ((key, name), config.models[name])
     try:
-        return load_world(source) if _is_world(source) else load_model(source)
+        return load_any_model(source)
     except ModelError as error:
         raise ModelError(f"{config.where(*where)}: {error}") from error
-
-
-def _is_world(source: str) -> bool:
-    """Return whether a model is named that is a world with numbers: a manifest, or `module.py:name`."""
-    return is_reference(source) or Path(source).suffix.lower() in (".yaml", ".yml")
 
 
 def _read_policy(config: Config, name: str, model: AnyModel) -> Policy[Any]:

@@ -124,7 +124,7 @@ def test_fewer_changes_and_smaller_sets_may_be_enough() -> None:
         ({"most": -1}, ConfigError, "most is -1; it must be at least 0"),
         ({"within": 0}, ConfigError, "within is 0; it must be at least 1"),
         ({"unchanged": "same"}, ConfigError, "unchanged is 'same'; use 'nominal' or 'observed'"),
-        ({"model": object()}, ConfigError, "a simulator does not have; enumerate the model"),
+        ({"model": object()}, ConfigError, "need an MDP, not object <object object at .*>; monitor.load_model reads"),
         ({"path": []}, PathError, "the path is empty"),
         ({"acted": ["nominal"]}, PathError, "acted names 1 policies for 3 pairs"),
     ],
