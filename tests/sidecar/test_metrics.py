@@ -184,8 +184,7 @@ def test_forecasts_are_counted_and_scored(metrics: Metrics) -> None:
 
 
 def test_a_formula_that_is_not_followed_has_no_score(identity: Identity) -> None:
-    formulas = [FormulaSpec("mean", "R>=0.5 [ C<=3 ]"), FormulaSpec("drawn", 'P>=0.5 [ X "a" ]', engine="sampled")]
-    metrics = metrics_of(formulas, identity)
+    metrics = metrics_of([FormulaSpec("mean", "R>=0.5 [ C<=3 ]")], identity)
     assert b"cfmon_brier_score{" not in metrics.exposition()
     assert b"cfmon_forecasts_total{" not in metrics.exposition()
     metrics.adopt(watched([FormulaSpec("mean", 'P>=0.5 [ X "a" ]')], identity))

@@ -12,7 +12,7 @@ import pytest
 import monitor
 from monitor.arrays import Floats, Ints
 from monitor.errors import ConfigError, ModelError
-from monitor.evaluation.sampled_checker import DRAWS
+from monitor.evaluation.procedures import DRAWS
 from monitor.types import Bands, BandSettings, Sampling, Verdict
 from tests.worlds.samples import Basin
 
