@@ -180,7 +180,7 @@ def present(value: Any, place: Place = ()) -> Iterator[str]:  # noqa: ANN401 - p
         yield from present(item, (*place, key))
 
 
-WORLDS: Final = {"inputs", "verdict.tiers"}
+WORLDS: Final = {"inputs", "verdict.tiers", "verdict.resampled_from", "verdict.recourse.changes.samples"}
 """Of worlds with numbers only: tests/worlds/test_stream.py."""
 TAKEOVER: Final = {"takeover", "takeover.policy", "takeover.outcome"}
 """Of judged takeovers only: tests/alarm/test_takeover.py."""
