@@ -122,7 +122,7 @@ def test_a_world_without_noise_is_simulated_to_the_bit() -> None:
 def test_a_gumbel_simulator_agrees_with_the_exact_engine() -> None:
     """Its noise is drawn from its posterior; policies may be stochastic, and the episode may have ended."""
     tested = 0
-    for seed in range(examples(12, 300)):
+    for seed in range(examples(12, 1000)):
         chance = Random(seed)
         small = small_world(chance, stochastic=seed % 3 == 0, on_policy=True, terminated=seed % 4 == 0)
         names = ["alt", "third", "alt[1]", "nominal", "do(1)"]
@@ -141,12 +141,12 @@ def test_a_gumbel_simulator_agrees_with_the_exact_engine() -> None:
         variance = None if ".P" in text else 16.0
         assert abs(deviation(verdict, truth.value, variance)) < FAR, (seed, text)
         tested += verdict.method == "sampled"
-    assert tested > examples(4, 100)
+    assert tested > examples(4, 330)
 
 
 @scaled
 def test_an_inverse_distribution_function_lies_within_the_bounds_of_all_causal_models() -> None:
-    for seed in range(examples(10, 200)):
+    for seed in range(examples(10, 1000)):
         chance = Random(seed)
         small = small_world(chance, length=chance.randint(2, 4), on_policy=True)
         text = f'alt@{chance.randint(1, 3)}.P=? [ F<={chance.randint(1, 3)} "a" ]'
