@@ -162,8 +162,8 @@ class WorldProposal:
         """Return it as a candidate in a comparison by forecasts on these held-out paths."""
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
 
-        found = self.learned
-        return ForecastingWorld((found.best.world, self.behaviour), found.judgement.problems, found.steps, paths, seed)
+        found, world = self.learned, (self.learned.best.world, self.behaviour)
+        return ForecastingWorld(world, found.judgement.problems, found.parts.check, paths, seed)
 
 
 def proposed_world(request: InitRequest) -> WorldProposal:

@@ -28,7 +28,7 @@ class ForecastingWorld:
     Args:
         world: the world, and the policy.
         problems: why the world is not good enough.
-        steps: the recorded steps.
+        steps: the recorded steps that it was not learned from; other transitions have no forecast.
         paths: [n] of the held-out transitions, one path after another.
         seed: of the draws.
     """
@@ -45,7 +45,7 @@ class ForecastingWorld:
         seed: int,
     ) -> None:
         (self._world, self._policy), self._problems, self._seed = world, problems, seed
-        at, self._steps = _steps_of(paths, steps), steps
+        at, self._steps, self._after = _steps_of(paths, steps), steps, _following(steps)
         known = np.flatnonzero(at >= 0)
         self._rows = np.sort(np.random.default_rng(seed).permutation(known)[:MOST])
         self._at, self._count = at[self._rows], len(paths)
@@ -82,7 +82,7 @@ class ForecastingWorld:
 
     def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
         """Return the inputs of the steps to come, [LAST + 1, draws, i]: those recorded next, then resampled ones."""
-        now = self._steps.w[_following(self._steps, at)]
+        now = self._steps.w[self._after[at]]
         found = np.empty((LAST + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)
         if self._world.resample is None:  # the world has no inputs
@@ -99,18 +99,17 @@ def _steps_of(paths: Ints, steps: RecordedSteps) -> Ints:
 
     Both are in the order of their rows within a path. A path lacks the next state of its last transition at most.
     """
-    order = np.argsort(steps.path, kind="stable")
-    ordered = steps.path[order]
-    begin = np.searchsorted(ordered, paths)
-    place = begin + np.arange(len(paths)) - np.searchsorted(paths, paths)
-    inside = place < np.searchsorted(ordered, paths, side="right")
-    return np.where(inside, order[np.minimum(place, len(order) - 1)], -1)
+    rows, found = steps.by_path(), np.full(len(paths), -1)
+    different, begins, counts = np.unique(paths, return_index=True, return_counts=True)
+    for path, begin, count in zip(different.tolist(), begins, counts, strict=True):
+        known = rows.get(path, np.zeros(0, np.int64))[:count]
+        found[begin : begin + len(known)] = known
+    return found
 
 
-def _following(steps: RecordedSteps, at: Ints) -> Ints:
-    """Return the step after each step `at` of the same path; the step itself if there is none."""
-    order = np.argsort(steps.path, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    after = order[np.minimum(place[at] + 1, len(order) - 1)]
-    return np.where(steps.path[after] == steps.path[at], after, at)
+def _following(steps: RecordedSteps) -> Ints:
+    """Return the step after each step of the same path; the step itself if there is none."""
+    after = np.arange(len(steps))
+    for rows in steps.by_path().values():
+        after[rows[:-1]] = rows[1:]
+    return after

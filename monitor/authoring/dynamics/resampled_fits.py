@@ -33,5 +33,5 @@ def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: in
 
 def _resampled(steps: RecordedSteps, rng: np.random.Generator) -> RecordedSteps:
     """Return as many paths as there are, drawn with replacement."""
-    paths = np.unique(steps.path)
-    return steps[np.concatenate([np.flatnonzero(steps.path == path) for path in rng.choice(paths, len(paths))])]
+    paths = list(steps.by_path().values())
+    return steps[np.concatenate([paths[n] for n in rng.choice(len(paths), len(paths))])]

@@ -46,6 +46,12 @@ class RecordedSteps:
         picked = {name: getattr(self, name)[rows] for name in ("x", "a", "w", "x_next", "path")}
         return replace(self, **picked)
 
+    def by_path(self) -> dict[int, Ints]:
+        """Return path -> the places of its steps, in order."""
+        order = np.argsort(self.path, kind="stable")
+        paths, begins = np.unique(self.path[order], return_index=True)
+        return dict(zip(paths.tolist(), np.split(order, begins[1:]), strict=True))
+
     @property
     def given(self) -> Floats:
         """What the next state depends on, [n, f + A + i]: the state, the action (one-hot), the inputs."""

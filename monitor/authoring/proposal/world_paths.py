@@ -28,13 +28,8 @@ def numbered_paths(steps: RecordedSteps) -> tuple[list[RecordedPath], RecordedNu
 
     The last state of a path comes with the inputs of the step before. Whether an episode terminated there is not kept.
     """
-    order = np.argsort(steps.path, kind="stable")
-    begins = np.flatnonzero(np.diff(steps.path[order], prepend=-1))
-    ends = [*begins[1:], len(order)]
-    last = order[np.array(ends, np.int64) - 1]
-    paths = [
-        RecordedPath(np.append(order[lo:hi], len(order) + n), steps.a[order[lo:hi]], ended=False)
-        for n, (lo, hi) in enumerate(zip(begins, ends, strict=True))
-    ]
+    every = list(steps.by_path().values())
+    last = [rows[-1] for rows in every]
+    paths = [RecordedPath(np.append(rows, len(steps) + n), steps.a[rows], ended=False) for n, rows in enumerate(every)]
     numbers = np.concatenate([steps.x, steps.x_next[last]]), np.concatenate([steps.w, steps.w[last]])
     return paths, RecordedNumbers(*numbers)

@@ -111,6 +111,15 @@ def test_the_paths_to_check_can_be_those_that_tables_hold_out() -> None:
         assert len(every[2]) == max(2, len(held))
 
 
+def test_paths_that_the_world_was_learned_from_have_no_forecast() -> None:
+    steps = walk(2, 6, 5)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    known, paths = steps[np.isin(steps.path, [1000, 4000])], np.sort(steps.path)
+    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), known, paths, 0).forecasts("high", 1))
+    assert np.unique(paths[made]).tolist() == [1000, 4000]
+    assert made.sum() == len(known)
+
+
 def test_paths_are_numbered_by_step() -> None:
     steps = walk(4, 3, 4)
     paths, numbers = numbered_paths(steps)
