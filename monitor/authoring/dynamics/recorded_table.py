@@ -29,7 +29,7 @@ def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP
     """
     rng = np.random.default_rng(seed)
     rows = steps[np.sort(rng.permutation(len(steps))[:STATES])]
-    spread = rows.x.std(axis=0)
+    spread = np.where((spread := rows.x.std(axis=0)) > 0.0, spread, 1.0)
     nearest = cKDTree(rows.x / spread)
     here, inputs = np.repeat(rows.x, DRAWS, axis=0), np.repeat(rows.w, DRAWS, axis=0)
     numbers = np.repeat(np.arange(len(rows)), DRAWS)
