@@ -175,7 +175,7 @@ def proposed_world(request: InitRequest) -> WorldProposal:
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     roles = world_roles(sources[0], request.roles, request.inputs)
     if request.dynamics and not request.quiet:
-        show_roles(role_lines(*roles), sources)
+        show_roles(role_lines(roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
     learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))

@@ -34,7 +34,7 @@ def learn_dynamics(
     given: Mapping[str, object],
     *,
     labels: Sequence[str],
-    inputs: str,
+    inputs: str | None,
     seed: int,
     fits: int,
     reports: Sequence[Path],
@@ -59,10 +59,10 @@ def learn_dynamics(
 
     if fits and not 2 <= fits <= MOST_FITS:
         raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
-    roles, width = world_roles(sources[0], given, inputs)
+    roles = world_roles(sources[0], given, inputs)
     if not as_json:
-        show_roles(role_lines(roles, width), sources)
-    found = learned_world(sources, target.stem, (roles, width), labels, seed)
+        show_roles(role_lines(roles), sources)
+    found = learned_world(sources, target.stem, roles, labels, seed)
     steps, draft, best, judgement = found.steps, found.draft, found.best, found.judgement
     with progress(f"fitting to {fits} resamples"):
         write_world(with_fits(best, draft, found.parts, seed, fits), target)
@@ -104,7 +104,7 @@ class LearnedWorld:
 def learned_world(
     sources: Sequence[RowFile],
     stem: str,
-    roles: tuple[Roles, int],
+    roles: Roles,
     labels: Sequence[str],
     seed: int,
     *,
@@ -124,8 +124,8 @@ def learned_world(
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
     with progress("reading"):
-        steps = read_steps(sources, *roles)
-    draft = _draft(stem, roles[0], steps, labels)
+        steps = read_steps(sources, roles)
+    draft = _draft(stem, roles, steps, labels)
     paths = np.unique(steps.path)
     parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
     with progress("fitting"):
@@ -136,21 +136,18 @@ def learned_world(
     return LearnedWorld(steps, draft, parts, best, scored, judgement)
 
 
-def world_roles(source: RowFile, given: Mapping[str, object], inputs: str) -> tuple[Roles, int]:
-    """Return the roles, with the inputs as the last columns of the state, and how many inputs there are."""
+def world_roles(source: RowFile, given: Mapping[str, object], inputs: str | None) -> Roles:
+    """Return the roles of columns, without what a world does not learn."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
     roles = guessed(source.names(), {**given, "inputs": inputs or None}, str(source.path), source.left_out)
-    state = (*roles.state, *roles.inputs)
-    return replace(roles, state=state, inputs=(), reward=None, observation=()), len(roles.inputs)
+    return replace(roles, reward=None, observation=())
 
 
-def role_lines(roles: Roles, width: int) -> list[str]:
+def role_lines(roles: Roles) -> list[str]:
     """Return a sentence for each role, as shown before learning."""
-    features = roles.state[: len(roles.state) - width]
-    shown = [line for line in replace(roles, state=features).lines() if not line.startswith("reward")]
-    inputs = ", ".join(roles.state[len(features) :]) or "none: the agent influences all columns of the state"
-    return [*shown, f"{'inputs':<12}{inputs}"]
+    none = [] if roles.inputs else [f"{'inputs':<12}none: the agent influences all columns of the state"]
+    return [*(line for line in roles.lines() if not line.startswith("reward")), *none]
 
 
 def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str]) -> Draft:
@@ -161,7 +158,7 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
     from monitor.worlds.conditions import compiled  # noqa: PLC0415 - likewise
 
-    names, count = plain_names(roles.state), steps.x.shape[1]
+    names, count = plain_names((*roles.state, *roles.inputs)), len(roles.state)
     conditions = [parsed(text) for text in labels]
     for condition in conditions:
         compiled(condition.text, names[:count], {}, f"label {condition.name!r}")

@@ -76,12 +76,15 @@ class _Rows:
         return np.concatenate(self._parts)
 
 
-def read_steps(sources: Sequence[RowFile], roles: Roles, inputs: int) -> RecordedSteps:
-    """Return the steps of recordings; the last `inputs` columns of the state are inputs.
+def read_steps(sources: Sequence[RowFile], roles: Roles) -> RecordedSteps:
+    """Return the steps of recordings, whose rewards are not read.
 
     Raises RecordingError: text or nothing where a number is needed, a column that is always the same, one action only,
     too few episodes, or what else makes no sense in a row.
     """
+    # Inputs are read as the last columns of the state. Where the next state has columns of its own, inputs have none.
+    width, after = len(roles.state), (*roles.next_state, *roles.inputs) if roles.next_state else ()
+    roles = replace(roles, state=(*roles.state, *roles.inputs), next_state=after, inputs=(), reward=None)
     rows, actions, read = _Rows(), None, 0
     found: list[tuple[Ints, ...]] = []
     full = False
@@ -104,13 +107,13 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, inputs: int) -> Recorde
         if full:
             break
     assert actions is not None, "a source without rows is an error"
-    state, action, after, path = (np.concatenate(each) for each in zip(*found, strict=True))
-    known = after >= 0
-    values, width = rows.values(), len(roles.state) - inputs
+    state, action, successor, path = (np.concatenate(each) for each in zip(*found, strict=True))
+    known = successor >= 0
+    values = rows.values()
     _refuse_constant(values, roles.state, str(sources[0].path))
     here = values[state[known]]
     got = RecordedSteps(
-        here[:, :width], action[known], here[:, width:], values[after[known], :width], path[known],
+        here[:, :width], action[known], here[:, width:], values[successor[known], :width], path[known],
         _names(actions), full,
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))

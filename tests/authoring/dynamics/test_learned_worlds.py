@@ -378,6 +378,18 @@ def test_odd_names_and_few_actions(tmp_path: Path, learn: Learn) -> None:
     assert [each.name for each in read_world(tmp_path / "plant.yaml").features] == ["tank_level", "warmth"]
 
 
+def test_a_next_state_may_have_columns_of_its_own_and_inputs_none(tmp_path: Path, learn: Learn) -> None:
+    after = [[*row, *(("", "") if row[-1] else following[2:4])] for row, following in pairwise([*ROWS, ROWS[0]])]
+    known = recorded(tmp_path / "after.csv", after, [*COLUMNS, "next_level", "next_warmth"])
+    table = recorded(tmp_path / "steps.csv", ROWS)
+    for name, source in (("a", table), ("b", known)):
+        (tmp_path / name).mkdir()
+        code, out, err = learn(source, tmp_path / name / "plant.yaml", *ROLES, "--state", "level,warmth")
+        assert (code, err) == (0, "")
+    assert re.search("next state +next_level, next_warmth", out)
+    assert (tmp_path / "a/plant.yaml").read_text() == (tmp_path / "b/plant.yaml").read_text()
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_recording_gives_what_a_table_of_the_same_steps_gives(tmp_path: Path, learn: Learn, named: bool) -> None:  # noqa: FBT001
     table = recorded(tmp_path / "steps.csv", ROWS)
