@@ -92,9 +92,9 @@ class Measured:
 
 @dataclass
 class Trace:
-    """What one formula did: per path its alarms as [first step, last step], and its verdicts by outcome."""
+    """What one formula did: per path the first steps of its alarms, and its verdicts by outcome."""
 
-    alarms: dict[int, list[list[int]]] = field(default_factory=dict)
+    alarms: dict[int, list[int]] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     fires: bool = False
 
@@ -157,9 +157,8 @@ def _take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) ->
         case Alert(formula=name, state=state):
             trace = traces[name]
             if not trace.fires:
-                trace.alarms.setdefault(number, []).append([seq, seq])
+                trace.alarms.setdefault(number, []).append(seq)
             trace.fires = state == "firing"
-            trace.alarms[number][-1][1] = seq
         case _:
             pass
 
@@ -173,10 +172,10 @@ def summary_of(candidate: CandidateFormula, trace: Trace, paths: Sequence[Record
     for number, path in enumerate(paths):
         alarms, entered = trace.alarms.get(number, []), unsafe_events(path, unsafe)
         events += len(entered)
-        before = [[e - a for a, _ in alarms if e - reach <= a < e] for e in entered]
+        before = [[e - a for a in alarms if e - reach <= a < e] for e in entered]
         leads += [max(each) for each in before if each]
         warned += [number] if any(before) else []
-        false += sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a, _ in alarms)
+        false += sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in alarms)
     return Measured(
         candidate=candidate,
         steps=sum(len(path.actions) for path in paths),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.alarm.machine import Alarm, close, judge, next_alarm
+from monitor.alarm.machine import Alarm, judge, next_alarm
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, Trace, replayed, summary_of
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
@@ -35,11 +35,10 @@ class _Replay:
         outcome = self._outcome(values)
         verdict = Verdict("", "sampled", "world", (), outcome=outcome)
         spec = self.candidate.alarm
-        fired = self.alarm.state == "firing"
-        self.alarm, _ = next_alarm(self.alarm, judge(verdict, spec), spec, seq, 0.0)
+        self.alarm, change = next_alarm(self.alarm, judge(verdict, spec), spec, seq, 0.0)
         self.trace.outcomes[outcome] += 1
-        if self.alarm.state == "firing" and not fired:
-            self.trace.alarms.setdefault(number, []).append([seq, seq])
+        if change is not None and change.state == "firing":
+            self.trace.alarms.setdefault(number, []).append(seq)
 
     def _outcome(self, values: Mapping[str, float]) -> Outcome:
         if values[self.nominal] >= self.candidate.threshold:
@@ -78,7 +77,7 @@ def measured_in_world(
         values = dict(_values(notices))
         for replay in replays:
             if seq == 0:
-                replay.alarm, _ = close(replay.alarm, "ended")
+                replay.alarm = Alarm()
             replay.take(values, number, seq)
     marks = {each.label: world.holds(each.label, numbers.states) for each in candidates}
     return [summary_of(each.candidate, each.trace, paths, marks[each.candidate.label]) for each in replays]
