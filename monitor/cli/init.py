@@ -15,6 +15,7 @@ from monitor.cli.recorded_inputs import (
     ActionColumn,
     Bins,
     EpisodeColumn,
+    InputColumns,
     NextStateColumns,
     ObservationColumns,
     OrderColumn,
@@ -75,9 +76,7 @@ def init(
             "--dynamics/--no-dynamics", help="a world with numbers, or a table; default: the one that forecasts better"
         ),
     ] = None,
-    inputs: Annotated[
-        str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence; of a world")
-    ] = "",
+    inputs: InputColumns = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,

@@ -46,7 +46,7 @@ class InitRequest:
     quiet: bool
     accept: bool = False
     dynamics: bool | None = None
-    inputs: str = ""
+    inputs: str | None = None
 
 
 @dataclass

@@ -27,11 +27,12 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
 
     assert request.unsafe is not None
     label = parsed(request.unsafe).name
-    request, both = _kinds(request)
+    request = _with_kind(request)
     failed: list[MonitorError] = []
-    world = None if request.dynamics is False else _tried(lambda: proposed_world(request), failed if both else None)
-    wanted = failed if world is not None else None
-    table = None if request.dynamics else _tried(lambda: counted(request, staging), wanted)
+    instead = failed if request.dynamics is None and not request.inputs else None
+    world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
+    instead = failed if world is not None else None
+    table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)
     taken, notes = _judged(request, table, world, label)
     if world is not None and taken.states is None:
         base: InitBase = world_base(request, world, label, staging)
@@ -45,21 +46,19 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     return base
 
 
-def _kinds(request: InitRequest) -> tuple[InitRequest, bool]:
-    """Return the request with what to learn, and whether that is both a table and a world."""
-    said = request.said
-    chosen = next((f"--{name}" for name in ("bins", "abstraction") if said[name] not in (None, "auto")), "")
-    if request.dynamics and (chosen or said["abstraction"]):
-        raise ConfigError(
-            f"{chosen or '--abstraction'} is for a table, and --dynamics learns a world; give one of them"
-        )
-    if request.inputs and (chosen or request.dynamics is False):
-        raise ConfigError("--inputs is for a world with numbers; give --dynamics, and no --bins or --abstraction")
-    if request.dynamics or chosen:
-        return replace(request, dynamics=bool(request.dynamics)), False
-    if not _is_continuous(request):
-        return request if request.inputs else replace(request, dynamics=False), bool(request.inputs)
-    return replace(request, said=said | {"abstraction": "auto"}), request.dynamics is None
+def _with_kind(request: InitRequest) -> InitRequest:
+    """Return the request with `dynamics` as its other options and the recordings demand, and how to find states."""
+    given = {"--bins": request.said["bins"], "--abstraction": request.said["abstraction"],
+             "--no-dynamics": request.dynamics is False or None}  # fmt: skip
+    table = next((option for option, value in given.items() if value is not None), "")
+    world = "--dynamics" if request.dynamics else "--inputs" if request.inputs else ""
+    if table and world:
+        raise ConfigError(f"{table} is for a table, and {world} for a world with numbers; give one of them")
+    if request.dynamics or table not in ("", "--no-dynamics"):
+        return replace(request, dynamics=bool(request.dynamics))
+    if _is_continuous(request):
+        return replace(request, said=request.said | {"abstraction": "auto"})
+    return request if world else replace(request, dynamics=False)
 
 
 def _is_continuous(request: InitRequest) -> bool:

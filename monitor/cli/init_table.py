@@ -49,13 +49,11 @@ class TableBase(InitBase):
     nominal: Floats | None = None
 
     @classmethod
-    def of(
-        cls, model: MDP, label: str, notes: list[str], encoder: str = "index", before: MDP | None = None
-    ) -> TableBase:
+    def of(cls, model: MDP, label: str, notes: list[str], encoder: str = "index") -> TableBase:
         """Return the base of a model, without paths."""
         counts = {"states": model.states, "actions": model.actions}
         unsafe = model.labels[label]
-        return cls("model.npz", counts, encoder, label, unsafe, [], "", notes, model=model, before=before or model)
+        return cls("model.npz", counts, encoder, label, unsafe, [], "", notes, model=model, before=model)
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: the frequency of each action in each state."""
@@ -237,6 +235,8 @@ def simulated_table(request: InitRequest, staging: Path) -> TableBase:
 
     assert request.simulator is not None
     assert request.unsafe is not None
+    if request.dynamics or request.inputs:
+        raise ConfigError("--dynamics and --inputs are for --recordings; a simulator is explored as a table")
     label = request.unsafe.partition(":")[0].strip()
     condition = () if ":" not in request.unsafe else (request.unsafe,)
     notes: list[str] = []

@@ -18,6 +18,7 @@ from monitor.cli.recorded_inputs import (
     ActionColumn,
     Bins,
     EpisodeColumn,
+    InputColumns,
     NextStateColumns,
     ObservationColumns,
     OrderColumn,
@@ -90,9 +91,7 @@ def model_learn(
     dynamics: Annotated[
         bool, typer.Option("--dynamics", help="learn a world of numbers: --out WORLD.yaml, with its files beside it")
     ] = False,
-    inputs: Annotated[
-        str, typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence (--dynamics)")
-    ] = "",
+    inputs: InputColumns = None,
     fits: Fits = FITS,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:

@@ -79,7 +79,8 @@ EpisodeColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column 
 OrderColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that orders an episode; '': none")]
 RewardColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column of the reward; '': none")]
 InputColumns = Annotated[
-    str | None, typer.Option(metavar="NAME,NAME", help="columns of the recorded inputs of a world with numbers")
+    str | None,
+    typer.Option(metavar="NAME,NAME", help="columns that the agent does not influence: inputs of a world with numbers"),
 ]
 TerminatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that ends an episode; '': none")]
 TruncatedColumn = Annotated[str | None, typer.Option(metavar="NAME", help="column that cuts an episode off; '': none")]

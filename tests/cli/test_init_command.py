@@ -152,6 +152,8 @@ def test_a_simulator_with_its_policy(cfmon: Run, tmp_path: Path) -> None:
     assert "firing" in alarms(cfmon, "lake")
     code, _, err = cfmon("init", "lake2", *asked)
     assert (code, "--nominal SOURCE" in err) == (2, True)
+    code, _, err = cfmon("init", "lake2", *asked, "--nominal", "rush.json", "--dynamics")
+    assert (code, "--dynamics and --inputs are for --recordings" in err) == (2, True)
 
 
 def test_what_is_missing_is_one_error(cfmon: Run, tmp_path: Path) -> None:
@@ -168,8 +170,10 @@ def test_bad_input_leaves_nothing(cfmon: Run, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     wrong: list[tuple[tuple[str, ...], str]] = [
         ((*UNSAFE, "--bins", "depth:3q"), "'depth' is not a column"),
-        ((*UNSAFE, *BINS, "--dynamics"), "--bins is for a table, and --dynamics learns a world"),
-        ((*UNSAFE, *BINS, "--inputs", "level"), "--inputs is for a world with numbers"),
+        ((*UNSAFE, *BINS, "--dynamics"), "--bins is for a table, and --dynamics for a world with numbers"),
+        ((*UNSAFE, "--abstraction", "auto", "--dynamics"), "--abstraction is for a table, and --dynamics for"),
+        ((*UNSAFE, "--no-dynamics", "--inputs", "step"), "--no-dynamics is for a table, and --inputs for"),
+        ((*UNSAFE, "--state", "level,step", "--inputs", "rain"), "there is no column 'rain'"),
         (("--unsafe", "late: step > 3", "--dynamics"), "'step' is no number, no feature (level)"),
         (("--unsafe", "overflow: height > 9", *BINS), "there is no column 'height'"),
         ((*UNSAFE, *BINS, "--fallback", "do(7)"), "--fallback do(7)"),
