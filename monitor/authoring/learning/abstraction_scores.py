@@ -257,7 +257,7 @@ def _apart(found: Sequence[Scored], errors: Floats, best: int, outcomes: Outcome
     return [
         replace(each, excess=float(excess.sum()), error=float(np.sqrt(((excess - excess.mean()) ** 2).sum())))
         for each, error in zip(found, errors, strict=True)
-        for excess in [np.bincount(paths, error - errors[best])]
+        for excess in [np.bincount(paths, error - errors[best], minlength=1)]  # there may be no path
     ]
 
 

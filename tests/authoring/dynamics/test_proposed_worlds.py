@@ -16,6 +16,7 @@ from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
 from monitor.authoring.dynamics.learned_world import Draft, split, unchanged
 from monitor.authoring.dynamics.recorded_table import recorded_table
 from monitor.authoring.dynamics.steps import RecordedSteps
+from monitor.authoring.learning.abstraction_scores import Outcomes, judged
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.proposal.world_paths import numbered_paths
 from monitor.model.mdp import MDP
@@ -118,6 +119,16 @@ def test_paths_that_the_world_was_learned_from_have_no_forecast() -> None:
     made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), known, paths, 0).forecasts("high", 1))
     assert np.unique(paths[made]).tolist() == [1000, 4000]
     assert made.sum() == len(known)
+
+
+def test_without_a_held_out_path_nothing_is_judged() -> None:
+    steps = walk(2, 6, 5)
+    policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
+    outcomes, none = Outcomes(0, np.ones(1, np.bool_)), np.zeros((0, 1), np.bool_)
+    outcomes.add_labels((none, none, none), none[:, 0], np.zeros(0, np.int64))
+    found = ForecastingWorld((world_of(steps), policy), (), steps, outcomes.paths(), 0)
+    (score,), known = judged([found], outcomes, ["high"], "high")
+    assert (score.score, score.excess, score.error, known) == (0.0, 0.0, 0.0, False)
 
 
 def test_paths_are_numbered_by_step() -> None:
