@@ -16,7 +16,7 @@ from monitor.alarm.rederivation import Policies, given_of
 from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.evaluation.models import AnyModel
-from monitor.logic import PathAutomaton, parse
+from monitor.logic import PathAutomaton, parse, print_formula
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import goals, subformulas
@@ -57,7 +57,7 @@ def draw_numbers(
 ) -> str:
     """Return the picture as an SVG document; equal evidence gives equal bytes.
 
-    Of a formula with several quantities the first is drawn.
+    Of a formula with several goals the first is drawn.
 
     Raises:
         LimitError: the formula has no quantity, or its noise is not drawn by the referee.
@@ -90,10 +90,10 @@ def draw_numbers(
         frame = msgspec.structs.replace(frame, y=y, height=150.0, bottom=0.0, top=1.0, head=24.0)
         _draw_label(canvas, alarm, label, frame)
         y += 154.0
-    others = [each.name for n, each in enumerate(world.features) if n not in columns]
-    y += draw_undrawn(canvas, {"feature": others, "label": labels[MOST_LABELS:]}, y + 14)
-    more = f"; {len(found) - 1} more quantities of the formula are not shown" if len(found) > 1 else ""
-    return canvas.document(draw_foot(canvas, evidence, f"; {DRAWS} paths of each world, by the referee{more}", y + 14))
+    features = [each.name for n, each in enumerate(world.features) if n not in columns]
+    further = [print_formula(each) for each, _, _ in found[1:]]
+    y += draw_undrawn(canvas, {"feature": features, "label": labels[MOST_LABELS:], "goal": further}, y + 14)
+    return canvas.document(draw_foot(canvas, evidence, f"; {DRAWS} paths of each world, by the referee", y + 14))
 
 
 def _compared(change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:
@@ -113,8 +113,8 @@ def _steps(measure: Probability | Reward) -> int:
 
 def _shown(world: CheckedWorld) -> list[int]:
     """Return the columns that are drawn: those that noise drives before the others."""
-    driven = list(world.noise_features or ())
-    return sorted([*driven, *(n for n in range(len(world.features)) if n not in driven)][:MOST_FEATURES])
+    columns = dict.fromkeys([*(world.noise_features or ()), *range(len(world.features))])
+    return sorted([*columns][:MOST_FEATURES])
 
 
 def _labels(goal: Goal) -> list[str]:

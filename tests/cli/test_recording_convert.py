@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +100,18 @@ def test_a_minari_dataset_is_converted(
     ]
 
 
-def test_messages_of_an_mcap_file_are_converted(tmp_path: Path, cfmon: Run) -> None:
-    messages = [{"truncated": False, **message} for _, message in SENT]
-    with (tmp_path / "steps.mcap").open("wb") as file:
+def write_mcap(path: Path, messages: Iterable[Mapping[str, Any]]) -> None:
+    with path.open("wb") as file:
         writer = Writer(file)
         writer.start()
         channel = writer.register_channel(topic="/steps", message_encoding="json", schema_id=0)
         for n, message in enumerate(messages):
             writer.add_message(channel, log_time=n, publish_time=n, data=json.dumps(message).encode())
         writer.finish()  # type: ignore[no-untyped-call]
+
+
+def test_messages_of_an_mcap_file_are_converted(tmp_path: Path, cfmon: Run) -> None:
+    write_mcap(tmp_path / "steps.mcap", [{"truncated": False, **message} for _, message in SENT])
     target = tmp_path / "to.parquet"
     code, _, err = cfmon(
         *("recording", "convert", str(tmp_path / "steps.mcap"), "--to", str(target)),

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mcap.writer import Writer
 from pyarrow import parquet
 
 from monitor.alarm.document import read_evidence
@@ -29,6 +28,7 @@ from monitor.stream import decode
 from monitor.stream.world_adapter import WorldAdapter
 from monitor.types import Instant, Observation, StreamSettings, TakenOver
 from monitor.worlds import CheckedWorld
+from tests.cli.test_recording_convert import write_mcap
 from tests.sidecar.audited import recorded, replayed
 from tests.sidecar.test_audit import alerts, by_agent, plan_of, run
 from tests.sidecar.test_pictures import drawn
@@ -143,13 +143,7 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
         case ".parquet":
             parquet.write_table(pa.Table.from_pylist(rows), path)
         case _:
-            with path.open("wb") as file:
-                mcap = Writer(file)
-                mcap.start()
-                channel = mcap.register_channel(topic="/steps", message_encoding="json", schema_id=0)
-                for n, row in enumerate(rows):
-                    mcap.add_message(channel, log_time=n, publish_time=n, data=json.dumps(row).encode())
-                mcap.finish()  # type: ignore[no-untyped-call]
+            write_mcap(path, rows)
     return path
 
 

@@ -66,10 +66,21 @@ def test_what_is_not_drawn_is_said(house: House, evidence: Evidence, monkeypatch
     monkeypatch.setattr("monitor.picture.numbers.MOST_LABELS", 0)
     two = msgspec.structs.replace(evidence, text='P>=0.99 [ X "cold" ] & P>=0.9 [ X "cold" ]')
     said, _ = drawn(house, two)
-    assert "2 more features are not drawn: store, price. 1 more label is not drawn: cold." in said
+    assert (
+        "2 more features are not drawn: store, price. 1 more label is not drawn: cold. "
+        '1 more goal is not drawn: nominal@0.P>=0.9 [ X "cold" ].'
+    ) in said
     assert "room, °C" in said
     assert "store, °C" not in said
-    assert any(text.endswith("; 1 more quantities of the formula are not shown.") for text in said)
+
+
+def test_a_feature_that_two_numbers_of_the_noise_drive_is_drawn_once(
+    house: House, evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house.loaded.model, "noise_features", (0, 0, 2))
+    monkeypatch.setattr("monitor.picture.numbers.MOST_FEATURES", 2)
+    said, _ = drawn(house, evidence)
+    assert (said.count("room, °C"), said.count("price, €/kWh"), said.count("store, °C")) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
-from monitor.types import StreamSettings
+from monitor.types import Break, End, Step, StreamSettings
 
-__all__ = ["adapter", "begun"]
+__all__ = ["adapter", "begun", "drained"]
 
 
 def adapter(model: MDP, settings: StreamSettings, nominal: PolicyTable | None = None) -> ModelAdapter:
@@ -20,3 +20,8 @@ def begun(
 ) -> Session:
     """A session of agent a that has seen nothing."""
     return kind("a", adapter(model, settings, nominal), settings)
+
+
+def drained(session: Session) -> list[Step | Break | End]:
+    """Advance over all that is pending; return it."""
+    return [event for _ in range(len(session.pending)) if (event := session.advance()) is not None]

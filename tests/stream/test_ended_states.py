@@ -7,7 +7,7 @@ import pytest
 from monitor.model import MDP
 from monitor.model.encode import StateEncoder
 from monitor.types import Break, End, Instant, Observation, RawState, Step, StreamSettings
-from tests.stream.adapters import begun
+from tests.stream.adapters import begun, drained
 
 START, GOAL, ENDED = 0, 1, 2
 ON, BACK = 0, 1
@@ -38,7 +38,7 @@ def events(*steps: Observation, encoder: StateEncoder = "index") -> list[Step | 
     session = begun(MODEL, StreamSettings(encoder=encoder))
     for step in steps:
         session.arrive(step, Instant(1000.0, 0.0))
-    return list(iter(session.advance, None))
+    return drained(session)
 
 
 def states(told: list[Step | Break | End]) -> list[int]:

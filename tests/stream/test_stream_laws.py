@@ -34,7 +34,7 @@ from monitor.types import (
     Step,
     StreamSettings,
 )
-from tests.stream.adapters import adapter, begun
+from tests.stream.adapters import adapter, begun, drained
 from tests.tiers import examples
 
 # every action leads everywhere, but action 1 is unavailable in state 3 and state 0 is never returned to
@@ -118,7 +118,7 @@ def test_the_path_is_that_in_order(length: int, reach: int, rng: random.Random) 
         session = begun(MODEL, PATIENT)
         for message in messages:
             session.arrive(message, NOON)
-            tuple(iter(session.advance, None))
+            drained(session)
         return session.path.pairs
 
     messages = episodes([length])
@@ -164,7 +164,7 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
             case "lost":
                 notices += session.lost(now)
             case _:
-                taken += iter(session.advance, None)
+                taken += drained(session)
     return notices, taken
 
 
@@ -173,7 +173,7 @@ def do(session: Session, deeds: Sequence[Deed], start: float) -> tuple[list[Noti
 def test_whatever_comes_every_event_is_sound(deeds: list[Deed]) -> None:
     session = begun(MODEL, SETTINGS)
     notices, events = do(session, deeds, 0.0)
-    events += iter(session.advance, None)
+    events += drained(session)
     arrivals = sum(what == "arrive" for what, _, _ in deeds)
     assert sum(isinstance(notice, Received) for notice in notices) >= arrivals
     for before, after in pairwise(events):
@@ -261,7 +261,7 @@ def test_a_restored_session_has_the_same_future(past: list[Deed], future: list[D
     again = kept(session)
     assert again.dump() == session.dump()
     assert do(again, future, 5.0) == do(session, future, 5.0)
-    assert [*iter(again.advance, None)] == [*iter(session.advance, None)]
+    assert drained(again) == drained(session)
     assert again.dump() == session.dump()
     assert again.path.pairs == session.path.pairs
 
@@ -276,7 +276,7 @@ def test_what_a_library_user_leaves_open_is_kept_as_decoding_would_fill_it_in() 
     again = kept(session)
     assert again.dump() == session.dump()
     again.arrive(Observation(agent="a", episode=1, seq=1, state=1, action=0), NOON)
-    assert [type(event) for event in iter(again.advance, None)] == [Step] * 3
+    assert [type(event) for event in drained(again)] == [Step] * 3
     assert not again.mismatch
     assert validate(Observation(agent="a", episode=1, seq=2, state=2, **careless)) == Observation(
         agent="a", episode=1, seq=2, state=2, time=1000.0, policy="ab" * 32
@@ -287,7 +287,7 @@ def test_a_snapshot_is_small() -> None:
     session = begun(MODEL, StreamSettings())
     for seq in range(10_000):
         session.arrive(Observation(agent="a", episode="e", seq=seq, state=1, action=0), NOON)
-        tuple(iter(session.advance, None))
+        drained(session)
     assert len(seal(session.dump())) < REMEMBERED * 8 + 1000
 
 
@@ -331,12 +331,9 @@ def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: 
         assert state < model.states
         assert before is None or state in model.row(*before)[0]
         before = None if action is None else (state, action)
-    steps = [event for event in iter(again.advance, None) if isinstance(event, Step)]
-    steps += [
-        event
-        for event in (again.tick(Instant(2000.0, 1000.0)) and iter(again.advance, None))
-        if isinstance(event, Step)
-    ]
+    events = drained(again)
+    again.tick(Instant(2000.0, 1000.0))
+    steps = [event for event in [*events, *drained(again)] if isinstance(event, Step)]
     assert all(step.state < model.states and (step.action or 0) < model.actions for step in steps)
 
 
@@ -354,13 +351,13 @@ def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
 def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
     session = begun(MODEL, SETTINGS)
     session.arrive(Observation("a", "e", 0, 0, 0, policy="ab" * 32), NOON)
-    tuple(iter(session.advance, None))
+    drained(session)
     changed = replace(SETTINGS, policies={"cd" * 32: "nominal"})
     again = kept(session, settings=changed)
     again.revise()
     assert (session.mismatch, again.mismatch) == (False, True)
     again.arrive(Observation("a", "e", 1, 1, 0), NOON)
-    assert [step.foreign for step in iter(again.advance, None) if isinstance(step, Step)] == [True]
+    assert [step.foreign for step in drained(again) if isinstance(step, Step)] == [True]
 
 
 @pytest.mark.parametrize("still_known", [True, False])
@@ -377,7 +374,7 @@ def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) 
     again.revise()
     name = "careful" if still_known else UNKNOWN_POLICY
     assert (again.path.acted, again.mismatch) == (["nominal", name], not still_known)
-    steps = [step for step in iter(again.advance, None) if isinstance(step, Step)]
+    steps = [step for step in drained(again) if isinstance(step, Step)]
     assert [(step.policy, step.foreign) for step in steps] == [(name, not still_known)]
 
 
@@ -403,7 +400,7 @@ def test_steps_are_not_attributed_to_another_file_of_the_same_name(
         session.advance()
     again = kept(session, settings=all_of)
     again.revise(changed)
-    assert not any(isinstance(event, Break) for event in iter(again.advance, None))
+    assert not any(isinstance(event, Break) for event in drained(again))
     assert (len(again.path), again.path.acted) == (3, then)
 
 
@@ -412,7 +409,7 @@ def test_a_smaller_window_keeps_the_newest_of_those_who_acted() -> None:
     session = begun(MODEL, both)
     for seq, policy in enumerate(["ab", "cd", "cd"]):
         session.arrive(Observation("a", "e", seq, seq, 0, policy=policy * 32), NOON)
-    tuple(iter(session.advance, None))
+    drained(session)
     again = kept(session, settings=replace(both, window=2))
     assert (len(again.path), again.path.acted) == (2, ["careful", "careful"])
 

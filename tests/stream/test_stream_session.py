@@ -26,7 +26,7 @@ from monitor.types import (
     Step,
     StreamSettings,
 )
-from tests.stream.adapters import adapter, begun
+from tests.stream.adapters import adapter, begun, drained
 
 # a ring: action 0 goes on by one state, action 1 stays; action 1 is unavailable in state 3
 RING = MDP.from_transitions(
@@ -100,8 +100,7 @@ def test_in_order_messages_become_steps_at_once() -> None:
 
 def test_advance_moves_events_to_the_path() -> None:
     told = run(message(0), message(1, terminated=True))
-    moved = iter(told.session.advance, None)
-    assert [brief(event) for event in moved if isinstance(event, Step | Break | End)] == [0, 1, ("e", "terminated")]
+    assert [brief(event) for event in drained(told.session)] == [0, 1, ("e", "terminated")]
     assert told.session.path.pairs == ((0, 0), (1, 0))
     assert told.session.path.terminated
     assert told.session.advance() is None
@@ -203,7 +202,7 @@ def test_a_conflict_in_an_episode_that_waits_for_its_turn() -> None:
     told = run(message(0), message(0, "f"), message(0, "f", time=999.0), message(1, "f"), message(1, terminated=True))
     assert told.results == ["accepted", "accepted", "conflict", "accepted", "accepted"]
     assert told.events == [0, 1, ("e", "terminated"), "conflict", 1]
-    tuple(iter(told.session.advance, None))
+    drained(told.session)
     assert not told.session.path.start_observed
     assert told.session.path.broken == "conflict"
 
@@ -238,14 +237,14 @@ def test_a_conflict_before_an_end_that_waits_is_one_of_an_ended_episode() -> Non
     assert told.events == [0, "conflict", 2, ("e", "terminated")]
     assert told.results == ["accepted", "accepted", "conflict", "stale"]
     told.send(message(0, "f"))
-    tuple(iter(told.session.advance, None))
+    drained(told.session)
     assert told.session.path.start_observed
 
 
 def test_a_policy_that_only_one_content_names_is_not_known() -> None:
     told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal"}))
     told.send(message(0, policy="ab" * 32), message(2, policy="cd" * 32), message(2), message(1), message(3))
-    assert [step.foreign for step in iter(told.session.advance, None) if isinstance(step, Step)] == [False] * 3
+    assert [step.foreign for step in drained(told.session) if isinstance(step, Step)] == [False] * 3
 
 
 def test_the_end_of_an_episode() -> None:
@@ -342,7 +341,7 @@ def test_an_impossible_transition_is_accepted_and_restarts_the_path() -> None:
     told = run(message(0), message(1, state=3), message(2, state=0))
     assert told.events == [0, "impossible_step", 1, 2]
     assert told.results == ["accepted"] * 3
-    assert [type(event) for event in iter(told.session.advance, None)] == [Step, Break, Step, Step]
+    assert [type(event) for event in drained(told.session)] == [Step, Break, Step, Step]
     assert told.session.path.pairs == ((3, 0), (0, 0))
 
 
@@ -545,7 +544,7 @@ def test_a_policy_that_is_not_the_nominal_one() -> None:
     assert seen == [False, False, True, True, False]
     assert told.session.path.pairs == tuple((n % 4, 0) for n in range(5))
     unasked = run(message(0, policy="cd" * 32))
-    assert [step.foreign for step in iter(unasked.session.advance, None) if isinstance(step, Step)] == [False]
+    assert [step.foreign for step in drained(unasked.session) if isinstance(step, Step)] == [False]
 
 
 @pytest.mark.parametrize("end", [{"terminated": True}, {"truncated": True}, {}])
@@ -558,7 +557,7 @@ def test_an_episode_without_a_policy_does_not_inherit_the_takeover_of_the_last_o
 ) -> None:
     told = Told(replace(SETTINGS, policies={"ab" * 32: "nominal", "cd" * 32: "careful"}))
     told.send(message(0, policy=reported * 32), message(1, **end), message(0, "f"), message(1, "f")).tick(9.0)
-    steps = [step for step in iter(told.session.advance, None) if isinstance(step, Step)]
+    steps = [step for step in drained(told.session) if isinstance(step, Step)]
     acted = {"ab": "nominal", "cd": "careful", "ef": ""}[reported], reported == "ef"
     assert [(step.policy, step.foreign) for step in steps] == [acted, acted, then, then]
 

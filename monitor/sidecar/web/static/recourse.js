@@ -16,9 +16,9 @@ export function makeRecourse() {
     const { recourse } = formula;
     section.hidden = !recourse;
     if (!recourse) return;
-    const { avoidable, robust, reason } = recourse;
+    const { avoidable, robust, changes, reason } = recourse;
     const unsure = robust === false ? " Other causal models may disagree." : robust ? " No causal model changes that." : "";
-    put(answer, avoidable === null ? "Not known." : ANSWERS[avoidable] + unsure);
+    put(answer, avoidable !== null ? ANSWERS[avoidable] + unsure : changes ? "Yes, by one other decision." : "Not known.");
     put(change, changed(recourse));
     table.render(avoidable === null ? [] : worlds(formula));
     put(why, reason && `${reason}.`);
