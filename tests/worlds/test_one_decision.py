@@ -10,7 +10,7 @@ import pytest
 
 from monitor import ConfigError, Monitor, check, recourse
 from monitor.alarm.message import Identity, alert_payload, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
+from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.evaluation import one_decision
 from monitor.evaluation.one_decision import ALONE, NONE
 from monitor.evaluation.worlds import WorldChecker
@@ -222,6 +222,11 @@ def test_what_a_forger_writes_is_a_problem_and_no_crash(
     verdict = msgspec.structs.replace(document.verdict, quantities=(one, many))
     altered = msgspec.structs.replace(document, verdict=verdict)
     assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    for path in [(((6.0,), 9), *document.path[1:]), (((6.0,), None), *document.path[1:])]:
+        altered = msgspec.structs.replace(document, path=path)
+        assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    altered = msgspec.structs.replace(document, inputs=document.inputs[1:])
+    assert contradictions(altered) == ["inputs: they are those of 3 steps, and the path has 4"]
 
 
 # ---- limits ----
