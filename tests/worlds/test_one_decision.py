@@ -282,7 +282,7 @@ def test_a_change_that_is_known_to_suffice_is_named_where_a_drawn_one_only_seeme
             return np.where(a == 1, {1: 3.0, 128: 9.0}.get(len(x), 0.5), 0.0)
 
     path = [((8.9,), 0, (1.5,)), ((10.0,), 0, (0.0,)), ((9.9,), 0, (0.0,))]
-    given = {"model": Lucky, "path": path, "policies": TANKS, "sampling": Sampling(rewards=(0.0, 9.0))}
+    given: dict[str, Any] = {"model": Lucky, "path": path, "policies": TANKS, "sampling": Sampling(rewards=(0.0, 9.0))}
     good, bad = (check(f"regret(careful@2, R>={bound} [ C<=1 ])", **given).recourse for bound in (2, 4))
     assert good is not None
     assert good.changes is not None
