@@ -465,8 +465,8 @@ class Bands(msgspec.Struct, frozen=True):
     seed: int = 0
     """Seed they were drawn with."""
     level: float | None = None
-    """Level of the credible band, in (0, 1); `null` if none was requested. Of a world that of its fits, if these are
-    too few for the configured one.
+    """Level of the credible band, in (0, 1); `null` if none was requested. In a world with numbers a lower one, if its
+    fits are too few for the configured one.
     """
     delta: float | None = None
     """Probability with which the guaranteed band may fail, for all answers together; `null` without one."""

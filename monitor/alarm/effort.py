@@ -48,7 +48,7 @@ def work(evidence: Evidence) -> int:
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands
-        total += (bands.draws + bands.fits) * (unfolded + farthest)
+        total += max(bands.draws, bands.fits) * (unfolded + farthest)
     drawn = evidence.verdict.drawn
     return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
 

@@ -28,11 +28,12 @@ from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.takeover import contradictions_of_takeover
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evaluation import check, on_stream
+from monitor.evaluation.bands import goal_numbers
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
 from monitor.evaluation.procedures import DRAWS
-from monitor.logic import parse, print_formula
+from monitor.logic import parse
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
-from monitor.logic.traversal import quantity_goals, regret_goals
+from monitor.logic.traversal import quantity_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
@@ -259,46 +260,47 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
 
 
 def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, models: Mapping[str, AnyModel]) -> Derived:
-    """Return the verdict on a world with numbers, its values by the referee's own draws."""
-    recorded, formula = evidence.verdict, parse(evidence.text)
-    pairs = regret_goals(formula) if isinstance(formula, Regret) else tuple(quantity_goals(formula))
-    of = {print_formula(goal): goal for goal in pairs}
-    given = given_of(evidence, world, tables, models)
+    """Return the verdict on a world with numbers, its values by the referee's own draws.
+
+    What is drawn is what the engine's verdict has, as anything may be recorded; the engine has checked the path too.
+    """
+    verdict, formula = _verdict(evidence, world, tables, models), parse(evidence.text)
+    asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
+    number = goal_numbers(verdict, asked)
     quantities = tuple(
-        replace(each, value=mean(of[each.text], given._replace(draws=max(each.samples, 1))))
-        for each in recorded.quantities
-        if each.text in of
+        replace(each, value=mean(asked[number[each.text]], given._replace(draws=max(each.samples, 1))))
+        for each in verdict.quantities
     )
-    profile, recourse = dict(recorded.profile), recorded.recourse
+    profile, recourse = dict(verdict.profile), verdict.recourse
     helped: tuple[str, ...] = ()
-    if recorded.method == "sampled":
+    if verdict.method == "sampled":
         helped += ("and by the engine what follows from these draws: intervals, and whether they decide",)
     if isinstance(formula, Regret):
         drawn = given._replace(draws=DRAWS)
-        for offset in profile.keys() - {recorded.offset}:
-            at = [dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset)) for goal in pairs]
+        for offset in profile.keys() - {verdict.offset}:
+            at = [dataclasses.replace(goal, world=dataclasses.replace(goal.world, offset=offset)) for goal in asked]
             profile[offset] = mean(at[0], drawn), mean(at[1], drawn)
-        if profile and len(quantities) == len(pairs):
-            profile[recorded.offset] = quantities[0].value, quantities[1].value
-        if recourse is not None and recourse.changes is not None and 0 <= recourse.changes.proposed < world.actions:
-            value = _changed(pairs[0], recourse.changes, recorded.offset, given)
+        if profile:
+            profile[verdict.offset] = quantities[0].value, quantities[1].value
+        if recourse is not None and recourse.changes is not None:
+            value = _changed(asked[0], recourse.changes, verdict.offset, given)
             recourse = replace(recourse, changes=replace(recourse.changes, value=value))
             helped += ("and by the engine that no other single decision is better",)
-    judged = _with_fits(replace(recorded, quantities=quantities, profile=profile, recourse=recourse), pairs, given)
-    return Derived([judged, _verdict(evidence, world, tables, models)], helped)
+    judged = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
+    return Derived([_with_fits(judged, asked, given), verdict], helped)
 
 
-def _with_fits(recorded: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
-    """Return a verdict on a learned world with the credible band that the referee finds at the recorded level."""
-    how = recorded.bands
+def _with_fits(verdict: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
+    """Return a verdict on a learned world with the credible band that the referee finds at its level."""
+    how = verdict.bands
     if how is None or how.level is None:
-        return recorded
+        return verdict
     found = credible_bands(asked, given._replace(draws=DRAWS), how.fits, how.level)
-    of = {print_formula(goal): band for goal, band in zip(asked, found.goals, strict=True)}
-    quantities = tuple(replace(each, credible=of[each.text]) for each in recorded.quantities)
-    regret = recorded.outcome is not None
+    number = goal_numbers(verdict, asked)
+    quantities = tuple(replace(each, credible=found.goals[number[each.text]]) for each in verdict.quantities)
+    regret = verdict.outcome is not None
     return replace(
-        recorded,
+        verdict,
         quantities=quantities,
         credible=quantities[-1].credible if regret or len(asked) == 1 else None,
         effect_credible=found.effect if regret else None,
@@ -394,7 +396,7 @@ def _of_identity(evidence: Evidence) -> Iterator[str]:
 
 
 def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of path and breach in the episode.
+    """Check the positions of path and breach in the episode, and that each pair has inputs if any has.
 
     If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
     breach has one time. Otherwise the agent may have started over under the same episode: its steps are then numbered
@@ -404,6 +406,8 @@ def _of_place(evidence: Evidence) -> Iterator[str]:
     if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
         start = " from the start of the episode" if evidence.start_observed else ""
         yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
+    if evidence.inputs and len(evidence.inputs) != len(evidence.path):
+        yield f"inputs: they are those of {len(evidence.inputs)} steps, and the path has {len(evidence.path)}"
     if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
         yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
     if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:

@@ -159,7 +159,7 @@ def with_credible(
 ) -> Verdict:
     """Return the verdict with credible bands: of the values of each goal, and of the effect of `regret`."""
     bands = [values.band(level) for values in credible]
-    index = _goal_numbers(verdict, quantity_goals(formula))
+    index = goal_numbers(verdict, quantity_goals(formula))
     quantities = tuple(replace(quantity, credible=bands[index[quantity.text]]) for quantity in verdict.quantities)
     return replace(
         verdict,
@@ -172,7 +172,7 @@ def with_credible(
 def _with_support(verdict: Verdict, formula: Formula, uses: list[list[RowUses]]) -> Verdict:
     """Return the verdict with the support of each goal, and the pairs to visit."""
     supports = [support_of(part) for part in uses]
-    index = _goal_numbers(verdict, quantity_goals(formula))
+    index = goal_numbers(verdict, quantity_goals(formula))
     return replace(
         verdict,
         quantities=tuple(replace(each, support=supports[index[each.text]]) for each in verdict.quantities),
@@ -181,7 +181,7 @@ def _with_support(verdict: Verdict, formula: Formula, uses: list[list[RowUses]])
     )
 
 
-def _goal_numbers(verdict: Verdict, goals: Sequence[Goal]) -> dict[str, int]:
+def goal_numbers(verdict: Verdict, goals: Sequence[Goal]) -> dict[str, int]:
     """Return the goal of each quantity, by its text."""
     if len(goals) == 1:
         return {quantity.text: 0 for quantity in verdict.quantities}

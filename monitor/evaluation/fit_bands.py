@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from monitor.arrays import Floats
 from monitor.errors import MonitorError
 from monitor.evaluation.bands import missing, with_credible
 from monitor.evaluation.credible import Samples, check_band_settings
-from monitor.evaluation.procedures import span
-from monitor.evaluation.sampled_checker import ERRORS, estimated
+from monitor.evaluation.procedures import Span, span
+from monitor.evaluation.sampled_checker import ERRORS, outcomes_of, with_error
 from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
@@ -61,8 +62,7 @@ class FitBands:
         goals = quantity_goals(formula)
         if not goals or not verdict.quantities:
             return verdict
-        asked = [*goals, _effect(*goals)] if isinstance(formula, Regret) else goals
-        answers, problems = self._answers(asked, path, drawn, terminated=terminated, acted=acted)
+        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         count = len(self._fits)
         reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
         enough = len(answers) >= LEAST_FITS
@@ -70,23 +70,28 @@ class FitBands:
         how = replace(verdict.bands or Bands(), fits=count, level=level)
         if not enough:
             return replace(verdict, bands=missing(how, ["no credible band", *reasons]))
-        credible = [_samples(goal, found) for goal, found in zip(asked, zip(*answers, strict=True), strict=True)]
+        spans = [span(goal, None) for goal in goals]
+        if isinstance(formula, Regret):
+            spans.append(span(_effect(*goals), None))
+            answers = [[own, other, other - own] for own, other in answers]
+        found = [[with_error(outcomes) for outcomes in answer] for answer in answers]
+        credible = [_samples(within, each) for within, each in zip(spans, zip(*found, strict=True), strict=True)]
         effect = credible.pop() if isinstance(formula, Regret) else None
         verdict = replace(with_credible(verdict, formula, credible, effect, level), bands=missing(how, reasons))
-        if all(error is None for answer in answers for _, error in answer):
+        if all(isinstance(outcomes, float) for answer in answers for outcomes in answer):
             return verdict
         verdict = replace(verdict, drawn=drawn)
         return replace(verdict, resampled_from=self._checker.resampled_from(verdict, formula, path))
 
     def _answers(
         self, goals: Sequence[Goal], path: Sequence[Moment], drawn: Drawn, *, terminated: bool, acted: Sequence[str]
-    ) -> tuple[list[list[Estimate]], list[str]]:
-        """Return the values of the goals under each fit that has an answer, and why others have none."""
+    ) -> tuple[list[list[float | Floats]], list[str]]:
+        """Return the outcomes of the goals under each fit that has an answer, and why others have none."""
         answers, problems = [], []
         for fit in self._fits:
             try:
                 questions = [fit.question(goal, path, drawn, terminated=terminated, acted=acted) for goal in goals]
-                answers.append([estimated(question) for question in questions])
+                answers.append([outcomes_of(question) for question in questions])
             except MonitorError as error:
                 problems.append(str(error))
         return answers, problems
@@ -98,12 +103,12 @@ def highest_level(fits: int) -> float:
 
 
 def _effect(nominal: Goal, alternative: Goal) -> Goal:
-    """Return the difference of the two goals of `regret`, under the same noise."""
+    """Return the difference of the two goals of `regret`."""
     return dataclasses.replace(alternative, world=dataclasses.replace(alternative.world, baseline=nominal.world.change))
 
 
-def _samples(goal: Goal, found: Sequence[Estimate]) -> Samples:
+def _samples(within: Span | None, found: Sequence[Estimate]) -> Samples:
     """Return the value under each fit, less and more what it may be wrong by as few were drawn, within its range."""
     values, errors = np.array([(value, ERRORS * (error or 0.0)) for value, error in found]).T
-    low, high = span(goal, None) or (-np.inf, np.inf)
+    low, high = within or (-np.inf, np.inf)
     return Samples(np.maximum(values - errors, low), np.minimum(values + errors, high))

@@ -101,16 +101,22 @@ class _Search:
         assert test is not None
         sign = 1.0 if test.comparison in (">=", ">") else -1.0
         best: _Found | None = None
+        known: _Found | None = None  # the best that needs no draws
         for change in islice(self._changes(actions), MOST_TRIED):
             found, _ = self._valued(change, range(DRAWS, DRAWS + FIRST_DRAWS))
-            if found is not None and (best is None or sign * (found.value - best.value) > TIE):
+            if found is None:
+                continue
+            if best is None or sign * (found.value - best.value) > TIE:
                 best = found
-        if best is None or not best.samples:
-            return best if best is not None and test.holds(best.value) else None
-        # The best of many estimates is too good on average: it counts by other draws.
-        again, error = self._valued(best.change, range(DRAWS))
-        assert again is not None
-        return again if test.holds(again.value - sign * ERRORS * error) else None
+            if not found.samples and (known is None or sign * (found.value - known.value) > TIE):
+                known = found
+        if best is not None and best.samples:
+            # The best of many estimates is too good on average: it counts by other draws.
+            again, error = self._valued(best.change, range(DRAWS))
+            assert again is not None
+            if test.holds(again.value - sign * ERRORS * error):
+                return again
+        return known if known is not None and test.holds(known.value) else None
 
     def _changes(self, actions: int) -> Iterator[Change]:
         for begins in reversed(range(len(self.steps))):

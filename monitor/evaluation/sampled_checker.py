@@ -8,6 +8,7 @@ from copy import copy
 
 from msgspec.structs import replace
 
+from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.evaluation.case import Case
 from monitor.evaluation.procedures import DRAWS
@@ -31,10 +32,19 @@ def estimated(question: Question, particles: range = range(DRAWS)) -> tuple[floa
 
     The number of draws is fixed. That of a test depends on what it drew, so its mean leans away from the bound.
     """
-    if question.certain is not None:
-        return question.certain, None
-    draws = question.outcomes(particles)
-    return float(draws.mean()), float(draws.std()) / math.sqrt(len(draws))
+    return with_error(outcomes_of(question, particles))
+
+
+def outcomes_of(question: Question, particles: range = range(DRAWS)) -> float | Floats:
+    """Return the outcomes [n] of a question in these draws, or its one outcome if nothing needs to be drawn."""
+    return question.outcomes(particles) if question.certain is None else question.certain
+
+
+def with_error(outcomes: float | Floats) -> tuple[float, float | None]:
+    """Return the mean of outcomes, and its standard error; None of one that was not drawn."""
+    if isinstance(outcomes, float):
+        return outcomes, None
+    return float(outcomes.mean()), float(outcomes.std()) / math.sqrt(len(outcomes))
 
 
 class SampledChecker:

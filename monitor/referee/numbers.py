@@ -14,19 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import (
-    And,
-    Const,
-    Formula,
-    Goal,
-    InterventionRef,
-    Label,
-    Not,
-    Or,
-    Probability,
-    Regret,
-    Until,
-)
+from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Regret, Until
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

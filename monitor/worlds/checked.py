@@ -49,7 +49,10 @@ class CheckedWorld:
         self.labels = names_listed(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
         self.learned = bool(getattr(world, "learned", False))
-        self.fits = tuple(CheckedWorld(each) for each in getattr(world, "fits", ()))
+        fits = getattr(world, "fits", ())
+        if not isinstance(fits, Sequence):
+            raise ModelError(f"{self}: fits is {fits!r:.100}; give a list of worlds like it, or leave it out")
+        self.fits = tuple(CheckedWorld(each) for each in fits)
         if not (isinstance(self.noise, int) and self.noise >= 0):
             raise ModelError(f"{self}: noise is {self.noise!r}; it counts the uniform numbers of a step: 0, 1, ...")
         self.noise_features = features_driven(getattr(world, "noise_features", None), self.features, self.noise)

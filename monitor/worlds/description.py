@@ -38,10 +38,10 @@ def features_listed(given: object, what: str) -> tuple[Feature, ...]:
     each = [one if isinstance(one, Feature) else Feature(one) for one in _listed(given, what)]
     names_listed([one.name for one in each], what, least=0 if what == "input" else 1)
     for one in each:
-        if not (-np.inf <= one.low < one.high <= np.inf):
-            raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
         if one.values:
             names_listed(one.values, "named value", least=2)
+        if not (-np.inf <= one.low < one.high <= np.inf):
+            raise ModelError(f"{what} {one.name!r}: low is {one.low} and high {one.high}; low comes first")
     return tuple(each)
 
 

@@ -64,7 +64,7 @@ def world_of(packed: bytes, where: str) -> LocationScale:
 class LocationScale:
     """A `World` made of a manifest. `content`: its bytes, with those of its files; empty until they are known.
 
-    `fits`: the worlds of the manifests under `fits`.
+    `fits`: the worlds of the manifests under `fits`, with the ranges, labels and inputs to come of this one.
 
     Args:
         manifest: its description.
@@ -113,7 +113,7 @@ class LocationScale:
         }
         self.labels = tuple(self._conditions)
         self._where = where
-        self.fits = tuple(self._fit(each, content) for each in manifest.fits)
+        self.fits = tuple(self._fit(each, manifest, content) for each in manifest.fits)
 
     def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
         """Return the next states [n, f]."""
@@ -181,14 +181,16 @@ class LocationScale:
         """Return where a label's condition holds, [n]."""
         return self._conditions[label](x)
 
-    def _fit(self, pinned: File, content: Callable[[File], bytes]) -> LocationScale:
+    def _fit(self, pinned: File, described: Manifest, content: Callable[[File], bytes]) -> LocationScale:
         """Return the world of the manifest of a fit, whose files lie in that manifest's folder."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
         if manifest.fits or manifest.recorded_inputs:
             raise ModelError(f"world {where}: it is a fit; take fits and recorded_inputs out, as the world's are used")
         fit = LocationScale(
-            manifest, lambda file: content(file.model_copy(update={"file": str(folder / file.file)})), where
+            manifest.described_by(described),
+            lambda file: content(file.model_copy(update={"file": str(folder / file.file)})),
+            where,
         )
         fit.recorded_steps, fit.resample = self.recorded_steps, self.resample
         return fit

@@ -139,7 +139,7 @@ class Manifest(_Strict):
     """Whether location, scale and noise were estimated from data."""
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
     """Manifests of the same world estimated from other data, such as resampled recordings: what they answer differently
-    the data leave open. Inputs to come are those of this world.
+    the data leave open. Ranges, labels and inputs to come are those of this world.
     """
 
     @model_validator(mode="after")
@@ -157,6 +157,22 @@ class Manifest(_Strict):
         if len(set(names)) < len(names) or len(set(self.actions)) < len(self.actions):
             raise ValueError("each name of features and inputs, and of actions, is needed once")
         return self
+
+    def described_by(self, world: Manifest) -> Manifest:
+        """Return this manifest of a fit with the ranges and labels of its world, which a user may have corrected."""
+        described = {(each.name, each.values): each for each in world.features}
+        features = tuple(
+            described.get((each.name, each.values), each).model_copy(update={"probabilities": each.probabilities})
+            for each in self.features
+        )
+        inputs = {each.name: each for each in world.inputs}
+        return self.model_copy(
+            update={
+                "features": features,
+                "inputs": tuple(inputs.get(each.name, each) for each in self.inputs),
+                "labels": world.labels,
+            }
+        )
 
 
 def read_manifest(content: bytes, where: str) -> Manifest:

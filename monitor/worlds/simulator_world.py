@@ -103,6 +103,8 @@ class SimulatorWorld(ABC):
                 f"{self}: noise is {self.noise}, and the step from {x.tolist()} by action {a} draws {given.taken}; "
                 "draw as many numbers in every step, also where they do not matter"
             )
+        if moved.shape != x.shape:
+            raise ModelError(f"{self}: move gives shape {moved.shape}, and a state has shape {x.shape}")
         return moved
 
 

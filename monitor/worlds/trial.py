@@ -35,9 +35,9 @@ def examine(world: CheckedWorld) -> None:
         for n in (0, STATES - 1):
             alone = world.step(states[n : n + 1], np.array([action]), noise[n : n + 1], inputs)
             _check_row(world, states[n], moved[n], alone[0])
-        _try_later_inputs(world, inputs)
         for n in range(STATES):
             _check_inverse(world, Moment(tuple(states[n].tolist()), action, inputs), noise[n], moved[n])
+    _try_later_inputs(world, inputs)
     for label in world.labels:
         world.holds(label, states)
 

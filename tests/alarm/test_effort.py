@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from monitor.alarm.document import Evidence, read_evidence
 from monitor.alarm.effort import MAX_WORK, work
 from monitor.errors import FormulaError
-from monitor.types import Drawn, Recourse, Sampling
+from monitor.types import Bands, Drawn, Recourse, Sampling
 
 GOAL = 'P>=0.8 [ G<=4 !"crash" ]'
 """Five steps from 0 to 4, so five parts."""
@@ -113,6 +113,14 @@ def test_a_thousand_steps_of_samples_cost_as_much_as_a_part(evidence: Evidence, 
         exact + 1,
         exact + 1_000,
     )
+
+
+@pytest.mark.parametrize(("draws", "fits", "times"), [(64, 0, 64), (0, 16, 16), (64, -(10**9), 64)])
+def test_each_model_and_each_fit_costs_as_much_as_the_answer(
+    evidence: Evidence, draws: int, fits: int, times: int
+) -> None:
+    banded = replace(evidence.verdict, bands=Bands(draws=draws, fits=fits))
+    assert work(replace(evidence, text=GOAL, verdict=banded)) == (1 + times) * 5
 
 
 @pytest.mark.parametrize(

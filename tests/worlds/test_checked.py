@@ -97,6 +97,7 @@ class Wide(Drift):
         (changed(version=None, features="x"), "features are a tuple of names, not 'x'"),
         (changed(features=("x", "x")), "1 or more different names"),
         (changed(features=(Feature("x", values=("on", "on")),)), "a world's named values are 2 or more different"),
+        (changed(features=(Feature("x", values=("on",)),)), "a world's named values are 2 or more different"),
         (changed(features=(Feature("x", low=2, high=1),)), "feature 'x': low is 2 and high 1; low comes first"),
         (changed(actions=()), "actions are 1 or more different names"),
         (changed(noise=0.5), "noise is 0.5; it counts the uniform numbers of a step"),

@@ -163,5 +163,10 @@ def test_one_fit_and_other_worlds_are_refused() -> None:
     other.actions = ("shut",)  # type: ignore[assignment]
     with pytest.raises(ModelError, match="fit 2 has other action names than the world"):
         ask("@0.R=? [ C<=2 ]", Basin(0.93, 1.5, 0.3, fits=[Basin(0.93, 1.5, 0.3), other]))
+    other.actions, other.labels = Basin.actions, ("full",)
+    with pytest.raises(ModelError, match="fit 1 has other labels than the world"):
+        ask("@0.R=? [ C<=2 ]", Basin(0.93, 1.5, 0.3, fits=[other, other]))
+    with pytest.raises(ModelError, match="fits is 2; give a list of worlds"):
+        ask("@0.R=? [ C<=2 ]", Basin(0.93, 1.5, 0.3, fits=2))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="16 models do not have quantiles"):
         ask("@0.R=? [ C<=2 ]", bands=BandSettings(draws=16))

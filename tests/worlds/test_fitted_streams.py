@@ -100,6 +100,18 @@ def test_a_band_that_does_not_follow_is_found(raised: Raised, deriver: Any) -> N
         assert any("credible" in problem or "bands" in problem for problem in problems)
 
 
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=["engine", "referee"])
+def test_quantities_that_are_left_out_and_a_level_that_is_none_are_problems(raised: Raised, deriver: Any) -> None:
+    verdict = raised.evidence.verdict
+    assert verdict.bands is not None
+    for altered in (
+        replace(verdict, quantities=()),
+        replace(verdict, bands=replace(verdict.bands, level=float("nan"))),
+    ):
+        evidence = replace(raised.evidence, verdict=altered)
+        assert derive_again(evidence, raised.world, raised.policies, {}, [deriver]).problems
+
+
 def test_the_alert_says_what_the_recordings_leave_open(raised: Raised) -> None:
     assert " Estimated" in raised.alert.summary
     assert "Credible band (88.24 %) 0.00 to 0.00." in raised.alert.details

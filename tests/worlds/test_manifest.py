@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from onnx import TensorProto
 from scipy.stats import kstest, norm, t
 
@@ -324,6 +325,18 @@ def test_fits_are_worlds_and_are_kept_in_the_bytes_of_the_world(tmp_path: Path) 
         assert each.content == world.content
 
 
+def test_ranges_and_labels_are_those_of_the_world_which_its_user_may_correct(tmp_path: Path) -> None:
+    path = with_fits(tmp_path, [0.8, 0.85], labels={"low": "level < 1"})
+    given = yaml.safe_load(path.read_text())
+    given |= {"features": [{"name": "level", "low": 0, "high": 9, "clip": True}], "labels": {"low": "level < 5"}}
+    path.write_text(yaml.safe_dump(given))
+    world = load_world(path)
+    for fit in world.fits:
+        assert fit.features == world.features
+        assert fit.step(np.array([[0.0]]), np.array([0]), np.array([[0.1]]), ())[0, 0] == 0.0, "cut off"
+        assert fit.holds("low", np.array([[4.0], [6.0]])).tolist() == [True, False]
+
+
 def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
     path = with_fits(tmp_path, [0.8, 0.85])
     graph = tmp_path / "fits" / "1" / "location.onnx"
@@ -345,7 +358,7 @@ def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"actions": ["shut"]}, "fit 1 has other action names than the world"),
-        ({"labels": {"low": "level < 1"}}, "fit 1 has other labels than the world"),
+        ({"features": [{"name": "volume"}]}, "fit 1 has other features than the world"),
         ({"scale": [0]}, "fit 1 has other noise than the world"),
         ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit; take fits and recorded_inputs out"),
     ],

@@ -10,11 +10,11 @@ import pytest
 
 from monitor import ConfigError, Monitor, check, recourse
 from monitor.alarm.message import Identity, alert_payload, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
+from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.evaluation import one_decision
 from monitor.evaluation.one_decision import ALONE, NONE
 from monitor.evaluation.worlds import WorldChecker
-from monitor.types import Alert, Changes, FormulaSpec, Sampling, Verdict
+from monitor.types import Alert, Changes, FormulaSpec, Recourse, Sampling, Verdict
 from tests.tiers import examples, scaled
 from tests.worlds.lives import Life, lived, met, settings
 from tests.worlds.samples import NumberLine, Tank, number_rule
@@ -222,6 +222,11 @@ def test_what_a_forger_writes_is_a_problem_and_no_crash(
     verdict = msgspec.structs.replace(document.verdict, quantities=(one, many))
     altered = msgspec.structs.replace(document, verdict=verdict)
     assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    for path in [(((6.0,), 9), *document.path[1:]), (((6.0,), None), *document.path[1:])]:
+        altered = msgspec.structs.replace(document, path=path)
+        assert derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
+    altered = msgspec.structs.replace(document, inputs=document.inputs[1:])
+    assert contradictions(altered) == ["inputs: they are those of 3 steps, and the path has 4"]
 
 
 # ---- limits ----
@@ -267,6 +272,22 @@ def test_where_the_verdict_draws_nothing_no_decision_is_drawn() -> None:
     assert (verdict.outcome, verdict.method, verdict.drawn) == ("unavoidable", "exact", None)
     assert verdict.recourse is not None
     assert (verdict.recourse.changes, verdict.recourse.reason) == (None, ALONE + NONE)
+
+
+def test_a_change_that_is_known_to_suffice_is_named_where_a_drawn_one_only_seemed_better() -> None:
+    """A full tank hides its leak, so the older decision is drawn: good in the first draws, bad in those that count."""
+
+    class Lucky(Tank):
+        def reward(self, x: Any, a: Any, x_next: Any) -> Any:
+            return np.where(a == 1, {1: 3.0, 128: 9.0}.get(len(x), 0.5), 0.0)
+
+    path = [((8.9,), 0, (1.5,)), ((10.0,), 0, (0.0,)), ((9.9,), 0, (0.0,))]
+    given: dict[str, Any] = {"model": Lucky, "path": path, "policies": TANKS, "sampling": Sampling(rewards=(0.0, 9.0))}
+    good, bad = (check(f"regret(careful@2, R>={bound} [ C<=1 ])", **given).recourse for bound in (2, 4))
+    assert good is not None
+    assert good.changes is not None
+    assert (good.changes.offset, good.changes.samples, good.changes.value) == (1, 0, 3.0)
+    assert bad == Recourse(reason=ALONE + NONE)
 
 
 def test_the_recourse_of_a_path_is_that_of_a_verdict() -> None:

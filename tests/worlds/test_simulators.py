@@ -266,6 +266,15 @@ class Quadratic(Pond):
         return [x[0] + (rng.random() - 0.5) ** 2]
 
 
+class Short(Pond):
+    """One number would be taken for both."""
+
+    features: Any = ("level", "volume")
+
+    def move(self, x: Floats, a: int, rng: Any, w: Floats) -> Any:
+        return [x[0] + rng.random()]
+
+
 def unbound(_: Any) -> Any:
     env = Drone()
     env.action_space = Box(-1, 1)  # type: ignore[assignment]
@@ -293,6 +302,7 @@ def unbound(_: Any) -> Any:
             "cannot be read and set .*position.*; write read_",
         ),
         (drone(write_state=lambda self, x: vars(self.env)[x]), "cannot be read and set .TypeError: unhashable"),
+        (Short, r"move gives shape \(1,\), and a state has shape \(2,\)"),
         (Quadratic, "noise does not come back from its own step"),
     ],
 )
