@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -61,14 +61,13 @@ class Case:
         self._drawn, self._terminated, self._spare, self._acted = drawn, terminated, spare, acted
         self._short: list[str] = []
         self._questions: dict[Goal, Question] = {}
-        self._goals: dict[str, Goal] = {}
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
         tree = self._tree(formula)
         tested = self._tested(tree, [goal for goal, _, _ in goals(formula)])
-        holds = evaluate(tree, {text: quantity.holds for text, quantity in tested.items()})
-        quantities = tuple(tested.values()) if holds else self._drawn_on(tested.values())
+        holds = evaluate(tree, {quantity.text: quantity.holds for quantity in tested.values()})
+        quantities = tuple((tested if holds else self._drawn_on(tested)).values())
         return self._verdict(
             quantities,
             holds=holds,
@@ -86,9 +85,9 @@ class Case:
         pair = regret_goals(formula)
         meets, would_meet = (self._tree(one) for one in pair)
         tested = self._tested(combine.Disjunction((meets, combine.Negation(would_meet))), pair)
-        nominal, alternative = (tested[print_formula(one)] for one in pair)
-        if not nominal.holds:
-            nominal, alternative = self._drawn_on((nominal, alternative))
+        if not tested[pair[0]].holds:
+            tested = self._drawn_on(tested)
+        nominal, alternative = (tested[one] for one in pair)
         ends, others = _interval(nominal), _interval(alternative)
         effect_bounds = None
         if ends is not None and others is not None and self._was_drawn(nominal, alternative):
@@ -115,31 +114,23 @@ class Case:
         quantity = self._quantity(goal, text, found)
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
 
-    def _tested(self, tree: Tree, queried: Sequence[Goal]) -> dict[str, Quantity]:
-        """Return text -> quantity of each goal, each tested at the strength that the whole formula needs."""
+    def _tested(self, tree: Tree, queried: Sequence[Goal]) -> dict[Goal, Quantity]:
+        """Return the quantity of each goal, each tested at the strength that the whole formula needs."""
         needed = strengths(tree, Strength(self._drawn.alpha, self._drawn.beta))
-        quantities: dict[str, Quantity] = {}
-        for goal in queried:
-            text = print_formula(goal)
-            if text not in quantities:
-                self._goals[text] = goal
-                quantities[text] = self._test(goal, text, needed.get(text))
-        return quantities
+        texts = {goal: print_formula(goal) for goal in queried}
+        return {goal: self._test(goal, text, needed.get(text)) for goal, text in texts.items()}
 
-    def _drawn_on(self, tested: Iterable[Quantity]) -> tuple[Quantity, ...]:
+    def _drawn_on(self, tested: Mapping[Goal, Quantity]) -> dict[Goal, Quantity]:
         """Return quantities that somebody may read with the mean of at least `DRAWS` draws, their truths as tested.
 
         A test ends when its draws are far from the bound, so their mean is too far on average.
         """
-        return tuple(self._with_more_draws(each) if each.samples else each for each in tested)
-
-    def _with_more_draws(self, quantity: Quantity) -> Quantity:
-        goal, sampling = self._goals[quantity.text], self._drawn.sampling
-        count = min(DRAWS, sampling.limit)
-        if quantity.samples >= count:
-            return quantity
-        found = summary(self._draw(goal)(range(count)), span(goal, self._rewards), sampling)
-        return self._quantity(goal, quantity.text, found, holds=quantity.holds)
+        count, found = min(DRAWS, self._drawn.sampling.limit), dict(tested)
+        for goal, quantity in tested.items():
+            if 0 < quantity.samples < count:
+                mean = summary(self._draw(goal)(range(count)), span(goal, self._rewards), self._drawn.sampling)
+                found[goal] = self._quantity(goal, quantity.text, mean, holds=quantity.holds)
+        return found
 
     def _test(self, goal: Goal, text: str, strength: Strength | None) -> Quantity:
         """Test one goal; return its truth and numbers. No strength: it is known without a test."""
