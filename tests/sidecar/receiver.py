@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from traceback import walk_tb
 from typing import Any
+
+from monitor.sidecar.webhooks.target import close_unfinished
 
 __all__ = ["Post", "Receiver", "receiver"]
 
@@ -83,9 +84,7 @@ class _Server(ThreadingHTTPServer):
         try:
             return self.context.wrap_socket(connection, server_side=True), address
         except OSError as error:
-            for frame, _ in walk_tb(error.__traceback__):  # if the client is gone already, `ssl` leaves the socket open
-                if isinstance(made := frame.f_locals.get("self"), ssl.SSLSocket):
-                    made.close()
+            close_unfinished(error)
             raise
 
     def handle_error(self, *_about: object) -> None:

@@ -9,6 +9,7 @@ import hmac
 import logging
 import random
 import re
+import select
 import socket
 import ssl
 import struct
@@ -30,6 +31,7 @@ from monitor.sidecar.mqtt.outbox import Numbers
 from monitor.sidecar.webhooks import post as post_module
 from monitor.sidecar.webhooks import sender as sender_module
 from monitor.sidecar.webhooks.sender import Sender
+from monitor.sidecar.webhooks.target import parse_target
 from monitor.sidecar.webhooks.webhooks import Webhooks
 from monitor.types import Instant
 from tests.servers import PATIENCE, wait_until
@@ -368,6 +370,27 @@ def test_over_tls_the_receiver_must_prove_its_name(tmp_path: Path) -> None:
             rig = Rig(config(plain.url.replace("http:", "https:")))
             rig.add(published())
             assert asyncio.run(scenario(rig)).startswith("TLS failed (")
+
+
+def test_a_receiver_that_resets_the_connection_before_the_handshake_leaves_no_socket_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connect = socket.create_connection
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = parse_target(f"https://127.0.0.1:{server.getsockname()[1]}/", plain=False)
+
+        def connect_and_be_reset(*address: Any, **options: Any) -> socket.socket:  # noqa: ANN401 - those of socket
+            client = connect(*address, **options)
+            accepted, _ = server.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+            select.select([client], [], [])
+            return client
+
+        monkeypatch.setattr(socket, "create_connection", connect_and_be_reset)
+        sending = post_module.post(target, b"{}", {}, seconds=60, context=ssl.create_default_context())
+        with pytest.raises(post_module.PostError, match="reset"):
+            asyncio.run(sending)
 
 
 def test_a_post_too_old_is_dropped_after_a_last_attempt_and_the_next_goes_on(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from dataclasses import dataclass, field
+from traceback import walk_tb
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,8 +33,27 @@ class Target:
     def connection(self, timeout: float, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
         """Return a connection that is not open yet. It uses no proxy and follows no redirect."""
         if self.encrypted:
-            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+            return _EncryptedConnection(self.host, self.port, timeout=timeout, context=context)
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+
+
+class _EncryptedConnection(http.client.HTTPSConnection):
+    def connect(self) -> None:
+        try:
+            super().connect()
+        except OSError as error:
+            close_unfinished(error)
+            raise
+
+
+def close_unfinished(error: OSError) -> None:
+    """Close the socket that `ssl` leaves open when the other side has reset the connection before the handshake.
+
+    Only the traceback of the error still knows that socket.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        if isinstance(made := frame.f_locals.get("self"), ssl.SSLSocket):
+            made.close()
 
 
 def parse_target(url: str, *, plain: bool) -> Target:
