@@ -26,7 +26,8 @@ class InitRequest:
 
     `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence.
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
+    settings that repeats this.
     """
 
     folder: Path
@@ -46,7 +47,8 @@ class InitRequest:
     quiet: bool
     accept: bool = False
     dynamics: bool | None = None
-    inputs: str | None = None
+    inputs: tuple[str, ...] = ()
+    record: str = ""
 
 
 @dataclass

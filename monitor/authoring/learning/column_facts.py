@@ -76,9 +76,7 @@ def head_of(sources: Sequence[RowFile]) -> Head:
     return Head(columns, np.array(files, np.int64), unreadable, whole)
 
 
-def _first_rows(
-    source: RowFile, names: Sequence[str], most: int, unreadable: dict[str, str]
-) -> tuple[RowBatch, bool]:
+def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: dict[str, str]) -> tuple[RowBatch, bool]:
     """Return at most so many rows, and whether there are more; columns that cannot be read go to `unreadable`."""
     try:
         batches = source.batches(names)
@@ -157,10 +155,10 @@ def _shown(kind: Kind, kinds: AnyArray, values: AnyArray) -> str:
     if kind == "empty":
         return "empty"
     if kind in ("text", "time"):
-        first = list(dict.fromkeys(values[: SHOWN * 100].tolist()))[: SHOWN if kind == "text" else 1]
+        count = 1 if kind == "time" else SHOWN if len(kinds) <= SHOWN else 2
+        first = list(dict.fromkeys(values[: 100 * count].tolist()))[:count]
         cut = [text if len(text) <= LONGEST or kind == "time" else f"{text[: LONGEST - 2]}.." for text in first]
-        more = f", .. ({len(kinds):,})" if len(kinds) > len(first) and kind == "text" else ""
-        return ", ".join(cut) + (", .." if kind == "time" and len(kinds) > 1 else more)
+        return ", ".join(cut) + (f", .. ({len(kinds):,})" if len(kinds) > len(first) else "")
     if kinds.dtype.kind == "b":
         return ", ".join(str(bool(value)).lower() for value in kinds)
     if len(kinds) <= SHOWN:

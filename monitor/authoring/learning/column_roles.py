@@ -72,7 +72,7 @@ class ColumnRole:
 
     Attributes:
         name: of the column.
-        roles: none: it is left out. `observation` may stand beside `state`.
+        roles: none: it is left out.
         why: the reason.
         sure: no other role is plausible; else `others` are. `settled`: the user said so.
         values: what it holds, in words.
@@ -89,14 +89,25 @@ class ColumnRole:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Roles of all columns, in the order of the file. `problems`: roles that are needed, and no column has."""
+    """Roles of all columns, in the order of the file.
+
+    `ordered`: their names, those that the user settled first, in that order. `problems`: roles that are needed and no
+    column has -> columns that might have them.
+    """
 
     columns: Sequence[ColumnRole]
-    problems: Sequence[str]
+    ordered: Sequence[str]
+    problems: Mapping[Role, Sequence[str]]
 
     def having(self, role: Role) -> tuple[str, ...]:
-        """Return the columns with a role."""
-        return tuple(each.name for each in self.columns if role in each.roles)
+        """Return the columns with a role, in the order of `ordered`."""
+        roles = {each.name: each.roles for each in self.columns}
+        return tuple(name for name in self.ordered if role in roles[name])
+
+    @property
+    def guessed(self) -> bool:
+        """Whether a role is given that the user has not settled, or is still to be settled."""
+        return bool(self.problems) or any(not each.settled and (each.roles or not each.sure) for each in self.columns)
 
     @property
     def unsure(self) -> list[ColumnRole]:
@@ -148,22 +159,20 @@ class _Proposing:
             self._texts_among_numbers()
             self._next_states()
         columns = [self._with_values(self.found[name]) for name in self.names]
-        return Proposal(columns, self._problems())
+        return Proposal(columns, tuple(self.found), self._problems())
 
     def _with_values(self, column: ColumnRole) -> ColumnRole:
         values = self.facts[column.name].values if column.name in self.facts else "cannot be read"
         return ColumnRole(column.name, column.roles, column.why, column.sure, column.others, column.settled, values)
 
-    def _problems(self) -> list[str]:
-        problems = []
+    def _problems(self) -> dict[Role, tuple[str, ...]]:
+        found: dict[Role, tuple[str, ...]] = {}
         if not self._having("action"):
             few = [n for n in self.head.columns if not self.facts[n].continuous and 1 < self.facts[n].distinct <= 50]
-            free = [name for name in few if not set(self.found[name].roles) - {"state"}]
-            known = f", perhaps {', '.join(free[:4])}" if free else ""
-            problems.append(f"no column looks like the action: give it the role action{known}")
+            found["action"] = tuple(name for name in few if not set(self.found[name].roles) - {"state"})
         if not self._having("state") and not self.computed:
-            problems.append("no column looks like the state: give at least one the role state")
-        return problems
+            found["state"] = ()
+        return found
 
     # ---- what has the role by its name ----
 
@@ -199,7 +208,9 @@ class _Proposing:
             count = self.facts[name].distinct
             self._set(name, "episode", f"named so; {count:,} episode{'' if count == 1 else 's'}")
         elif (subject := self._subject()) is not None:
-            self._set(subject, "episode", f"named as what rows belong to; {self.facts[subject].distinct:,} of them")
+            self._set(
+                subject, "episode", f"named as what rows belong to, and has {self.facts[subject].distinct:,} values"
+            )
         ends = [name for name in (self._having("terminated"), self._having("truncated")) if name in self.facts]
         for candidate in self._orders():
             if self._having("episode") is None and (block := self._block(candidate)) is not None:
@@ -210,14 +221,19 @@ class _Proposing:
             links = links_of(self.head, episode, candidate, ends)
             if not (self._rises(candidate, links) if episode else self._begins_again(candidate)):
                 continue
-            each = "in each episode" if episode else "from row to row, or begins again"
+            begins = int(self._falls(candidate).sum())
+            each = (
+                "in each episode" if episode else f"and begins again {begins:,} times" if begins else "from row to row"
+            )
             by = " by 1" if links.counts(self.head.columns[candidate]) else ""
             self._set(candidate, "order", f"rises{by} {each}")
             break
         if (name := self._named("order")) is not None and name.lower() in ("seq", "frame_index", "step", "timestep"):
             self._set(name, "order", "named so, but it does not always rise", "state", "-", sure=False)
         if (name := self._blocks()) is not None:
-            self._set(name, "episode", "its values come in blocks of rows, as those of runs do", "state", "-", sure=False)
+            self._set(
+                name, "episode", "its values come in blocks of rows, as those of runs do", "state", "-", sure=False
+            )
         if subject is not None and not self._is_blocks(subject):
             order = self._having("order")
             if order not in self.facts or self._rises(order, links_of(self.head, None, None, ())):
@@ -290,8 +306,10 @@ class _Proposing:
         over = links_of(self.head, None, None, ())
         for name in self._free("episode"):
             values = self.head.columns[name]
-            if name != order and self._may_group(name) and np.array_equal(
-                values[over.before] != values[over.after], falls
+            if (
+                name != order
+                and self._may_group(name)
+                and np.array_equal(values[over.before] != values[over.after], falls)
             ):
                 return name
         return None
@@ -329,7 +347,8 @@ class _Proposing:
         if name in self.found:
             return
         why = self.head.unreadable[name]
-        why = f"holds {why}" if len(why) < 60 else "its values are not alike"
+        row = re.search(r", row (\d+): column", why)
+        why = f"row {row[1]} holds text, and the others numbers or nothing" if row else f"holds {why}"
         known = {*STATE, *(word for words in SINGLE.values() for word in words)}
         taken = [role for role, words in (*SINGLE.items(), ("state", STATE)) if name.lower() in words]
         needed = name.lower() in known and not any(self._having(role) for role in taken)  # type: ignore[arg-type]
@@ -377,12 +396,24 @@ class _Proposing:
         if facts.kind == "empty" or facts.missing == 1:
             return ColumnRole(name, (), "empty")
         if facts.distinct == 1:
-            return ColumnRole(name, (), "the same in all rows that have it" if facts.missing else "the same in all rows")
+            return ColumnRole(
+                name, (), "the same in all rows that have it" if facts.missing else "the same in all rows"
+            )
         if name.lower() in NOISE and not _is_time(name):
             return ColumnRole(name, (), "about the log or the agent by its name, not about the world")
+        for role, known in SINGLE.items():
+            if role != "order" and name.lower() in known:  # such as the `t` of a temperature
+                other = self._having(role)
+                return ColumnRole(
+                    name, (), f"named as the {role}, " + (f"which is {other}" if other else "and not used")
+                )
         if are_messages(self.names) and name == "v":
             return ColumnRole(name, (), "version of the message")
-        if facts.unique and len(self.head) >= PAIRS and (facts.kind == "text" or (facts.kind == "whole" and words & IDS)):
+        if (
+            facts.unique
+            and len(self.head) >= PAIRS
+            and (facts.kind == "text" or (facts.kind == "whole" and words & IDS))
+        ):
             return ColumnRole(name, (), "a different one in each row: it identifies the row")
         if words & IDS and facts.kind in ("text", "whole"):
             return ColumnRole(name, (), "an identifier by its name")
@@ -423,8 +454,10 @@ class _Proposing:
                 continue
             if set(self.found[other].roles if other in self.found else ()) & {"order", "episode"}:
                 continue
-            if self.facts[other].distinct > 2 and not (theirs == values).all() and bool(
-                (values[before] == theirs[after]).all()
+            if (
+                self.facts[other].distinct > 2
+                and not (theirs == values).all()
+                and bool((values[before] == theirs[after]).all())
             ):
                 return other
         return None
@@ -514,7 +547,9 @@ class _Proposing:
             why = "the same within each episode: a kind of episode, or an identifier"
             return ColumnRole(name, (), why, sure=False, others=("state",))
         if set(_words(name)) & COSTS and not self._having("reward") and "reward" not in self.closed:
-            return ColumnRole(name, ("reward",), "by its name what a step earns or costs", sure=False, others=("state", "-"))
+            return ColumnRole(
+                name, ("reward",), "by its name what a step earns or costs", sure=False, others=("state", "-")
+            )
         return None
 
     # ---- what depends on all columns ----

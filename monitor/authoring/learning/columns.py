@@ -16,10 +16,8 @@ Timing = Literal["step", "state"]
 """Meaning of a row's reward and end markers: `step`: of the step that its action begins, as an environment's `step`
 returns them. `state`: of the arrival in its state, as in the messages of the monitor."""
 
-Role = Literal[
-    "episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated", "observation"
-]
-"""Role of a column, in the order in which files list them."""
+Role = Literal["episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated"]
+"""Role of a column."""
 
 EPISODE: Final = ("episode", "episode_id", "episode_index", "episode_idx", "ep", "traj", "traj_id", "trajectory",
                   "trajectory_id", "run", "run_id", "rollout")  # fmt: skip
@@ -112,10 +110,10 @@ def guessed(
 ) -> Roles:
     """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
 
-    `left_out`: columns that cannot be read -> what they hold. Several columns are given as a text, separated by commas,
-    or as a tuple; a state or inputs may be named as the list or map that they were; inputs are guessed if they are given
-    as None. Raises RecordingError: a given column does not exist or
-    cannot be read, one that would be guessed cannot be read, or state or action cannot be guessed.
+    `left_out`: columns that cannot be read -> what they hold. Several columns are given as a tuple, or as a text with
+    commas; a state or inputs may be named as the list or map that they were; inputs are guessed if they are given as
+    None. Raises RecordingError: a given column does not exist or cannot be read, one that would be guessed cannot be
+    read, or state or action cannot be guessed.
     """
     single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
               "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip

@@ -65,7 +65,10 @@ def heating(rng: Rng) -> Iterator[Row]:
             yield {"day": day, "step": hour, "hour": (hour + 6) % 24, "indoor_temp": round(inside, 2),
                    "outdoor_temp": round(outside, 2), "price": round(rng.random() / 4, 3), "heat": heat,
                    "firmware": "1.4.2", "energy_kwh": round(20 * day + hour + rng.random() / 2, 2)}  # fmt: skip
-            inside, outside = inside + heat - 0.1 * (inside - outside) + rng.normal(0, 0.2), outside + rng.normal(0, 0.3)
+            inside, outside = (
+                inside + heat - 0.1 * (inside - outside) + rng.normal(0, 0.2),
+                outside + rng.normal(0, 0.3),
+            )
 
 
 def lerobot(rng: Rng) -> Iterator[Row]:
