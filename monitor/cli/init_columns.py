@@ -172,7 +172,7 @@ class RecordedColumns:
     def settled_roles(self) -> tuple[dict[str, Any], Roles]:
         """Return the roles as options of a learner, and as they are understood. Raises RecordingError."""
         having = self.proposal.having
-        found: dict[str, Any] = {role: (having(role) or ("",))[0] for role in SINGLE}  # type: ignore[arg-type]
+        found: dict[str, Any] = {role: (having(role) or ("",))[0] for role in SINGLE}
         found |= {"state": having("state") or None, "next_state": having("next_state") or ""}
         found |= {"observation": self.settings.observation, "timing": self.settings.timing}
         computed = ["state"] if self.computed else []

@@ -154,10 +154,12 @@ def _kind(kinds: AnyArray) -> Kind:
 def _shown(kind: Kind, kinds: AnyArray, values: AnyArray) -> str:
     if kind == "empty":
         return "empty"
-    if kind in ("text", "time"):
-        count = 1 if kind == "time" else SHOWN if len(kinds) <= SHOWN else 2
+    if kind == "time":
+        return str(values[0]) + (" .." if len(kinds) > 1 else "")
+    if kind == "text":
+        count = SHOWN if len(kinds) <= SHOWN else 2
         first = list(dict.fromkeys(values[: 100 * count].tolist()))[:count]
-        cut = [text if len(text) <= LONGEST or kind == "time" else f"{text[: LONGEST - 2]}.." for text in first]
+        cut = [text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.." for text in first]
         return ", ".join(cut) + (f", .. ({len(kinds):,})" if len(kinds) > len(first) else "")
     if kinds.dtype.kind == "b":
         return ", ".join(str(bool(value)).lower() for value in kinds)

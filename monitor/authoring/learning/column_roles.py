@@ -30,13 +30,13 @@ from monitor.authoring.learning.columns import (
     first_known,
 )
 
-SINGLE: Final = {"episode": EPISODE, "order": ORDER, "action": ACTION, "reward": REWARD,
+SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": ORDER, "action": ACTION, "reward": REWARD,
                  "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 UNITS: Final = {"s", "ms", "us", "ns", "sec", "secs", "seconds", "utc", "local", "iso", "start"}
-TIMES: Final = {"time", "timestamp", "datetime", "date", "ts", "clock", "epoch", "unixtime", "unix", "at"}
+TIMES: Final = {"time", "timestamp", "datetime", "date", "ts", "clock", "epoch", "unixtime", "unix", "stamp", "at"}
 CALENDAR: Final = {"hour", "minute", "weekday", "dow", "dayofweek", "month", "season", "holiday", "weekend", "day"}
 OUTSIDE: Final = {"weather", "rain", "rainfall", "wind", "sun", "sunshine", "solar", "irradiance", "cloud", "clouds",
                   "outdoor", "outside", "ambient", "price", "tariff"}  # fmt: skip
@@ -168,7 +168,7 @@ class _Proposing:
     def _problems(self) -> dict[Role, tuple[str, ...]]:
         found: dict[Role, tuple[str, ...]] = {}
         if not self._having("action"):
-            few = [n for n in self.head.columns if not self.facts[n].continuous and 1 < self.facts[n].distinct <= 50]
+            few = self._usable(list(self.head.columns))
             found["action"] = tuple(name for name in few if not set(self.found[name].roles) - {"state"})
         if not self._having("state") and not self.computed:
             found["state"] = ()
@@ -331,7 +331,7 @@ class _Proposing:
         if name is not None:
             self._set(name, "action", "named so")
         else:
-            usable = [n for n in free if not self.facts[n].continuous and 1 < self.facts[n].distinct <= 50]
+            usable = self._usable(free)
             likely = [n for n in usable if "action" in _words(n) and not set(_words(n)) & DELAYED]
             weak = [n for n in usable if set(_words(n)) & COMMANDS and not set(_words(n)) & DELAYED]
             if len(likely) == 1:
@@ -343,6 +343,12 @@ class _Proposing:
             why = "named so, but it has decimals: an action is one of few; number its levels"
             self._set(name, "action", why, "-", sure=False)
 
+    def _usable(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of few values, which an action may have."""
+        facts = {name: self.facts[name] for name in names}
+        few = {name for name, each in facts.items() if 1 < each.distinct <= 50 and not each.continuous}
+        return [name for name in names if name in few and facts[name].kind != "time"]
+
     def _unreadable(self, name: str) -> None:
         if name in self.found:
             return
@@ -351,7 +357,7 @@ class _Proposing:
         why = f"row {row[1]} holds text, and the others numbers or nothing" if row else f"holds {why}"
         known = {*STATE, *(word for words in SINGLE.values() for word in words)}
         taken = [role for role, words in (*SINGLE.items(), ("state", STATE)) if name.lower() in words]
-        needed = name.lower() in known and not any(self._having(role) for role in taken)  # type: ignore[arg-type]
+        needed = name.lower() in known and not any(self._having(role) for role in taken)
         self._set(name, None, why, *(["another column instead"] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:

@@ -126,7 +126,8 @@ def clinic(rng: Rng) -> Iterator[Row]:
         for hour in range(int(rng.integers(12, 24))):
             dose = int(rng.integers(3))
             yield {"patient_id": 1000 + 7 * patient, "hour": hour, "map": round(pressure, 1),
-                   "heart_rate": int(rng.normal(80, 10)), "lactate": "" if rng.random() < 0.7 else round(rng.random(), 2),
+                   "heart_rate": int(rng.normal(80, 10)),
+                   "lactate": "" if rng.random() < 0.7 else round(rng.random(), 2),
                    "age": age, "vasopressor_action": dose, "outcome": "survived" if lived else "died",
                    "comment": "family informed of the plan" if rng.random() < 0.05 else ""}  # fmt: skip
             pressure += dose - 1 + rng.normal(0, 2)
@@ -175,8 +176,9 @@ def messages(rng: Rng) -> Iterator[Row]:
     """Messages of the monitor."""
     for episode in range(10):
         for seq in range(20):
-            yield {"v": 1, "episode": episode, "seq": seq, "state": int(rng.integers(6)), "action": int(rng.integers(2)),
-                   "reward": 0, "terminated": False, "truncated": seq == 19}  # fmt: skip
+            yield {"v": 1, "episode": episode, "seq": seq, "state": int(rng.integers(6)),
+                   "action": int(rng.integers(2)), "reward": 0, "terminated": False,
+                   "truncated": seq == 19}  # fmt: skip
 
 
 def pandas_export(rng: Rng) -> Iterator[Row]:
@@ -212,12 +214,14 @@ EXPECTED: dict[Callable[[Rng], Iterator[Row]], str] = {
     lerobot: "index -, episode_index episode, frame_index order, timestamp -, observation.state[0] state, "
     "observation.state[1] state, observation.state[2] state, action action, next.reward reward, "
     "next.done terminated, task_index -",
-    mobile_robot: "trial episode, t order, stamp_ns -?, x state, battery state, cmd action?, next_x -, crashed terminated",
+    mobile_robot: "trial episode, t order, stamp_ns -, x state, battery state, cmd action?, "
+    "next_x -, crashed terminated",
     trading: "session_id episode, time -, datetime order, mid state, position state, drawdown state, action action, "
     "pnl reward?, mid_after -",
-    clinic: "patient_id episode, hour order, map state, heart_rate state, lactate -?, age -?, vasopressor_action action, "
-    "outcome -, comment -",
-    atari: "ep episode, frame order, lives state, row state, a action, r reward, done terminated, return_to_go -, seed -",
+    clinic: "patient_id episode, hour order, map state, heart_rate state, lactate -?, age -?, "
+    "vasopressor_action action, outcome -, comment -",
+    atari: "ep episode, frame order, lives state, row state, a action, r reward, done terminated, "
+    "return_to_go -, seed -",
     gridworld: "episode episode, step order, state state, action action, reward reward, temperature -",
     replay_buffer: "traj_id episode, t order, obs[0] state, obs[1] state, a action, r reward, done terminated, "
     "timeout truncated, next_obs[0] next_state, next_obs[1] next_state, logp -",
