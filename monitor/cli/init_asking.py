@@ -19,6 +19,7 @@ from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
+    from monitor.authoring.learning.column_roles import Proposal
     from monitor.authoring.learning.columns import Roles
 
 EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
@@ -65,7 +66,7 @@ def settled_request(
     request = partial(_request, folder, force=force, quiet=quiet)
     if not settings.recordings:
         settings = _simulated(settings, asks=asks)
-        return request(settings, {}, (), settings_text(settings, None))
+        return request(settings, {}, (), _record(settings, read, file, None))
     found = RecordedColumns(settings, ColumnOptions(columns))
     guessed = found.proposal.guessed
     if not quiet:
@@ -76,9 +77,15 @@ def settled_request(
         found.refuse_unsure(file)
     roles, understood = found.settled_roles()
     settings = _unsafe(settings, found, understood, asks=asks, quiet=quiet)
-    repeated = file if not guessed and settings == read and not columns else None
-    record = settings_text(settings, found.proposal) if repeated is None else repeated.read_text("utf-8")
+    record = _record(settings, read, None if guessed or columns else file, found.proposal)
     return request(settings, roles, understood.inputs, record)
+
+
+def _record(settings: InitSettings, read: InitSettings, file: Path | None, proposal: Proposal | None) -> str:
+    """Return the file of settings that repeats this: as it was read, if that said all."""
+    if file is not None and settings == read:
+        return file.read_text("utf-8")
+    return settings_text(settings, proposal)
 
 
 def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:

@@ -28,6 +28,9 @@ SEVERAL: Final = ("state", "next_state", "inputs")
 WIDTH: Final = 120
 """The table is no wider, however wide the terminal."""
 
+LINES: Final = 60
+"""Columns that are shown, or lists of columns; those that are not clear are shown in any case."""
+
 CORRECT: Final = "Correct what is wrong, such as `{name}: {role}`; the roles are {roles} and left out."
 UNSAFE: Final = "What must not happen? A name and a condition on the columns, such as `{example}`."
 
@@ -56,6 +59,11 @@ class ColumnOptions:
                 for name in _found(part.strip(), names, source) if part.strip() else ():
                     settled[name] = (*settled.pop(name, ()), role)
             closed.add(role)
+        for single in SINGLE:
+            if len(several := [name for name, roles in settled.items() if single in roles]) > 1:
+                raise ConfigError(
+                    f"columns: {' and '.join(several[:2])} both have the role {single}; one column has it"
+                )
         return settled, closed
 
 
@@ -94,7 +102,9 @@ class RecordedColumns:
 
         named = [name for name in parsed_bins(bins) if name]
         if named and all(name in self.names for name in named):
-            self.settled |= {name: (*self.settled.get(name, ()), "state") for name in named}
+            for name in named:
+                roles = self.settled.get(name, ())
+                self.settled[name] = roles if "state" in roles else (*roles, "state")
             self.closed.add("state")
 
     def _proposed(self) -> Proposal:
@@ -182,12 +192,12 @@ class RecordedColumns:
     def holds(self, text: str, roles: Roles) -> tuple[int, str]:
         """Return in how many of the rows looked at a condition holds, and that in words. Raises ModelError."""
         ((condition, _),) = labels_of([], [text], roles, self.names)
-        columns = {name: values for name, values in self.head.columns.items() if name in condition.columns}
-        for name in condition.columns:
-            if name in self.head.unreadable:
-                raise ModelError(f"label {condition.name!r}: column {name!r} {self.head.unreadable[name]}")
-            if name not in columns:  # `done` for the column that marks ends, whatever its name
-                columns[name] = self.head.columns[getattr(roles, ALIASES[name])]
+        columns = {}
+        for name in condition.columns:  # `done` is the column that marks ends, whatever its name
+            column = name if name in self.names else getattr(roles, ALIASES[name])
+            if column in self.head.unreadable:
+                raise ModelError(f"label {condition.name!r}: column {column!r}: {self.head.unreadable[column]}")
+            columns[name] = self.head.columns[column]
         count = int(np.count_nonzero(condition.holds(columns, len(self.head))))
         share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
         return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}"
@@ -195,7 +205,8 @@ class RecordedColumns:
     def ask_unsafe(self, roles: Roles) -> str:
         """Ask what is unsafe, until it is a condition that holds in some rows, or the same answer is given again."""
         before = ""
-        number = next((n for n in roles.state if self.head.columns[n].dtype.kind in "if"), "") if roles.state else ""
+        columns = self.head.columns
+        number = next((name for name in roles.state if name in columns and columns[name].dtype.kind in "if"), "")
         for line in textwrap.wrap(UNSAFE.format(example=f"high: {number or 'temperature'} >= LIMIT"), _width()):
             say(printable(line))
         while True:
@@ -230,20 +241,23 @@ def _others(each: ColumnRole) -> str:
 def table_of(columns: Sequence[ColumnRole]) -> list[str]:
     """Return lines that show columns with their values, roles and reasons, as wide as the terminal."""
     width = _width()
-    rows = [("column", "role", "values", "why"), *(_row(group) for group in _groups(columns))]
+    every = _groups(columns)
+    groups = [group for i, group in enumerate(every) if i < LINES or not group[0].sure]
+    rows = [("column", "role", "values", "why"), *(_row(group) for group in groups)]
     widest = [max(len(row[i]) for row in rows) for i in range(3)]
     limits = (max(width // 4, 12), 12, max(width // 4, 12))
     widths = [min(have, limit) for have, limit in zip(widest, limits, strict=True)]
     widths.append(max(width - 2 - sum(widths) - 2 * 3, 20))
     lines = []
-    for row, mark in zip(rows, [" ", *("?" if not g[0].sure else " " for g in _groups(columns))], strict=True):
+    for row, mark in zip(rows, [" ", *(" " if group[0].sure else "?" for group in groups)], strict=True):
         cells = [
             textwrap.wrap(cell, size, break_on_hyphens=False) or [""] for cell, size in zip(row, widths, strict=True)
         ]
         for i in range(max(map(len, cells))):
             parts = [(cell[i] if i < len(cell) else "").ljust(size) for cell, size in zip(cells, widths, strict=True)]
             lines.append(f"{mark if not i else ' '} {'  '.join(parts)}".rstrip())
-    return lines
+    more = len(columns) - sum(map(len, groups))
+    return [*lines, f"  and {many(more, 'more column')}"] if more else lines
 
 
 def _width() -> int:

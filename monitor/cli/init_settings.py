@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from monitor.authoring.learning.column_roles import ROLES, Proposal
 from monitor.authoring.learning.columns import Role, expanded
+from monitor.cli.output import printable
 from monitor.errors import ConfigError
 from monitor.sidecar.config.yamlfile import read_yaml
 
@@ -73,6 +74,11 @@ class InitSettings(BaseModel):
     """Good verdicts that resolve it."""
     accept_model: bool = False
     """Go on if the model forecasts what is unsafe no better than chance."""
+
+    @field_validator("recordings", "label", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        return [given] if isinstance(given, str) else given
 
     @field_validator("columns")
     @classmethod
@@ -161,14 +167,16 @@ def column_lines(proposal: Proposal) -> list[str]:
         return rank["state"] if "state" in roles else min([len(rank), *(rank[role] for role in roles)])
 
     names = sorted(proposal.ordered, key=place)  # stable: the order of the state is kept
+    lists = {name.partition("[")[0] for name in names if "[" in name}
+    entries = {base: list(expanded(known, base)) for base in lists}
     lines: list[str] = []
-    while names:
-        name = names[0]
-        base = name.partition("[")[0]
-        entries = list(expanded(known, base)) if base != name else []
-        whole = names[: len(entries)] == entries and len({known[each].roles for each in entries}) == 1
-        each, names = known[name], names[len(entries) if whole else 1 :]
-        lines.append(f"  {key_text(base if whole else name)}: {role_text(each.roles)} # {each.why}\n")
+    at = 0
+    while at < len(names):
+        each, base = known[names[at]], names[at].partition("[")[0]
+        name, alike = each.name, entries.get(base, [])
+        whole = names[at : at + len(alike)] == alike and len({known[one].roles for one in alike}) == 1
+        at += len(alike) if whole else 1
+        lines.append(f"  {key_text(base if whole else name)}: {role_text(each.roles)} # {printable(each.why)}\n")
     return lines
 
 

@@ -58,18 +58,25 @@ class Head:
 def head_of(sources: Sequence[RowFile]) -> Head:
     """Return the first rows of recordings, with the columns of the first one.
 
-    A column that cannot be read in one of them is left out of `columns`. Raises RecordingError: there are no rows, or
-    they cannot be read at all.
+    A column that cannot be read in one of them is not among `columns`; where a file has none, values are missing.
+    Raises RecordingError: there are no rows, or they cannot be read at all.
     """
-    names, unreadable = sources[0].names(), dict(sources[0].left_out)
+    names = sources[0].names()
+    unreadable = dict(sources[0].left_out)
     columns: dict[str, AnyArray] = {}
     files: list[int] = []
     looked_at = sources[:FILES]
     most, whole = max(1, ROWS // len(looked_at)), len(looked_at) == len(sources)
     for number, source in enumerate(looked_at):
-        part, more = _first_rows(source, [name for name in names if name not in unreadable], most, unreadable)
+        there = source.names()
+        part, more = _first_rows(source, [n for n in names if n in there and n not in unreadable], most, unreadable)
         whole = whole and not more
-        columns = concatenated({name: v for name, v in columns.items() if name in part.columns}, part.columns)
+        wanted = [name for name in names if name not in unreadable]
+        empty = np.full(len(part), np.nan)
+        columns = concatenated(
+            {name: columns[name] for name in wanted if columns},
+            {name: part.columns.get(name, empty) for name in wanted},
+        )
         files += [number] * len(part)
     if not files:
         raise RecordingError(f"{sources[0].path}: has no rows")

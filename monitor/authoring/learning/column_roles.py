@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, get_args
 
 import numpy as np
@@ -139,11 +140,15 @@ class _Proposing:
     ) -> None:
         self.head, self.settled, self.closed, self.computed = head, settled, closed, computed
         self.names = [*head.columns, *head.unreadable]
+        self.messages = are_messages(self.names)
         self.facts: dict[str, ColumnFacts] = {name: facts_of(values) for name, values in head.columns.items()}
         self.found: dict[str, ColumnRole] = {}
+        self.by_role: dict[Role, list[str]] = {}
         for name, roles in settled.items():
-            self.found[name] = ColumnRole(name, roles, "you said so", settled=True)
+            self._put(ColumnRole(name, roles, "you said so", settled=True))
         self.links: Links = links_of(head, None, None, ())
+        self.later: dict[bytes, str] = {}
+        """Values in the next rows, as float64 -> the column that has them."""
 
     def proposal(self) -> Proposal:
         self._ends_and_rewards()
@@ -154,7 +159,7 @@ class _Proposing:
         self._named_state()
         for name in self.head.columns:
             if name not in self.found:
-                self.found[name] = self._other(name)
+                self._put(self._other(name))
         if not self.computed:
             self._texts_among_numbers()
             self._next_states()
@@ -167,24 +172,34 @@ class _Proposing:
 
     def _problems(self) -> dict[Role, tuple[str, ...]]:
         found: dict[Role, tuple[str, ...]] = {}
-        if not self._having("action"):
+        if self._having("action") is None:
             few = self._usable(list(self.head.columns))
             found["action"] = tuple(name for name in few if not set(self.found[name].roles) - {"state"})
-        if not self._having("state") and not self.computed:
+        if self._having("state") is None and not self.computed:
             found["state"] = ()
         return found
 
     # ---- what has the role by its name ----
 
     def _having(self, role: Role) -> str | None:
-        return next((each.name for each in self.found.values() if role in each.roles), None)
+        return next(iter(self._all(role)), None)
+
+    def _all(self, role: Role) -> list[str]:
+        return [name for name in self.by_role.get(role, ()) if role in self.found[name].roles]
+
+    def _put(self, column: ColumnRole) -> None:
+        self.found[column.name] = column
+        for role in column.roles:
+            known = self.by_role.setdefault(role, [])
+            if column.name not in known[-1:]:
+                known.append(column.name)
 
     def _set(self, name: str, role: Role | None, why: str, *others: Role | str, sure: bool = True) -> None:
-        self.found[name] = ColumnRole(name, () if role is None else (role,), why, sure, others)
+        self._put(ColumnRole(name, () if role is None else (role,), why, sure, others))
 
     def _free(self, role: Role) -> list[str]:
         """Return the columns that a role may be given to; none if it is taken, or the user closed it."""
-        if role in self.closed or self._having(role):
+        if role in self.closed or self._having(role) is not None:
             return []
         return [name for name in self.head.columns if name not in self.found]
 
@@ -217,14 +232,13 @@ class _Proposing:
                 self._set(block, "episode", f"changes exactly where {candidate} begins again")
             episode = self._having("episode")
             if episode not in (None, *self.facts):
-                return  # it cannot be read: the reader says so
+                break  # it cannot be read: the reader says so
             links = links_of(self.head, episode, candidate, ends)
-            if not (self._rises(candidate, links) if episode else self._begins_again(candidate)):
+            if not (self._begins_again(candidate) if episode is None else self._rises(candidate, links)):
                 continue
-            begins = int(self._falls(candidate).sum())
-            each = (
-                "in each episode" if episode else f"and begins again {begins:,} times" if begins else "from row to row"
-            )
+            begins = int(self._falls(candidate).sum()) if episode is None else 0
+            each = "from row to row" if episode is None else "in each episode"
+            each = f"and begins again {begins:,} times" if begins else each
             by = " by 1" if links.counts(self.head.columns[candidate]) else ""
             self._set(candidate, "order", f"rises{by} {each}")
             break
@@ -239,8 +253,8 @@ class _Proposing:
             if order not in self.facts or self._rises(order, links_of(self.head, None, None, ())):
                 why = "named as what rows belong to, but its rows are mixed, and no order shows it"
                 self._set(subject, "episode", why, "state", "-", sure=False)
-        if self._having("order") in (None, *self.facts):
-            self.links = links_of(self.head, self._having("episode"), self._having("order"), ends)
+        episode, order = (name if name in self.facts else None for name in map(self._having, ("episode", "order")))
+        self.links = links_of(self.head, episode, order, ends)
 
     def _orders(self) -> list[str]:
         """Return the free columns that may order the rows: counters first, then times."""
@@ -249,7 +263,7 @@ class _Proposing:
         whole = [name for name in free if self.facts[name].kind == "whole" and name.lower() not in NOISE]
         counters = [name for name in whole if not _is_calendar(name) and self._counts(name)]
         times = [name for name in free if self.facts[name].kind == "time" or _is_time(name)]
-        calendar = [name for name in free if _is_calendar(name) and self._having("episode")]
+        calendar = [name for name in free if _is_calendar(name) and self._having("episode") is not None]
         every = dict.fromkeys([*known, *counters, *times, *calendar])
         return [name for name in every if self.facts[name].distinct > 1]
 
@@ -258,7 +272,7 @@ class _Proposing:
         episode = self._having("episode")
         if episode is not None and episode not in self.facts:
             return False
-        links = links_of(self.head, episode, None if episode else name, ())
+        links = links_of(self.head, episode, name if episode is None else None, ())
         again = episode is not None or (bool(self._falls(name).any()) and self._begins_again(name))
         return again and len(links.before) >= PAIRS and links.counts(self.head.columns[name])
 
@@ -353,16 +367,18 @@ class _Proposing:
         if name in self.found:
             return
         why = self.head.unreadable[name]
-        row = re.search(r", row (\d+): column", why)
-        why = f"row {row[1]} holds text, and the others numbers or nothing" if row else f"holds {why}"
+        if row := re.search(r", row (\d+): column", why):
+            why = f"row {row[1]} holds text, and the others numbers or nothing"
+        else:
+            why = f"holds {why}"
         known = {*STATE, *(word for words in SINGLE.values() for word in words)}
         taken = [role for role, words in (*SINGLE.items(), ("state", STATE)) if name.lower() in words]
-        needed = name.lower() in known and not any(self._having(role) for role in taken)
+        needed = name.lower() in known and all(self._having(role) is None for role in taken)
         self._set(name, None, why, *(["another column instead"] if needed else []), sure=not needed)
 
     def _named_state(self) -> None:
         """Give the role to the columns that are named as a state is; then no other column is one."""
-        if self.computed or "state" in self.closed or self._having("state"):
+        if self.computed or "state" in self.closed or self._having("state") is not None:
             return
         names = list(self.head.columns)
         for word in STATE:
@@ -373,7 +389,7 @@ class _Proposing:
                 for name in expanded(names, base):
                     if name not in self.found:
                         self._set(name, "state", "named so")
-                if self._having("state"):
+                if self._having("state") is not None:
                     self.closed.add("state")
                     return
 
@@ -386,7 +402,7 @@ class _Proposing:
                 return found
         if self.computed:
             return ColumnRole(name, (), "states are computed from it")
-        if are_messages(self.names) and name.partition("[")[0].partition(".")[0] == "inputs":
+        if self.messages and name.partition("[")[0].partition(".")[0] == "inputs":
             return ColumnRole(name, ("input",), "named so")
         if "state" in self.closed:
             return ColumnRole(name, (), "not among the columns of the state")
@@ -407,13 +423,19 @@ class _Proposing:
             )
         if name.lower() in NOISE and not _is_time(name):
             return ColumnRole(name, (), "about the log or the agent by its name, not about the world")
+        base = name.partition("[")[0].lower()
         for role, known in SINGLE.items():
-            if role != "order" and name.lower() in known:  # such as the `t` of a temperature
+            if role != "order" and base in known:  # `t` may be a temperature
                 other = self._having(role)
-                return ColumnRole(
-                    name, (), f"named as the {role}, " + (f"which is {other}" if other else "and not used")
+                which = (
+                    f"which is {other}"
+                    if other is not None
+                    else "and it is not one number or text"
+                    if base != name
+                    else "not used"
                 )
-        if are_messages(self.names) and name == "v":
+                return ColumnRole(name, (), f"named as the {role}, {which}")
+        if self.messages and name == "v":
             return ColumnRole(name, (), "version of the message")
         if (
             facts.unique
@@ -451,27 +473,21 @@ class _Proposing:
 
     def _leads(self, name: str) -> str | None:
         """Return the column whose value in the next row this one has already."""
-        before, after = self.links.before, self.links.after
         values = self.head.columns[name]
-        if len(before) < PAIRS or self.facts[name].distinct < 3 or values.dtype.kind not in "if":
+        if len(self.links.before) < PAIRS or self.facts[name].distinct < 3 or values.dtype.kind not in "if":
             return None
-        for other, theirs in self.head.columns.items():
-            if other == name or theirs.dtype.kind not in "if" or set(_words(other)) & DELAYED:
-                continue
-            if set(self.found[other].roles if other in self.found else ()) & {"order", "episode"}:
-                continue
-            if (
-                self.facts[other].distinct > 2
-                and not (theirs == values).all()
-                and bool((values[before] == theirs[after]).all())
-            ):
-                return other
-        return None
+        if not self.later:
+            for other, theirs in self.head.columns.items():
+                taken = set(self.found[other].roles if other in self.found else ()) & {"order", "episode"}
+                if not taken and theirs.dtype.kind in "if" and not set(_words(other)) & DELAYED:
+                    self.later.setdefault(theirs.astype(np.float64)[self.links.after].tobytes(), other)
+        other = self.later.get(values.astype(np.float64)[self.links.before].tobytes(), name)
+        return None if other == name or self.links.constant(values) else other
 
     def _clock(self, name: str) -> ColumnRole | None:
         """Return the role of times: never a state."""
         facts, order = self.facts[name], self._having("order")
-        instead = f"; {order} orders the rows" if order else ", and it does not order the rows"
+        instead = f"; {order} orders the rows" if order is not None else ", and it does not order the rows"
         if facts.kind == "time":
             return ColumnRole(name, (), f"a time{instead}")
         if _is_time(name) and (name.lower() in NOISE or self.links.rising(self.head.columns[name]) >= 0.5):
@@ -547,12 +563,12 @@ class _Proposing:
 
     def _context(self, name: str) -> ColumnRole | None:
         """Return the proposal for what never changes within an episode."""
-        if self._having("episode") and self.links.constant(self.head.columns[name]):
+        if self._having("episode") is not None and self.links.constant(self.head.columns[name]):
             if set(_words(name)) & {"seed", "version", "worker", "split"}:
                 return ColumnRole(name, (), "about the log by its name; the same within each episode")
             why = "the same within each episode: a kind of episode, or an identifier"
             return ColumnRole(name, (), why, sure=False, others=("state",))
-        if set(_words(name)) & COSTS and not self._having("reward") and "reward" not in self.closed:
+        if set(_words(name)) & COSTS and self._having("reward") is None and "reward" not in self.closed:
             return ColumnRole(
                 name, ("reward",), "by its name what a step earns or costs", sure=False, others=("state", "-")
             )
@@ -574,7 +590,7 @@ class _Proposing:
     def _next_states(self) -> None:
         """Pair `next_x` with `x`, if each column of the state has one."""
         state = self._all("state")
-        if not state or "next_state" in self.closed or self._having("next_state"):
+        if not state or "next_state" in self.closed or self._having("next_state") is not None:
             return
         for before in NEXT:
             after = [before + name for name in state]
@@ -583,10 +599,8 @@ class _Proposing:
                     self._set(name, "next_state", f"by its name {of} after the step")
                 return
 
-    def _all(self, role: Role) -> list[str]:
-        return [name for name in self.found if role in self.found[name].roles]
 
-
+@lru_cache(maxsize=1024)
 def _words(name: str) -> list[str]:
     """Return the words of a name, in lower case.
 

@@ -28,8 +28,8 @@ TERMINATED: Final = ("terminated", "next.terminated", "terminal", "done", "next.
 TRUNCATED: Final = ("truncated", "next.truncated", "timeout", "timeouts", "is_truncated")
 STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observations")
 NEXT: Final = ("next_", "next.", "new_")
-NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info", "agent", "wall",
-                "", "unnamed: 0", "__index_level_0__")  # fmt: skip
+NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
+                 "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
 """Columns that are never taken for a state; the last ones are how pandas names the numbers of rows."""
 
 
