@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from monitor import Monitor, PolicyError, check
-from monitor.alarm.document import Evidence, pack_evidence, read_evidence
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again
 from monitor.errors import ConfigError, MonitorError
 from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evidence.document import Evidence, pack_evidence, read_evidence
+from monitor.evidence.proof import open_proof
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.runtime.trust import ModelTrust
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
-from monitor.sidecar.evidence.proof import open_proof
 from monitor.stream.decode import decode
 from monitor.types import (
     Alert,

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from monitor.alarm.document import read_evidence
 from monitor.atomic import new_path
 from monitor.errors import ConfigError, EvidenceError, InputError
+from monitor.evidence.document import read_evidence
 from monitor.runtime.resharding import MonitorParts, divided, joined, later
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.pipeline import CommonState, Snapshot, StoredAgent
