@@ -35,6 +35,7 @@ from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.adapter import Adapter
+from monitor.stream.decode import MAX_BYTES, decode
 from monitor.stream.decode import validate as validate_observation
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
@@ -215,6 +216,14 @@ class Monitor:
         if agent in self._newcomers.counts:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
+
+    def receive(self, agent: str, payload: bytes, now: Instant, max_bytes: int = MAX_BYTES) -> list[Notice]:
+        """Decode a message of at most `max_bytes` and observe it. One that is invalid is rejected, by a notice."""
+        try:
+            observation = decode(agent, payload, max_bytes)
+        except InputError as error:  # if it was a step, its missing seq becomes a gap
+            return [Received(agent, "rejected", error.reason, error.detail)]
+        return self.observe(observation, now)
 
     def evaluate(
         self,

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from monitor.errors import InputError
 from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved
-from monitor.stream import decode, seal, unseal
-from monitor.types import Instant, Notice, Observation, Received
+from monitor.stream import seal, unseal
+from monitor.types import Instant, Notice, Observation
 
 __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "step"]
 
@@ -111,10 +111,7 @@ class AgentStep:
             case Observation():
                 notices = self._monitor.observe(self._own(event), now)
             case bytes():
-                try:
-                    notices = self._monitor.observe(decode(self._agent, event), now)
-                except InputError as error:
-                    notices = [Received(self._agent, "rejected", error.reason, error.detail)]
+                notices = self._monitor.receive(self._agent, event, now)
             case None:
                 notices = []
             case Loss():
