@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from monitor.alarm.figures import own_quantity
-from monitor.alarm.machine import judge
+from monitor.alarm.machine import assess
 from monitor.alarm.phrases import capital, decimals
 from monitor.logic.syntax import Formula, Goal, Probability
 from monitor.logic.traversal import quantity_goals
@@ -130,10 +130,10 @@ class Certainty:
         if verdict.drawn is None or verdict.value is not None:
             return ""
         sampling = verdict.drawn.sampling
-        judgement = judge(verdict, self._formula.alarm)
-        if judgement == "neutral":
+        assessment = assess(verdict, self._formula.alarm)
+        if assessment == "neutral":
             return "undecided"
-        wrong = sampling.beta if judgement == "good" else sampling.alpha
+        wrong = sampling.beta if assessment == "good" else sampling.alpha
         if verdict.outcome == "unavoidable":
             wrong = max(sampling.alpha, sampling.beta)
         kind = "nominal confidence" if sampling.test == "paper" else "confidence"

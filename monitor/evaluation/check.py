@@ -56,7 +56,7 @@ def check(
 
     Args:
         query: a formula, or its text.
-        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
+        model: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
             `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
             each pair has those recorded with it as a third element.

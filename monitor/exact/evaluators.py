@@ -74,7 +74,7 @@ class Evaluators:
     """Cache of what queries on one model share; computes the value of a measure in a world.
 
     Args:
-        model: the world.
+        model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; shared where there are many models.

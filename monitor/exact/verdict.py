@@ -202,8 +202,8 @@ class IncrementalCheck:
         nominal, alternative = nominals[offset], alternatives[offset]
         one = self._in_world(NOMINAL, position, measure, nominal, used, clipped)
         other = self._in_world(change, position, measure, alternative, used, clipped)
-        met = self._judge(self._regret_texts[0], test, one)
-        meets = self._judge(self._regret_texts[1], test, other)
+        met = self._compared(self._regret_texts[0], test, one)
+        meets = self._compared(self._regret_texts[1], test, other)
         outcome = _outcome(met.holds(), meets.holds())
         ends = self._extreme_profile(change, measure, offset + 1)
         robust: bool | None = None
@@ -273,7 +273,7 @@ class IncrementalCheck:
             case Goal():
                 question = self._questions[id(formula)]
                 assert question.test is not None
-                return self._judge(question.text, question.test, self._answer(question))
+                return self._compared(question.text, question.test, self._answer(question))
             case Const(value):
                 return _Truth(value, value, value, value)
             case Label(name):
@@ -305,7 +305,7 @@ class IncrementalCheck:
             case _:
                 assert_never(formula)
 
-    def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
+    def _compared(self, text: str, test: Test, answer: _Answer) -> _Truth:
         """Compare an answer with its threshold, and add it to the quantities."""
         widest = answer.guaranteed if self._guarantees else answer.bounds
         surely, possibly = _over(test, answer.value, answer.extremes)

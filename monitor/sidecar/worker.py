@@ -359,8 +359,8 @@ class Worker:
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         if self._store is not None:
             self._store.hold(evidence)  # before the page lists an alarm, whose evidence somebody may ask for at once
-        # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the broker
-        # delivers these messages again, as they are not acknowledged, and they raise the same alarms with the same ids.
+        # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the
+        # broker delivers these messages again, as they are not acknowledged: the same alarms with the same ids follow.
         self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
         if receipts:
             self.acknowledge(receipts)

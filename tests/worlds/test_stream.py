@@ -425,7 +425,7 @@ def doubted_after(fault: str, steps: int, seed: int) -> tuple[int | None, list[s
         now = Step("e", seq, tuple(state[0].tolist()), int(action[0]), 0.0, inputs=inputs)
         if before is not None:
             trust.step(test, f"house{seed}", before, now)
-        if test.doubted:
+        if test.rejected:
             return seq, [str(each.state) for each in trust.for_agent("house", test).departing]
         noise = rng.uniform(size=(1, WORLD.noise))
         state, before = plant(state, action, noise, inputs, fault), now

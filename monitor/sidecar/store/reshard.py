@@ -173,8 +173,8 @@ def _check_alike(olds: Sequence[_Old]) -> None:
 
 
 def _trust_of(old: _Old) -> object:
-    doubt = old.common.monitor.doubt
-    return None if doubt is None else (doubt.settings, doubt.encoder, doubt.delta)
+    trust = old.common.monitor.trust
+    return None if trust is None else (trust.settings, trust.encoder, trust.delta)
 
 
 # ---- the new contents ----
