@@ -1,80 +1,108 @@
 """Values beyond the observed path on a model with hidden states, by the tables of the fully observed engine.
 
-Nothing is observed there, so a policy's observations are drawn anew and may be summed out: a policy without memory is
-then one that sees the state, and a controller is a policy over pairs (state, memory) of a larger model.
+Nothing is observed there, so what a policy reads is drawn anew and may be summed out: a policy without memory becomes
+one that sees the state, and one that remembers a policy over pairs (state, memory) of a larger model.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from monitor.arrays import Floats, Ints
+from monitor.causal import Intervention
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
-from monitor.logic.syntax import NOMINAL, Probability, Reward
+from monitor.logic import Automaton
+from monitor.logic.syntax import Probability, Reward
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
 
 MAX_PRODUCT = 4_000_000
 """Transitions that a model over pairs (state, memory) may have."""
+MAX_KEPT = 64
+"""Models kept, of policies and of states in which an episode has ended."""
 
 
-def averaged(reader: Reader, model: MDP) -> PolicyTable:
+class Tails:
+    """Evaluators of what follows an observed path, shared by all questions on one model.
+
+    `automata`: of measures, by which labels are read along the path too.
+    """
+
+    def __init__(self) -> None:
+        self.automata: dict[Probability | Reward, Automaton] = {}
+        self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
+
+    def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
+        """Return those of a policy that acts first and one that acts then; `end`: the state that is absorbing."""
+        key = (model, first, then, end)
+        if key not in self._evaluators:
+            ended = replace(model if end is None else model.with_absorbing(end), emissions=None)
+            if first.memories == 1:
+                tables = {"nominal": _averaged(then, model), "first": _averaged(first, model)}
+            else:
+                ended, table = _with_memory(first, model, ended)
+                tables = {"nominal": table, "first": table}
+            self._evaluators[key] = Evaluators(ended, tables, automata=self.automata)
+            if len(self._evaluators) > MAX_KEPT:
+                self._evaluators.popitem(last=False)
+        self._evaluators.move_to_end(key)
+        return self._evaluators[key]
+
+
+class Tail:
+    """Values of one measure beyond a path.
+
+    `first` acts for so many more `steps`, None: for good; then `then` does.
+    """
+
+    def __init__(
+        self, tails: Tails, model: MDP, measure: Probability | Reward, first: Reader, steps: int | None, then: Reader
+    ) -> None:
+        self._tails, self._model, self._measure = tails, model, measure
+        self._first, self._steps, self._then = first, steps, then
+
+    def values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
+        """Return the values [n] of an obligation in n states, to be read there; `end`: the state that is absorbing."""
+        evaluators = self._tails.evaluators(self._model, self._first, self._then, end)
+        law = evaluators.nominal().under(Intervention(evaluators.policies["first"], self._steps))
+        table = evaluators.value_table(law, self._measure)
+        return table.values(0, obligation, states * self._first.memories + memory)
+
+
+def _averaged(reader: Reader, model: MDP) -> PolicyTable:
     """Return a policy without memory as one that sees the state: its choice, averaged over what it may read there."""
     return PolicyTable(probabilities=reader.blind_choice(model)[0, :, 0, :])
 
 
-def with_memory(reader: Reader, model: MDP) -> tuple[MDP, PolicyTable]:
-    """Return the model over pairs, state * M + memory, and the policy on it; an action is a pair with a new memory."""
+def _with_memory(reader: Reader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTable]:
+    """Return `ended` over pairs, state * M + memory, and the policy on it; an action is a pair (new memory, action)."""
     count, actions = reader.memories, model.actions
-    if model.successors.size * count * count > MAX_PRODUCT:
+    if ended.successors.size * count * count > MAX_PRODUCT:
         raise LimitError(
             f"{model.states} states with {count} memories of a policy have more than {MAX_PRODUCT:,} transitions "
             "(limit MAX_PRODUCT); use a policy that remembers less"
         )
-    lengths = np.diff(model.indptr).reshape(model.states, actions)
-    # row ((s, m), (m', a)): that of (s, a), to states (s', m')
-    order = [(s, m, after, a) for s in range(model.states) for m in range(count) for after in range(count) for a in range(actions)]
-    counts = np.array([lengths[s, a] for s, _, _, a in order])
-    parts = [slice(model.indptr[s * actions + a], model.indptr[s * actions + a + 1]) for s, _, _, a in order]
-    successors = np.concatenate([model.successors[p] * count + after for p, (_, _, after, _) in zip(parts, order, strict=True)])
-    extra = None if model.transition_rewards is None else np.concatenate([model.transition_rewards[p] for p in parts])
+    rows = np.arange(model.states * actions).reshape(model.states, 1, 1, actions)
+    rows = np.broadcast_to(rows, (model.states, count, count, actions)).reshape(-1)
+    memories = np.broadcast_to(np.arange(count).reshape(1, 1, count, 1), (model.states, count, count, actions)).reshape(-1)
+    lengths = np.diff(ended.indptr)[rows]
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    entries = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - ended.indptr[rows], lengths)
     product = MDP(
         states=model.states * count,
-        actions=actions * count,
-        indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-        successors=successors,
-        probabilities=np.concatenate([model.probabilities[p] for p in parts]),
-        rewards=np.repeat(np.tile(model.rewards, (1, count)), count, axis=0),
-        transition_rewards=extra,
-        labels={name: np.repeat(there, count) for name, there in model.labels.items()},
+        actions=count * actions,
+        indptr=indptr,
+        successors=ended.successors[entries] * count + np.repeat(memories, lengths),
+        probabilities=ended.probabilities[entries],
+        rewards=np.repeat(np.tile(ended.rewards, (1, count)), count, axis=0),
+        transition_rewards=None if ended.transition_rewards is None else ended.transition_rewards[entries],
+        labels={name: np.repeat(there, count) for name, there in ended.labels.items()},
     )
-    joint = reader.blind_choice(model).transpose(1, 0, 2, 3).reshape(product.states, product.actions)
-    return product, PolicyTable(probabilities=joint)
-
-
-class Beyond:
-    """Values of one measure beyond the path, under a policy or the deployed one.
-
-    Args:
-        model: whose rows are in force.
-        reader: the policy; `deployed`: the one that acts after so many `steps`, None: never.
-    """
-
-    def __init__(self, model: MDP, reader: Reader, deployed: Reader, measure: Probability | Reward) -> None:
-        self._memories, self._measure = reader.memories, measure
-        if reader.memories == 1:
-            table = model, averaged(reader, model)
-        else:
-            table = with_memory(reader, model)
-        self._evaluators = Evaluators(replace(table[0], emissions=None, counts=None), {"nominal": table[1]})
-
-    def values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
-        """Return the values [n] of an obligation in n states; `end`: the state that is absorbing."""
-        law = self._evaluators.nominal()
-        del end
-        table = self._evaluators.value_table(law, self._measure)
-        return table.values(0, obligation, states * self._memories + memory)
+    choice = reader.blind_choice(model).transpose(1, 0, 2, 3).reshape(product.states, product.actions)
+    return product, PolicyTable(probabilities=choice)
