@@ -22,9 +22,10 @@ from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
-from monitor.hidden.checker import HiddenChecker, is_hidden
+from monitor.hidden.checker import HiddenChecker
 from monitor.logic import Formula
 from monitor.model import MDP
+from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
 from monitor.types import BandSettings, CausalModel, Drawn, Engine, RequestedModel, Sampling, Verdict
 from monitor.worlds import CheckedWorld, Moment, World, is_world
@@ -60,7 +61,8 @@ def check(
         model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
             `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
-            each pair has those recorded with it as a third element.
+            each pair has those recorded with it as a third element. Where the `MDP` has emissions: pairs (observation,
+            action), of which each may be None, not known.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
             simulator: functions of states [n], for a `World` of states [n, f], that give actions [n] or distributions
             [n, A].

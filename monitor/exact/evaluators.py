@@ -472,6 +472,7 @@ class Evaluators:
             self._dynamics.pop(chain_key)[1].close()
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
+        """Return the automaton of a measure."""
         if measure not in self._automata:
             match measure:
                 case Probability(path):
@@ -504,7 +505,7 @@ class _BestSource:
     evaluators: Evaluators
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        return self.evaluators.automaton(measure)  # noqa: SLF001 - of this module
+        return self.evaluators.automaton(measure)
 
     def label_sets(self, measure: Probability | Reward) -> AnyArray:
         return StateLabels(self.automaton(measure), self.evaluators.model).masks

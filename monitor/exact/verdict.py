@@ -89,7 +89,7 @@ class IncrementalCheck:
         path_values: of another kind of path than one of states.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         evaluators: Evaluators,
         formula: Formula,

@@ -18,18 +18,13 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Goal, Label, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
-from monitor.policy.controller import Controller, Policy, as_reader
+from monitor.policy.controller import as_reader
 from monitor.types import Verdict
 
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
 UNEXAMINED = "other decisions are examined only where the state is seen and policies remember nothing"
 MOST_STATES = 5
 """States of the belief that a verdict names."""
-
-
-def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
-    """Return whether states are hidden, or a policy remembers."""
-    return model.emissions is not None or any(isinstance(each, Controller | Policy) for each in policies.values())
 
 
 class HiddenChecker:
@@ -73,7 +68,10 @@ class HiddenChecker:
             measure = goal.measure
             if isinstance(measure, Probability) and any(isinstance(n, Goal) for n in subformulas(measure.path)):
                 raise FormulaError(
-                    "a nested quantity is a value of the hidden state, which nobody knows while the agent runs", text, 1, 1
+                    "a nested quantity is a value of the hidden state, which nobody knows while the agent runs",
+                    text,
+                    1,
+                    1,
                 )
             for change in changes:
                 if change.decides:

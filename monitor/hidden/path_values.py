@@ -67,7 +67,7 @@ class ObservedValues(PathValues):
         self._beliefs: dict[Reader, Belief] = {}
         self._sensor: Sensor | None = None
 
-    def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:  # type: ignore[override]
+    def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Take a path; `added` and `end` are not used."""
         del added, end
         if UNKNOWN_POLICY in acted:
@@ -123,11 +123,10 @@ class ObservedValues(PathValues):
     def _tail(self, change: Change, measure: Measure, position: int) -> Tail:
         nominal, world = self._hidden.nominal, self._hidden
         steps = None if change.steps is None else max(change.steps - (len(self._pairs) - position), 0)
-        return Tail(world.tails, change.dynamics or world.model, measure, change.reader or nominal, steps, nominal)
+        return Tail(world.tails, change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
 
 
 def _certain(model: MDP, action: int) -> Reader:
     choice = np.zeros((1, model.states, model.actions))
     choice[:, :, action] = 1.0
     return Reader(np.zeros((1, model.states), dtype=np.int64), choice, sees_state=True)
-

@@ -7,7 +7,6 @@ one that sees the state, and one that remembers a policy over pairs (state, memo
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -58,14 +57,14 @@ class Tails:
 class Tail:
     """Values of one measure beyond a path.
 
-    `first` acts for so many more `steps`, None: for good; then `then` does.
+    `acting`: who acts first, for how many more steps (None: for good), and who acts then.
     """
 
     def __init__(
-        self, tails: Tails, model: MDP, measure: Probability | Reward, first: Reader, steps: int | None, then: Reader
+        self, tails: Tails, model: MDP, measure: Probability | Reward, acting: tuple[Reader, int | None, Reader]
     ) -> None:
         self._tails, self._model, self._measure = tails, model, measure
-        self._first, self._steps, self._then = first, steps, then
+        self._first, self._steps, self._then = acting
 
     def values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
         """Return the values [n] of an obligation in n states, to be read there; `end`: the state that is absorbing."""
@@ -88,9 +87,8 @@ def _with_memory(reader: Reader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTab
             f"{model.states} states with {count} memories of a policy have more than {MAX_PRODUCT:,} transitions "
             "(limit MAX_PRODUCT); use a policy that remembers less"
         )
-    rows = np.arange(model.states * actions).reshape(model.states, 1, 1, actions)
-    rows = np.broadcast_to(rows, (model.states, count, count, actions)).reshape(-1)
-    memories = np.broadcast_to(np.arange(count).reshape(1, 1, count, 1), (model.states, count, count, actions)).reshape(-1)
+    state, _, memory, action = np.indices((model.states, count, count, actions)).reshape(4, -1)
+    rows = state * actions + action
     lengths = np.diff(ended.indptr)[rows]
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     entries = np.arange(indptr[-1]) - np.repeat(indptr[:-1] - ended.indptr[rows], lengths)
@@ -98,7 +96,7 @@ def _with_memory(reader: Reader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTab
         states=model.states * count,
         actions=count * actions,
         indptr=indptr,
-        successors=ended.successors[entries] * count + np.repeat(memories, lengths),
+        successors=ended.successors[entries] * count + np.repeat(memory, lengths),
         probabilities=ended.probabilities[entries],
         rewards=np.repeat(np.tile(ended.rewards, (1, count)), count, axis=0),
         transition_rewards=None if ended.transition_rewards is None else ended.transition_rewards[entries],

@@ -72,6 +72,7 @@ class Format:
 OPTIONAL: Mapping[str, str] = {
     "state_names": "state names",
     "valuations": "valuations",
+    "emissions": "what hidden states show: the states would count as seen",
     "observations": "observations",
     "samples": "recorded inputs of policies",
     "bin_edges": "bin edges",

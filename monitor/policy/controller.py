@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -12,7 +13,7 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.policy.table import ROW_SUM_TOLERANCE, PolicyTable
 
-__all__ = ["Controller", "Policy", "Reader", "as_reader"]
+__all__ = ["Controller", "Policy", "Reader", "as_reader", "is_hidden"]
 
 Sees = Literal["observation", "state"]
 Takeover = Literal["shadow", "reset"]
@@ -76,6 +77,11 @@ class Reader:
         return list(zip(observed.tolist(), chances.tolist(), strict=True))
 
 
+def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
+    """Return whether states are hidden, or a policy sees something else than the state, or remembers."""
+    return model.emissions is not None or any(isinstance(each, Controller | Policy) for each in policies.values())
+
+
 def as_reader(value: object, model: MDP) -> Reader:
     """Return a policy of a model with hidden states, or with memory, checked. Raises PolicyError."""
     if isinstance(value, Controller):
@@ -90,10 +96,12 @@ def as_reader(value: object, model: MDP) -> Reader:
         if following.min() < 0 or following.max() >= len(following):
             raise PolicyError(f"next leads outside the memories 0..{len(following) - 1}")
         choice = _choices(value.choice, (len(following), width), model)
-        return _checked(Reader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model)
+        return _checked(
+            Reader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model
+        )
     sees: Sees = "observation" if model.emissions is not None else "state"
     if isinstance(value, Policy):
-        value, sees = value.table, value.sees
+        sees, value = value.sees, value.table
     if isinstance(value, PolicyTable):
         value, sees = (value.probabilities if value.actions is None else value.actions), "state"
     width = _width(sees, model)
