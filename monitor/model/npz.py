@@ -136,8 +136,6 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         members["labels"] = np.stack([model.labels[name] for name in names])
     if model.initial is not None:
         members["initial"] = model.initial.astype("<f8")
-    if model.emissions is not None:
-        members |= _emission_members(model.emissions)
     if model.observations is not None:
         members["observations"] = model.observations.astype(model.observations.dtype.newbyteorder("<"), copy=False)
     if model.samples is not None and model.sample_states is not None:
@@ -161,10 +159,13 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         if model.counts.unknown:
             nowhere = np.zeros(model.states, np.bool_)
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
-    return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
+    edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
+    return members | _emission_members(model.emissions) | edges
 
 
-def _emission_members(emissions: Emissions) -> dict[str, AnyArray]:
+def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
+    if emissions is None:
+        return {}
     shown = emissions.indptr.astype("<i8", copy=False), emissions.observed.astype("<i8", copy=False)
     chances = emissions.probabilities.astype("<f8", copy=False)
     return dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
