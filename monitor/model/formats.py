@@ -188,7 +188,7 @@ def _has(model: MDP, name: str) -> bool:
         keeps_order = _function(f"{_FORMATS}.choices:keeps_order")
         return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
     value = getattr(model, name)
-    return value is not None and len(value if name not in ("counts", "centres") else [value]) > 0
+    return value is not None and len(value if name not in ("counts", "centres", "emissions") else [value]) > 0
 
 
 def _is_file(source: str, form: Format) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from tests.tiers import slow
 
 WORLDS = 60_000
 HORIZON = 3
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "observation": {},
     "state": {"sees_state": True},
     "shadow": {"memories": 2},
@@ -21,7 +23,7 @@ KINDS = {
 
 
 def policy(mind: Mind) -> object:
-    sees = "state" if mind.sees_state else "observation"
+    sees: Literal["state", "observation"] = "state" if mind.sees_state else "observation"
     if len(mind.following) == 1:
         return Policy(mind.choice[0], sees=sees)
     return Controller(mind.choice, mind.following, memory="shadow" if mind.shadows else "reset", sees=sees)

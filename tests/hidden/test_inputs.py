@@ -62,7 +62,11 @@ def test_formulas_that_hidden_states_do_not_offer(query: str, why: str) -> None:
         ({"policies": {"other": [0, 1]}}, monitor.ConfigError, "no policy is called 'nominal'"),
         ({"policies": {"nominal": [0, 2]}}, monitor.PolicyError, "policy 'nominal': .*outside 0..1"),
         ({"policies": {"nominal": [0, 0, 0]}}, monitor.PolicyError, r"not \[2\] or \[2, 2\]"),
-        ({"policies": {"nominal": Policy([0, 1], sees="nothing")}}, monitor.PolicyError, "use observation, state"),
+        (
+            {"policies": {"nominal": Policy([0, 1], sees="nothing")}},  # type: ignore[arg-type]
+            monitor.PolicyError,
+            "use observation, state",
+        ),
         (
             {"policies": {"nominal": Controller([[[1, 0]] * 2], [[0, 1]])}},
             monitor.PolicyError,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -23,12 +25,12 @@ QUERIES = (
 )
 
 
-def case(seed: int) -> tuple[dict[str, object], list[tuple[int, int | None]], bool]:
+def case(seed: int) -> tuple[dict[str, Any], list[tuple[int, int | None]], bool]:
     """Return a random model's arguments for `check`, a possible path, and whether its episode has terminated."""
     rng = np.random.default_rng(seed)
     states, actions = int(rng.integers(2, 5)), 2
     rows = [rng.dirichlet(np.ones(states), size=(states, actions)) for _ in range(2)]
-    about = {
+    about: dict[str, Any] = {
         "states": states,
         "actions": actions,
         "labels": {"bad": [0], "good": [states - 1]},
