@@ -617,6 +617,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """In a world with numbers: number of recorded steps from which the inputs beyond those of the path are drawn, where
     what was drawn depends on them; left out otherwise.
     """
+    belief: Mapping[int, float] = msgspec.field(default_factory=dict)
+    """Where states are hidden: the likeliest ones now, state -> probability given all that was observed; left out
+    otherwise.
+    """
+    evidence: float | None = None
+    """Where states are hidden: probability of all that was observed on the path; left out otherwise."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

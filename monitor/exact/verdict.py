@@ -86,13 +86,20 @@ class IncrementalCheck:
         causal_model: the class for bounds; `gumbel`: none.
         text: the formula as its user wrote it.
         window: pairs a path can have; 0: nothing is kept from one verdict to the next.
+        path_values: of another kind of path than one of states.
     """
 
-    def __init__(
-        self, evaluators: Evaluators, formula: Formula, causal_model: CausalModel, text: str, window: int
+    def __init__(  # noqa: PLR0917
+        self,
+        evaluators: Evaluators,
+        formula: Formula,
+        causal_model: CausalModel,
+        text: str,
+        window: int,
+        path_values: PathValues | None = None,
     ) -> None:
         self.evaluators, self.formula, self.causal_model, self.text = evaluators, formula, causal_model, text
-        self.path_values = PathValues(evaluators, formula, window)
+        self.path_values = path_values or PathValues(evaluators, formula, window)
         sides = evaluators.sides
         self._extremes = None if sides is None else Extremes(sides, formula, window)
         self.path: Path = ()
