@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.authoring.learning.abstraction import FEW, MANY
-from monitor.authoring.learning.batch import TIME, RowBatch, concatenated, is_missing
+from monitor.authoring.learning.batch import TIME, RowBatch, as_moments, concatenated, is_missing
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import RecordingError
 
@@ -203,8 +203,13 @@ class Links:
 
 
 def ranks(values: AnyArray) -> AnyArray:
-    """Return values whose order is that of a column: of texts, numbers. Times of one form are in order as texts."""
-    return values if values.dtype.kind != "U" else np.unique(values, return_inverse=True)[1]
+    """Return values whose order is that of a column: of times, seconds; of other texts, numbers in their order."""
+    if values.dtype.kind != "U":
+        return values
+    try:
+        return as_moments(RowBatch({"": values}, 1, ""), "")
+    except RecordingError:
+        return np.unique(values, return_inverse=True)[1]
 
 
 def links_of(head: Head, episode: str | None, order: str | None, ends: Sequence[str]) -> Links:
