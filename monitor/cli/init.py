@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.cli.output import print_json, printable, say
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
@@ -21,6 +22,7 @@ from monitor.cli.recorded_inputs import (
     OrderColumn,
     RewardColumn,
     RewardTiming,
+    SkipBad,
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
@@ -77,6 +79,7 @@ def init(
         ),
     ] = None,
     inputs: InputColumns = None,
+    skip_bad: SkipBad = DEFAULT,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,
@@ -110,7 +113,7 @@ def init(
     request = InitRequest(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
         offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept, dynamics=dynamics,
-        inputs=inputs,
+        inputs=inputs, limit=RowLimit.parsed(skip_bad),
     )  # fmt: skip
     result = prepared(_completed(request))
     if as_json:

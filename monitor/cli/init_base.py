@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class InitRequest:
 
     `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence.
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `limit`: bad rows that
+    may be left out.
     """
 
     folder: Path
@@ -47,6 +49,7 @@ class InitRequest:
     accept: bool = False
     dynamics: bool | None = None
     inputs: str | None = None
+    limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
 
 
 @dataclass

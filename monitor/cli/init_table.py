@@ -182,6 +182,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
         for source, before in with_sizes(sources):
             read_into(learner, source, bar, before, kept)
             learner.files.append(digest_of(source.path))
+    learner.left_out.refuse(request.limit, str(sources[0].path))
     return CountedTable(learner, kept, compared)
 
 

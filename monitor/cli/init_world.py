@@ -177,7 +177,7 @@ def proposed_world(request: InitRequest) -> WorldProposal:
     if request.dynamics and not request.quiet:
         show_roles(role_lines(roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
-    learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
+    learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))
     parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
     with progress("fitting the recorded policy"):
@@ -208,11 +208,12 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"nats a step better than the last value as a forecast; {label!r} holds in "
         f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
     )
+    left_out = [found.left_out.listing()] if found.left_out.bad else []
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
         "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned], world=load_world(staging / "world.yaml"), table=table,
-        behaviour=proposal.behaviour, numbers=numbers,
+        in_words(paths, request.steps, what), [learned, *left_out], world=load_world(staging / "world.yaml"),
+        table=table, behaviour=proposal.behaviour, numbers=numbers,
     )  # fmt: skip
     base.unguarded = "how long a takeover should last is calculated on tables only"
     return base

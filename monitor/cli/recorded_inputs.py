@@ -37,6 +37,7 @@ __all__ = [
     "OrderColumn",
     "RewardColumn",
     "RewardTiming",
+    "SkipBad",
     "StateColumns",
     "TerminatedColumn",
     "TimingName",
@@ -97,6 +98,10 @@ AbstractionKind = Annotated[
 RewardTiming = Annotated[
     TimingName | None,
     typer.Option(help="reward and end markers belong to the `step` from a row's state, or to that `state`"),
+]
+SkipBad = Annotated[
+    str,
+    typer.Option(metavar="LIMIT", help="bad rows that may be left out, a percentage of all such as 1%, or a number"),
 ]
 Bins = Annotated[
     str | None,
@@ -220,7 +225,7 @@ def read_into(
     for batch in source.batches(learner.roles.used, begin or START):
         steps = learner.read(batch)
         holdout.add(steps)
-        done += len(batch)
+        done += batch.rows
         if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
             keep(FilePosition(done, source.kinds))
             kept = done
@@ -240,7 +245,7 @@ def _is_optional(name: str, learner: Learner) -> bool:
 def notes_on_rows(learner: Learner) -> list[str]:
     """Return what rows that were read did not give, in sentences."""
     tally, order = learner.tally, learner.roles.order
-    notes = []
+    notes = [learner.left_out.listing()] if learner.left_out.bad else []
     if tally.gaps:
         notes.append(
             f"{many(tally.gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from monitor.authoring.learning.row_files import LINE, RecordRows, flat, refuse_rows, size_of
+from monitor.authoring.learning.row_files import LINE, NO_MAP, RecordRows, flat, refuse_rows, size_of
 from monitor.errors import RecordingError, brief, to_install
 
 
@@ -24,8 +24,8 @@ class McapRows(RecordRows):
         self._topic, self._reader = topic, make_reader
         self._decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-    def records(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the messages, flat. RecordingError: a message is no JSON map, or the file is damaged."""
+    def records(self) -> Iterator[Mapping[str, Any] | str]:
+        """Yield the messages, flat; for one that cannot be read, the reason. RecordingError: the file is damaged."""
         try:
             with self.path.open("rb") as file:
                 reader = self._reader(file, validate_crcs=True)
@@ -40,13 +40,13 @@ class McapRows(RecordRows):
         except Exception as error:  # of the file, of its chunks, of their compression
             raise RecordingError(f"{self.path}: cannot be read: {brief(error)}") from error
 
-    def _record(self, data: bytes, where: str) -> Mapping[str, Any]:
+    def _record(self, data: bytes, where: str) -> Mapping[str, Any] | str:
         if len(data) > LINE:
             raise RecordingError(f"{where}: is longer than {LINE >> 20} MiB")
         try:
             return flat(self._decode(data))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RecordingError(f"{where}: not a JSON map ({error})") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return NO_MAP
 
     def _chosen(self, summary: Any) -> str:  # noqa: ANN401 - mcap is optional
         if summary is None:
