@@ -56,7 +56,7 @@ def count_files(
     Raises RecordingError if more rows were left out than the `limit` allows; then the counts are as before.
     """
     from monitor.authoring.learning.companion import CountedFile, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
     whole = companion_of(target)
@@ -66,16 +66,18 @@ def count_files(
     pending = list(zip(with_sizes(sources), digests, strict=True))
     pending.sort(key=lambda each: part is None or each[1] != part.digest)
     with reading("counting", sources) as bar:
-        for (source, before), digest in pending:
+        for place, ((source, before), digest) in enumerate(pending):
             if digest in learner.files:
                 continue
 
             def keep(place: FilePosition, digest: str = digest) -> None:
                 save_learner(learner, part_of(target), CountedFile(digest, place))
 
+            after = next((each for (each, _), other in pending[place + 1 :] if other not in learner.files), None)
+            more = goes_on(source, after)
             begin = part.place if part is not None and part.digest == digest else None
             try:
-                read_into(learner, source, bar, before, holdout, begin=begin, keep=keep)
+                read_into(learner, source, bar, before, holdout, begin=begin, goes_on=more, keep=keep)
             except RecordingError:
                 part_of(target).unlink(missing_ok=True)  # the file must change, and is another one then
                 raise

@@ -14,7 +14,7 @@ from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.episodes import Episodes, base_of
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
-from monitor.authoring.learning.row_files import RowFile
+from monitor.authoring.learning.row_files import RowFile, goes_on
 from monitor.errors import RecordingError
 
 MOST_ROWS: Final = 1_000_000
@@ -89,8 +89,8 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
     rows, actions, read = _Rows(), None, 0
     found: list[tuple[Ints, ...]] = []
     full = False
-    for source in sources:
-        episodes: Episodes | None = None
+    episodes: Episodes | None = None
+    for source, following in zip(sources, [*sources[1:], None], strict=True):
         before = left_out.rows
         for batch in source.batches(roles.used):
             if actions is None:
@@ -108,9 +108,10 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
                 break
         if left_out.rows == before:
             raise RecordingError(f"{source.path}: has no rows")
-        if episodes is not None:
+        if episodes is not None and (full or not goes_on(source, following)):
             steps = episodes.finish()
             found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+            episodes = None
         if full:
             break
     left_out.refuse(limit, str(sources[0].path))

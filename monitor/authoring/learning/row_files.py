@@ -10,6 +10,7 @@ import csv
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,9 @@ FREE_ROWS: Final = 1_000_000
 TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
 PACKED: Final = (".gz", ".zst")
 SUFFIXES: Final = (*TEXTS, ".parquet", ".arrow", ".feather")
+
+PART: Final = re.compile(r"(.*-)(\d{1,9})(-of-\d+)(\..*)", re.DOTALL)
+"""Name of one file of several that hold one table, as the datasets of Hugging Face do."""
 
 TORN: Final = "torn"
 NO_MAP: Final = "torn, or no JSON map"
@@ -132,6 +136,14 @@ def open_rows(path: Path) -> RowFile:
                 f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}; text may be packed, "
                 f"with {' or '.join(PACKED)} after that"
             )
+
+
+def goes_on(source: RowFile, after: RowFile | None) -> bool:
+    """Return whether the second file is the next part of the first, as `train-00001-of-00002` is."""
+    one, other = (None if each is None else PART.fullmatch(str(each.path)) for each in (source, after))
+    if one is None or other is None:
+        return False
+    return one.group(1, 3, 4) == other.group(1, 3, 4) and int(one[2]) + 1 == int(other[2])
 
 
 def size_of(path: Path) -> int:
