@@ -235,7 +235,8 @@ class Episodes:
             unplaced = is_missing(episode)
             unplaced[batch.odd.get(str(roles.episode), [])] = True
             _refuse_inexact(batch, str(roles.episode))
-        order: AnyArray = batch.places
+        rows = self.rows + batch.places - batch.first
+        order: AnyArray = rows
         if roles.order is not None:
             order, self.day_first = moments(batch, roles.order, day_first=self.day_first)
             why.add(f"{roles.order!r} is empty", is_missing(columns[roles.order]))
@@ -257,7 +258,7 @@ class Episodes:
             "@state": states[:, 0],
             "@next": states[:, -1] if roles.next_state else np.full(len(batch), -1),
             "@action": actions,
-            "@row": self.rows + batch.places - batch.first,
+            "@row": rows,
             "@number": batch.places,
             "@order": order,
             "@segment": np.zeros(len(batch), np.int64),
