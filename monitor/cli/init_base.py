@@ -27,8 +27,8 @@ class InitRequest:
 
     `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `limit`: bad rows that
-    may be left out.
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
+    settings that repeats this. `limit`: bad rows that may be left out.
     """
 
     folder: Path
@@ -48,7 +48,8 @@ class InitRequest:
     quiet: bool
     accept: bool = False
     dynamics: bool | None = None
-    inputs: str | None = None
+    inputs: tuple[str, ...] = ()
+    record: str = ""
     limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
-from monitor.cli.learn_dynamics import LearnedWorld, learned_world, role_lines, world_roles, write_world
+from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import open_recording, recorded_files, show_roles
+from monitor.cli.recorded_inputs import open_recording, recorded_files
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
@@ -174,8 +174,6 @@ def proposed_world(request: InitRequest) -> WorldProposal:
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     roles = world_roles(sources[0], request.roles, request.inputs)
-    if request.dynamics and not request.quiet:
-        show_roles(role_lines(roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
     learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))

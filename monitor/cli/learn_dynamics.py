@@ -146,11 +146,11 @@ def learned_world(
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out)
 
 
-def world_roles(source: RowFile, given: Mapping[str, object], inputs: str | None) -> Roles:
-    """Return the roles of columns, without what a world does not learn."""
+def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
+    """Return the roles of columns, without what a world does not learn. `inputs`: None: those of messages."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
-    roles = guessed(source.names(), {**given, "inputs": inputs or None}, str(source.path), source.left_out)
+    roles = guessed(source.names(), {**given, "inputs": inputs}, str(source.path), source.left_out)
     return replace(roles, reward=None, observation=())
 
 
