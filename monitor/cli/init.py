@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.learn_dynamics import FITS, Fits, checked_fits
 from monitor.cli.output import print_json, printable, say
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
@@ -89,6 +90,7 @@ def init(
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
     ] = False,
+    fits: Fits = FITS,
     force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -110,7 +112,7 @@ def init(
     request = InitRequest(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
         offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept, dynamics=dynamics,
-        inputs=inputs,
+        inputs=inputs, fits=checked_fits(fits),
     )  # fmt: skip
     result = prepared(_completed(request))
     if as_json:

@@ -218,7 +218,7 @@ class _Paths:
                 clocks[:, taken] = first * usual[0, taken]
         times = np.full(chances.shape, np.inf)
         np.divide(clocks, chances, out=times, where=chances > 0.0)
-        return times.argmin(axis=1)
+        return np.asarray(times.argmin(axis=1), dtype=np.int64)
 
     def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
         """Return the noise [draws, noise] of a held step by the world's own posterior, block by block."""

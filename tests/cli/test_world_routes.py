@@ -250,7 +250,7 @@ def test_the_evidence_of_a_world_in_python_needs_the_verifier_s_own_copy(
 
     async def page() -> None:
         """The status page draws it in a process of its own."""
-        pictures = Pictures({file.name: file.read_bytes()}.get, file.parents[1] / "objects", command_for(config))
+        pictures = Pictures({file.name: file.read_bytes()}.get, file.parents[1] / "objects", command_for([config]))
         picture, problem = await drawn(pictures, file.name)
         assert picture.startswith(b"<svg"), problem
 
