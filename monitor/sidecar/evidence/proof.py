@@ -41,8 +41,8 @@ def open_proof(
     """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
 
     `memory`: bytes to read all models. `worlds`: the verifier's own copies of worlds written in Python, whose code in
-    the evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy; LimitError
-    if a model needs more memory; ConfigError if a world in Python is not given.
+    the evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy;
+    LimitError if a model needs more memory; ConfigError if a world in Python is not given.
     """
     limit = memory // (1 + len(evidence.models))
 
