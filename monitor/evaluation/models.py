@@ -92,8 +92,8 @@ def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any
             raise PolicyError(
                 f"policy {file}: functions and classifiers are exported as tables over states, and those of {model} "
                 f"are numbers ({', '.join(names)}), which cannot be listed. Write it as a torch module from numbers "
-                "[n, f] to scores [n, A], and export that (docs/worlds/reference.md#policies). `cfmon init --nominal` and "
-                "`--fallback` fit a network to it. In Python, monitor.check and monitor.Monitor take a function as "
+                "[n, f] to scores [n, A], and export that (docs/worlds/reference.md#policies). `cfmon init --nominal` "
+                "and `--fallback` fit a network to it. In Python, monitor.check and monitor.Monitor take a function as "
                 "it is"
             )
         if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != len(names)):
