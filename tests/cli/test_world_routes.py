@@ -259,7 +259,7 @@ def test_the_evidence_of_a_world_in_python_needs_the_verifier_s_own_copy(
 
 @slow
 def test_each_of_several_worlds_in_python_is_given(tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "dry.py").write_text(IN_PYTHON.replace("tank 1", "tank that leaks more").replace("0.2 * u", "0.4 * u"))
+    (tmp_path / "dry.py").write_text(IN_PYTHON.replace("tank 1", "tank that leaks more").replace("0.2", "0.4"))
     formula = {"name": "near", "formula": '(model:dry@0.P>=1 [ X "overflow" ]) & !"overflow"'}
     _, (file, *_) = tank(tmp_path, formula, models={"dry": "dry.py:Tank"})
     monkeypatch.chdir(tmp_path)

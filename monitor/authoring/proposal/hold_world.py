@@ -90,8 +90,9 @@ def guarded_in_world(
 def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
     """Return actions [n] of what a policy decides, actions or distributions, by uniform numbers [n]."""
     if decided.ndim == 1:
-        return decided.astype(np.int64)
-    return np.minimum((luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1), decided.shape[1] - 1)
+        return np.asarray(decided, dtype=np.int64)
+    passed = (luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1)
+    return np.asarray(np.minimum(passed, decided.shape[1] - 1), dtype=np.int64)
 
 
 def _inputs(world: CheckedWorld, first: Floats, length: int, seed: int) -> Floats:
