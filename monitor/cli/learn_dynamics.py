@@ -58,10 +58,8 @@ def learn_dynamics(
     """
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
-    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - likewise
 
-    if fits and not 2 <= fits <= MOST_FITS:
-        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    checked_fits(fits)
     roles = world_roles(sources[0], given, inputs)
     if not as_json:
         show_roles(role_lines(roles), sources)
@@ -92,6 +90,15 @@ def learn_dynamics(
         reports or [target],
         as_json=as_json,
     )
+
+
+def checked_fits(fits: int) -> int:
+    """Return the number of fits. ModelError if it gives no band, or too many."""
+    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if fits and not 2 <= fits <= MOST_FITS:
+        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    return fits
 
 
 @dataclass(frozen=True, eq=False)
