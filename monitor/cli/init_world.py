@@ -15,7 +15,7 @@ from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
 from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import many, open_recording, recorded_files, show_roles
+from monitor.cli.recorded_inputs import many, open_recording, recorded_files
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
