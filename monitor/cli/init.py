@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.learn_dynamics import Fits
 from monitor.cli.output import print_json, printable, say
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
@@ -19,6 +20,7 @@ from monitor.cli.recorded_inputs import (
     OrderColumn,
     RewardColumn,
     RewardTiming,
+    SkipBad,
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
@@ -76,6 +78,7 @@ def init(
         ),
     ] = None,
     inputs: InputColumns = None,
+    skip_bad: SkipBad | None = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,
@@ -98,6 +101,7 @@ def init(
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
     ] = False,
+    fits: Fits | None = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -121,7 +125,8 @@ def init(
         "observation": observation, "timing": None if timing is None else timing.value, "unsafe": unsafe,
         "label": None if label is None else tuple(label), "nominal": nominal, "fallback": fallback, "bins": bins,
         "abstraction": abstraction, "dynamics": dynamics, "topic": topic, "steps": steps, "seed": seed,
-        "offset": offset, "for_": for_, "keep": keep, "accept_model": accept or None,
+        "offset": offset, "for_": for_, "keep": keep, "accept_model": accept or None, "skip_bad": skip_bad,
+        "fits": fits,
     }  # fmt: skip
     asked = {name: value for name, value in given.items() if value is not None}
     named = {name: value for name, value in columns.items() if value is not None}

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from monitor.authoring.learning.left_out import RowLimit
 from monitor.cli.init_base import InitRequest
 from monitor.cli.init_columns import ColumnOptions, RecordedColumns
 from monitor.cli.init_parts import check_folder
 from monitor.cli.init_settings import InitSettings, read_settings, settings_text
+from monitor.cli.learn_dynamics import checked_fits
 from monitor.cli.output import printable, say
 from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
@@ -132,7 +134,8 @@ def _request(
         folder, tuple(map(Path, settings.recordings)), settings.simulator, settings.unsafe, settings.nominal,
         settings.fallback, roles, said, settings.topic, settings.steps, settings.seed, settings.offset,
         AlarmSpec(for_=settings.for_, keep=settings.keep), force=force, quiet=quiet, accept=settings.accept_model,
-        dynamics=settings.dynamics, inputs=inputs, record=record,
+        dynamics=settings.dynamics, inputs=inputs, record=record, limit=RowLimit.parsed(settings.skip_bad),
+        fits=checked_fits(settings.fits),
     )  # fmt: skip
 
 

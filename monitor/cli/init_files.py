@@ -60,18 +60,15 @@ severity: [critical]
 """
 
 
-def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None, no_rows: str) -> str:
-    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out.
-
-    `no_rows`: why there are none, if there are none.
-    """
+def takeover_text(base: InitBase, rows: Sequence[Guarded], hold: int | None) -> str:
+    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
     from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:
-        return TAKEOVER.format(reason=f"Nothing is proposed: {no_rows}.", rule="# hold: 1")
+        return TAKEOVER.format(reason=f"Nothing is proposed: {base.unguarded}.", rule="# hold: 1")
     head = (
-        f"Episodes of {rows[0].length} steps, exact in the model (docs/takeover.md, section How long):\n"
-        f"#   hold  with {label}  steps taken by the fallback\n"
+        f"Episodes of {rows[0].length} steps, {base.guarded_how}:\n"
+        f"#   hold  with {base.label}  steps taken by the fallback\n"
     )
     lines = "".join(
         f"#   {row.hold or 'no guard':>8}  {100 * row.unsafe:5.1f} %  {100 * row.taken:5.1f} %\n" for row in rows

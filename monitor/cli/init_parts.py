@@ -26,7 +26,8 @@ SETTINGS: Final = "init.yaml"
 FILES: Final = (
     SETTINGS,
     "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
-    "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml", "sample.rec",
+    "world.fits", "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml",
+    "sample.rec",
 )  # fmt: skip
 
 
@@ -91,11 +92,17 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
         rows = base.measured(candidates(horizon, base.label, request.offset, request.alarm), bar.at)
-    best, rule = chosen(rows)
-    _configure(request, base, best, staging)
-    guards = base.guards(best.candidate)
+    found, rule = chosen(rows)
+    no_bounds = _configure(request, base, found, staging)
+    with progress("replaying the chosen formula", total=total) as bar, warned():
+        best = base.replayed(found, staging / "config.yaml", bar.at)
+    text = config_text(best, base, request.topic, no_bounds=no_bounds)
+    (staging / "config.yaml").write_text(text, "utf-8")
+    rows = [best if row is found else row for row in rows]
+    with progress("comparing lengths of takeovers"):
+        guards = base.guards(best.candidate)
     hold = proposed(guards)
-    text = takeover_text(base.label, guards, hold, base.unguarded)
+    text = takeover_text(base, guards, hold)
     (staging / "takeover.yaml").write_text(text, "utf-8")
 
     def sampled() -> None:
@@ -109,8 +116,8 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     return InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold), sampled
 
 
-def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> None:
-    """Write a configuration that can be started; it says why, where bounds over causal models are left out."""
+def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> str:
+    """Write a configuration that can be started; return why bounds over causal models are left out, if they are."""
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 
     file = staging / "config.yaml"
@@ -123,3 +130,5 @@ def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Pa
             text = config_text(best, base, request.topic, no_bounds=why)
             file.write_text(text, "utf-8")
             assemble(file, {})
+            return why
+    return ""

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from monitor.authoring.learning.column_roles import ROLES, Proposal
 from monitor.authoring.learning.columns import Role, expanded
+from monitor.authoring.learning.left_out import DEFAULT
+from monitor.cli.learn_dynamics import FITS
 from monitor.cli.output import printable
 from monitor.errors import ConfigError
 from monitor.sidecar.config.yamlfile import read_yaml
@@ -60,10 +62,14 @@ class InitSettings(BaseModel):
     """Other states of a table."""
     dynamics: bool | None = None
     """True: a world with numbers. False: a table. Default: the better of both."""
+    fits: int = FITS
+    """Fits of a world to resampled episodes, for the credible band; 0: none."""
     topic: str = "agents/+/steps"
     """Topic pattern of the agent's steps."""
     steps: Annotated[int, Field(ge=1)] = 3000
     """Steps to measure the candidate formulas on."""
+    skip_bad: str = DEFAULT
+    """Bad rows that may be left out: a number, or a share such as `1%`."""
     seed: int = 0
     """Of the held-out episodes, and of simulated ones."""
     offset: Annotated[int, Field(ge=0, le=63)] = 2
