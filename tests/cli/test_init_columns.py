@@ -137,14 +137,20 @@ def test_unsafe_may_use_the_usual_names_of_columns_and_not_what_cannot_be_read()
     found = columns(write("arm.csv", logs.lerobot(np.random.default_rng(4))))
     _, understood = found.settled_roles()
     assert found.holds("won: done and reward > 0", understood)[0] == 12
-    rows: list[dict[str, Any]] = [{"episode": i // 20, "x": i % 3, "action": i % 2, "odd": 1} for i in range(100)]
-    rows[7]["odd"] = "leak"
-    found = columns(write("odd.csv", rows))
-    assert [each.why for each in found.proposal.columns if each.name == "odd"] == [
-        "row 8 holds text, and the others numbers or nothing"
-    ]
+    rows = [{"episode": i // 20, "x": i % 3, "action": i % 2, "odd": [[i]]} for i in range(100)]
+    Path("odd.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    found = columns("odd.jsonl")
+    assert [each.why for each in found.proposal.columns if each.name == "odd"] == ["holds lists of lists or maps"]
     with pytest.raises(ModelError, match="column 'odd'"):
         found.holds("odd: odd > 0", found.settled_roles()[1])
+
+
+def test_a_value_of_another_kind_does_not_hide_its_column() -> None:
+    rows: list[dict[str, Any]] = [{"episode": i // 50, "x": i % 3, "action": i % 2} for i in range(2000)]
+    rows[7]["x"] = "leak"
+    found = columns(write("odd.csv", rows))
+    assert roles(found)["x"] == "state"
+    assert np.isnan(found.head.columns["x"]).tolist() == [i == 7 for i in range(2000)]
 
 
 def test_off_a_terminal_it_refuses_what_is_not_clear_with_the_lines_that_settle_it(cfmon: Run) -> None:

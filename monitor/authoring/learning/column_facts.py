@@ -103,7 +103,12 @@ def _first_rows(source: RowFile, names: Sequence[str], most: int, unreadable: di
         raise RecordingError(f"{source.path}: has no rows")
     more = len(batch) > most or next(batches, None) is not None
     source.position = 0
-    return RowBatch({name: values[:most] for name, values in batch.columns.items()}, 1, batch.source), more
+    columns = {name: values[:most] for name, values in batch.columns.items()}
+    for name, odd in batch.odd.items():  # values of another kind than the others: no numbers
+        values = batch.columns[name].astype(np.float64)
+        values[odd] = np.nan
+        columns[name] = values[:most]
+    return RowBatch(columns, 1, batch.source), more
 
 
 @dataclass(frozen=True)
