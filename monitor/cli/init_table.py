@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import final_state, sent_state, written_policy
 from monitor.cli.output import progress
@@ -18,7 +19,6 @@ from monitor.cli.recorded_inputs import (
     read_into,
     reading,
     recorded_files,
-    show_roles,
     with_function,
     with_sizes,
 )
@@ -175,7 +175,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        show_roles(learner.roles.lines(), sources, compared)
+        show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
     kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe))
     with reading("counting", sources) as bar:

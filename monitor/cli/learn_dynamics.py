@@ -58,10 +58,8 @@ def learn_dynamics(
     """
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
-    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - likewise
 
-    if fits and not 2 <= fits <= MOST_FITS:
-        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    checked_fits(fits)
     roles = world_roles(sources[0], given, inputs)
     if not as_json:
         show_roles(role_lines(roles), sources)
@@ -92,6 +90,15 @@ def learn_dynamics(
         reports or [target],
         as_json=as_json,
     )
+
+
+def checked_fits(fits: int) -> int:
+    """Return the number of fits. ModelError if it gives no band, or too many."""
+    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if fits and not 2 <= fits <= MOST_FITS:
+        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    return fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,11 +153,11 @@ def learned_world(
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out)
 
 
-def world_roles(source: RowFile, given: Mapping[str, object], inputs: str | None) -> Roles:
-    """Return the roles of columns, without what a world does not learn."""
+def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
+    """Return the roles of columns, without what a world does not learn. `inputs`: None: those of messages."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
-    roles = guessed(source.names(), {**given, "inputs": inputs or None}, str(source.path), source.left_out)
+    roles = guessed(source.names(), {**given, "inputs": inputs}, str(source.path), source.left_out)
     return replace(roles, reward=None, observation=())
 
 
