@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import numpy as np
+from msgspec.structs import replace
 
 from monitor.arrays import Floats
 from monitor.evaluation.procedures import (
     DRAWS,
     NESTED_DRAWS,
+    NESTED_LIMIT,
     Draw,
     Estimate,
     check_outcomes,
@@ -109,13 +111,13 @@ class Case:
         if (certain := self._certain(goal)) is not None:
             quantity = self._quantity(goal, text, Estimate(certain, 0, None))
             return self._verdict((quantity,), value=certain, offset=quantity.offset)
-        within = span(goal, self._rewards)
-        found = estimate(goal, self._draw(goal), within, self._drawn)
+        within, drawn = span(goal, self._rewards), self._limited(goal)
+        found = estimate(goal, self._draw(goal), within, drawn)
         if self._is_nested(goal):
-            found = between(found, estimate(goal, self._draw(goal, most=True), within, self._drawn))
+            found = between(found, estimate(goal, self._draw(goal, most=True), within, drawn))
         if found.short:
             self._short.append(
-                f"{found.samples} samples (sampling.limit) leave a wider interval than sampling.error asks for"
+                f"{found.samples} samples ({self._limit_of(goal)}) leave a wider interval than sampling.error asks for"
             )
         quantity = self._quantity(goal, text, found)
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
@@ -158,13 +160,13 @@ class Case:
         else:
             found, above = decided(decision(goal, strength, within, self._drawn), draw, within, sampling)
         if above is None:
-            near = f"{text} is open after {found.samples} samples (sampling.limit)"
+            near = f"{text} is open after {found.samples} samples ({self._limit_of(goal)})"
             self._short.append(f"{near}: at about {found.mean:.6g} it is too near its bound")
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
     def _test_between(self, goal: Goal, strength: Strength) -> tuple[Estimate, bool | None]:
         """Test a goal of whose draws a least and a greatest outcome are known; beyond the bound by `ERROR`."""
-        within, sampling, samples = span(goal, self._rewards), self._drawn.sampling, 0
+        within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
         for wanted, apart in ((True, ERROR), (False, -ERROR)):
             test = dataclasses.replace(goal.test, bound=goal.test.bound + apart)
@@ -172,7 +174,7 @@ class Case:
             if decided_by_range(test, within) is not None:
                 continue
             draw = self._draw(goal, most=not wanted)
-            found, above = decided(decision(farther, strength, within, self._drawn), draw, within, sampling)
+            found, above = decided(decision(farther, strength, within, drawn), draw, within, drawn.sampling)
             samples = max(samples, found.samples)
             if above is wanted:
                 return self._mean_of(goal, samples), wanted
@@ -188,6 +190,16 @@ class Case:
 
     def _is_nested(self, goal: Goal) -> bool:
         return isinstance(self._question(goal), TooLate)
+
+    def _limited(self, goal: Goal) -> Drawn:
+        """Return the settings with the limit of samples that a goal has."""
+        sampling = self._drawn.sampling
+        limit = min(sampling.limit, NESTED_LIMIT) if self._is_nested(goal) else sampling.limit
+        return replace(self._drawn, sampling=replace(sampling, limit=limit))
+
+    def _limit_of(self, goal: Goal) -> str:
+        """Return the name of that limit."""
+        return "sampling.limit" if self._limited(goal) == self._drawn else "limit NESTED_LIMIT"
 
     def _quantity(self, goal: Goal, text: str, found: Estimate, *, holds: bool | None = None) -> Quantity:
         offset, _, clipped = resolve(goal.world.offset, len(self._path))

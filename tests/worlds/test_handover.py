@@ -74,22 +74,24 @@ def too_late(state: float, steps: int, limit: float) -> float:
 
 @scaled
 def test_a_linear_gaussian_world_has_a_closed_form() -> None:
-    rng = np.random.default_rng(3)
-    for n in range(examples(6, 60)):
+    rng, decided, asked = np.random.default_rng(3), 0, 0
+    for n in range(examples(3, 40)):
         ahead, steps, required = int(rng.integers(1, 5)), 1 + n % 2, float(rng.uniform(0.3, 0.9))
         limit = least_bad(ahead, required)
         state = limit - float(rng.uniform(0.0, 1.0))
         truth = too_late(state, steps, limit)
         text = f'handover(careful, P>={required} [ F={ahead} !"far" ], {steps})'
-        estimate = ask(f"{text}", state, sampling=Sampling(seed=n, error=0.05, error_alpha=1e-4))
+        estimate = ask(f"{text}", state, sampling=Sampling(seed=n, error=0.08, error_alpha=1e-4))
         assert estimate.bounds is not None
         assert estimate.bounds[0] < truth < estimate.bounds[1]
-        for apart, holds in ((-0.12, True), (0.12, False)):
+        for apart, holds in ((-0.25, True), (0.25, False)):
             if 0.0 < truth + apart < 1.0:
-                tested = ask(f"{text} >= {truth + apart}", state, sampling=Sampling(seed=n, alpha=1e-4, beta=1e-4))
-                assert tested.holds is holds, (n, truth, tested)
-                opposite = ask(f"{text} < {truth + apart}", state, sampling=Sampling(seed=n, alpha=1e-4, beta=1e-4))
-                assert opposite.holds is not holds
+                for sign, found in ((">=", holds), ("<", not holds)):
+                    sampling = Sampling(seed=n, alpha=1e-4, beta=1e-4, limit=500)
+                    tested = ask(f"{text} {sign} {truth + apart}", state, sampling=sampling)
+                    assert tested.holds in (found, None), (n, truth, tested)  # None: states near their own bound
+                    decided, asked = decided + (tested.holds is not None), asked + 1
+    assert decided > asked / 2
 
 
 def test_the_values_of_now_come_with_it() -> None:
@@ -245,7 +247,7 @@ class _Rows:
         return list(row), [float(p) for p in row.values()]
 
     def holds(self, label: str, state: int) -> bool:
-        return bool(self.model.has_label(state, label))
+        return state in self.setting.labels[label]
 
     def reward(self, state: int, action: int) -> float:
         raise NotImplementedError
@@ -299,7 +301,7 @@ def test_the_referee_draws_the_same(chance: Random) -> None:
 LINE_CASE: dict[str, Any] = {"family": "whole", "N": 12, "base": 0.9, "keep": 0.95, "s": 0.8, "push": [0.0, -1.6],
                              "hot": 10.0, "nominal": [0] * 13, "careful": [1] * 13}  # fmt: skip
 RULES = {name: number_rule(LINE_CASE, name) for name in ("nominal", "careful")}
-FORMULA = 'handover(careful, P>=0.9 [ G<=3 !"hot" ], 2) >= 0.3'
+FORMULA = 'handover(careful, P>=0.9 [ G<=2 !"hot" ], 1) >= 0.2'
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +309,7 @@ def alarm() -> tuple[Alert, WorldChecker, Identity]:
     spec = FormulaSpec("late", FORMULA, alarm=AlarmSpec(when="holds"))
     monitor = Monitor(NumberLine(LINE_CASE), RULES, [spec], settings(16))
     rng = np.random.default_rng(2)
-    life = lived(monitor, NumberLine(LINE_CASE), RULES, lambda *_: "nominal", rng, start=2.0, steps=14)
+    life = lived(monitor, NumberLine(LINE_CASE), RULES, lambda *_: "nominal", rng, start=7.0, steps=9)
     checker = WorldChecker(NumberLine(LINE_CASE), RULES, {})
     alert = next(notice for notice in life.notices if isinstance(notice, Alert))
     return alert, checker, identity_of(checker.model, checker.policies, {})
