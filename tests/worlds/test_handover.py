@@ -23,6 +23,7 @@ from monitor.arrays import Floats
 from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
+from monitor.picture.numbers import draw_numbers
 from monitor.referee.numbers import Given, mean
 from monitor.sampled import Sampler
 from monitor.sampled.handover import TooLate
@@ -340,6 +341,13 @@ def test_both_programs_derive_it_again_and_find_what_does_not_follow(
         altered = msgspec.structs.replace(document, verdict=msgspec.structs.replace(verdict, **change))
         problems = derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
         assert any(where in problem for problem in problems), where
+
+
+def test_a_picture_shows_both_policies_from_now_on(alarm: tuple[Alert, WorldChecker, Identity]) -> None:
+    alert, checker, identity = alarm
+    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
+    drawn = draw_numbers(document, checker.model, checker.policies)
+    assert {"nominal", "careful", "hot"} <= set(re.findall(r"[a-z]+", drawn))
 
 
 # ---- refusals ----
