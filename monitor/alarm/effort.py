@@ -31,7 +31,7 @@ DRAWS: Final = 1_000
 """Steps of samples that cost as much as one obligation."""
 
 NESTED: Final = 2_000, 256
-"""In a world with numbers: most draws of `handover`, and how often each draws the other policy from each of its states."""
+"""In a world with numbers: most draws of `handover`, and how often each draws the other policy from a state."""
 
 TRIED: Final = 256 * 128 + 1_024
 """Most draws of the decisions that are tried where a goal is missed in a world with numbers."""

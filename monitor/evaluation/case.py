@@ -231,7 +231,8 @@ class Case:
         within, question = span(goal, self._rewards), self._question(goal)
 
         def draw(particles: range) -> Floats:
-            values = question.most(particles) if most and isinstance(question, TooLate) else question.outcomes(particles)
+            outcomes = question.most if most and isinstance(question, TooLate) else question.outcomes
+            values = outcomes(particles)
             check_outcomes(goal, values, within)
             return values
 

@@ -105,8 +105,8 @@ def save_model(model: MDP, path: str | Path) -> None:
     """
     if not isinstance(model, MDP):
         raise ModelError(
-            f"model {path}: what is written is a table (an MDP), not {model!s:.80}; a world with numbers is kept as its "
-            "manifest with the files beside it, or as its Python file"
+            f"model {path}: what is written is a table (an MDP), not {model!s:.80}; a world with numbers is kept as "
+            "its manifest with the files beside it, or as its Python file"
         )
     form = next((each for each in FORMATS if each.suffix and str(path).endswith(each.suffix)), FORMATS[0])
     if not form.writer or str(path).endswith(PROGRAMS):

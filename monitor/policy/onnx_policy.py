@@ -61,7 +61,7 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
     """
     if not isinstance(model, MDP):
         raise PolicyError(
-            f"policy {manifest_path}: it is evaluated in every state of a table (an MDP), and the model is {model!s:.80}; "
+            f"policy {manifest_path}: it is evaluated in every state of a table (an MDP), not of {model!s:.80}; "
             "in a world with numbers give the manifest's path itself as the policy, to monitor.check or Monitor"
         )
     return opened(manifest_path, lambda manifest, content, where: table_from_onnx(content, manifest, model, where))

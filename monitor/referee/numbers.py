@@ -17,7 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import NOMINAL, And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Regret, Test, Until
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Const,
+    Formula,
+    Goal,
+    InterventionRef,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Test,
+    Until,
+)
 from monitor.logic.traversal import handover_goal
 
 Floats = npt.NDArray[np.float64]
@@ -78,8 +92,8 @@ def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
 
 def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
     """Return in which draws the policy of `late` misses its goal from a state that nominal visits: 0, 1, or open."""
-    if not (isinstance(goal.measure, Probability) and isinstance(goal.measure.path, Until)):
-        raise AssertionError("handover is an until")
+    assert isinstance(goal.measure, Probability)
+    assert isinstance(goal.measure.path, Until)
     states = goal.measure.path.high + 1
     last = len(given.path) - 1
     nominal = _Paths(NOMINAL, last, given)
@@ -195,7 +209,8 @@ class _Paths:
         if draws * len(self._held[0][0]) > MOST:
             raise LimitError(f"the paths take more than {MOST:,} numbers")
         self._inputs: list[Any] = []
-        self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0) if start is None else start]
+        begins = np.repeat(np.array([self._held[0][0]]), draws, axis=0) if start is None else start
+        self._states: list[Floats] = [begins]
         self._actions: list[Ints] = []
 
     def outcomes(self, goal: Goal) -> Floats:

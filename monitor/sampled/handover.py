@@ -1,8 +1,8 @@
 """Whether handing over will be too late, drawn: docs/semantics.md, sections 8.4 and 9.1.
 
-A draw is a path of the nominal policy. At each of its states the other policy is drawn too, with noise of its own, until
-it is known whether it meets the goal from there, or `LOOKS` ends. A state where that stays open counts as one where it
-is met and as one where it is missed: so a draw has a least and a greatest outcome.
+A draw is a path of the nominal policy. At each of its states the other policy is drawn too, with noise of its own,
+until it is known whether it meets the goal from there, or `LOOKS` ends. A state where that stays open counts as one
+where it is met and as one where it is missed: so a draw has a least and a greatest outcome.
 """
 
 from __future__ import annotations
@@ -49,7 +49,16 @@ class TooLate:
     """
 
     def __init__(
-        self, scene: Scene, goal: Goal, given: Goal, steps: StepTable, last: Pair, number: int, seed: int, *, terminated: bool
+        self,
+        scene: Scene,
+        goal: Goal,
+        given: Goal,
+        steps: StepTable,
+        *,
+        last: Pair,
+        number: int,
+        seed: int,
+        terminated: bool,
     ) -> None:
         assert isinstance(goal.measure, Probability)
         assert isinstance(goal.measure.path, Until)
@@ -125,7 +134,7 @@ class TooLate:
         return least, most
 
     def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: Pair) -> Ints:
-        """Return 1 where the other policy meets the goal from a state [n], -1 where it misses it, 0 where that is open."""
+        """Return 1 where the other policy meets the goal from a state [n], -1 where it misses it, else 0: open."""
         truths, sums, done = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
         for look in LOOKS:
             width = look - done

@@ -130,8 +130,16 @@ class Sampler:
             raise PathError("the path is empty; it needs at least one pair (state, action)")
         late = handover_goal(goal) if self.scene.draws_nested else None
         if late is not None:
-            steps, number = self.steps(late.measure), first_seq + len(path) - 1
-            return TooLate(self.scene, goal, late, steps, path[-1], number, self.seed, terminated=terminated)
+            return TooLate(
+                self.scene,
+                goal,
+                late,
+                self.steps(late.measure),
+                last=path[-1],
+                number=first_seq + len(path) - 1,
+                seed=self.seed,
+                terminated=terminated,
+            )
         position = _position(goal.world.offset, len(path))
         pairs, first = list(path[position:]), first_seq + position
         changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])

@@ -38,13 +38,12 @@ ONLY_P = "handover is drawn for the goal P only; ask for a P, or make a table of
 
 
 class Scene(Protocol):
-    """Worlds to draw from, with automata and label functions of measures.
-
-    `draws_nested`: whether the quantity in `handover` is drawn; else `labels` says where it holds.
-    """
+    """Worlds to draw from, with automata and label functions of measures."""
 
     @property
-    def draws_nested(self) -> bool: ...
+    def draws_nested(self) -> bool:
+        """Whether the quantity in `handover` is drawn; else `labels` says where it holds."""
+        ...
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from monitor.errors import ConfigError, InputError
 from monitor.stream.encoding import MAX_BYTES, unpack
@@ -127,11 +127,10 @@ def validate(observation: Observation) -> Observation:
     try:
         return _checked(observation)
     except InputError:
-        fields = asdict(observation)
-        plain = {key: _without_numpy(value) for key, value in fields.items()}
-        if all(plain[key] is fields[key] for key in fields):
+        plain = {key: _without_numpy(value) for key, value in asdict(observation).items()}
+        if all(value is getattr(observation, key) for key, value in plain.items()):
             raise
-        return _checked(Observation(**plain))
+        return _checked(replace(observation, **plain))
 
 
 def _without_numpy(value: object) -> object:

@@ -25,8 +25,8 @@ class _Strict(BaseModel):
 class File(_Strict):
     """A file beside the manifest.
 
-    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), that of `reward` among
-    `x`, `a` and `x_next` (the next state); and one output.
+    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), that of `reward`
+    among `x`, `a` and `x_next` (the next state); and one output.
     """
 
     file: Annotated[str, Field(min_length=1, max_length=256)]

@@ -20,13 +20,14 @@ PLAIN: dict[str, Any] = {"agent": "it", "episode": 3, "seq": 4, "state": (1.5, 2
         {"state": [np.float64(1.5), np.float32(2.0)]},
         {"state": (np.float64(1.5), 2.0)},
         {"seq": np.int64(4), "action": np.int8(1), "reward": np.float32(0.5), "episode": np.int32(3)},
-        {"terminated": np.bool_(False), "state": np.array([1.5, 2.0], dtype=np.float32)},
+        {"terminated": np.zeros(1, dtype=np.bool_)[0], "state": np.array([1.5, 2.0], dtype=np.float32)},
     ],
 )
 def test_they_are_what_their_values_are(change: dict[str, Any]) -> None:
     found, wanted = validate(Observation(**PLAIN | change)), validate(Observation(**PLAIN))
     assert found == wanted
     assert type(found.seq) is type(found.action) is type(found.episode) is int
+    assert isinstance(found.state, tuple)
     assert [type(each) for each in found.state] == [float, float]
 
 

@@ -362,7 +362,10 @@ def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
         ({"actions": ["shut"]}, "fit 1 has other action names than the world"),
         ({"features": [{"name": "volume"}]}, "fit 1 has other features than the world"),
         ({"scale": [0]}, "fit 1 has other noise than the world"),
-        ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit; take fits, recorded_inputs and reward out"),
+        (
+            {"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2},
+            "it is a fit; take fits, recorded_inputs and reward out",
+        ),
     ],
 )
 def test_a_fit_is_of_the_same_world(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,9 @@ def test_values_are_those_of_the_same_world_in_python(tmp_path: Path) -> None:
         path = [([level], 0) for level in levels]
         text = f"pushing@{n % 4}.R=? [ C<={n % 3} ]"
         sampling = Sampling(rewards=(-5.0, 15.0), error=0.2, seed=n)
-        found, wanted = (check(text, model=each, path=path, policies=POLICIES, sampling=sampling) for each in (world, Pump))
+        found, wanted = (
+            check(text, model=each, path=path, policies=POLICIES, sampling=sampling) for each in (world, Pump)
+        )
         assert found.value == pytest.approx(wanted.value, abs=1e-9)
         assert found.method == wanted.method
         methods.add(found.method)
@@ -107,7 +110,7 @@ def test_fits_earn_what_the_world_says(tmp_path: Path) -> None:
         levels = [2.0]
         for before, after in ((2.0, 1.9), (1.9, 1.7)):
             levels.append(keep * levels[-1] + PUSH + (after - keep * before))
-        values.append(sum(0.5 - x - 0.25 + 2.0 * y for x, y in zip(levels, levels[1:], strict=False)))
+        values.append(sum(0.5 - x - 0.25 + 2.0 * y for x, y in pairwise(levels)))
     assert verdict.credible == pytest.approx(tuple(sorted(values)))
 
 

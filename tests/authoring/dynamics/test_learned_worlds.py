@@ -310,6 +310,8 @@ def changed(rows: list[list[object]], column: str, value: Callable[[int, object]
 
 
 ROWS = record(linear, 3, 12, 20)
+
+
 def test_a_world_leaves_no_files_of_the_one_before(tmp_path: Path) -> None:
     old = ("plant.scale.onnx", "plant.fits/plant.fit1.yaml", "plant.fits/plant.fit12.location.onnx")
     others = ("plant.html", "plants.scale.onnx", "mine.onnx")
