@@ -63,7 +63,7 @@ def ask(text: str, state: float, **more: Any) -> Verdict:
 def least_bad(ahead: int, required: float) -> float:
     """The state from which, under `careful`, the line is below HIGH after so many steps with this probability."""
     pushed = BACK * sum(0.9**k for k in range(ahead))
-    spread = SPREAD * sum(0.81**k for k in range(ahead)) ** 0.5
+    spread: float = SPREAD * sum(0.81**k for k in range(ahead)) ** 0.5
     return (HIGH - spread * NORMAL.inv_cdf(required) - pushed) / 0.9**ahead
 
 
@@ -291,13 +291,10 @@ def test_the_referee_draws_the_same(chance: Random) -> None:
         path.append((level[0].tolist(), action, [rain]))
         level = Tank().step(level, np.array([action]), rng.uniform(size=(1, 1)), np.array([[rain]]))
     checker = WorldChecker(tank, POLICIES, {})
-    who, bound = (
-        chance.choice(["careful", "careful[2]", "do(open)"]),
-        chance.choice(["P>=0.8", "P<0.4", "P<=0.9", "P>0"]),
-    )
-    text = (
-        f'handover({who}, {bound} [ {chance.choice("FG")}<={chance.randrange(4)} !"overflow" ], {chance.randrange(3)})'
-    )
+    who = chance.choice(["careful", "careful[2]", "do(open)"])
+    bound = chance.choice(["P>=0.8", "P<0.4", "P<=0.9", "P>0"])
+    inner = f'{bound} [ {chance.choice("FG")}<={chance.randrange(4)} !"overflow" ]'
+    text = f"handover({who}, {inner}, {chance.randrange(3)})"
     goal, moments, seed = parse(text), checker.path(path), chance.getrandbits(53)
     assert isinstance(goal, Goal)
     checker.validate(goal, text)
