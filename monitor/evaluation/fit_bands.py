@@ -64,10 +64,10 @@ class FitBands:
         goals = quantity_goals(formula)
         if not goals or not verdict.quantities:
             return verdict
-        if any(handover_goal(goal) is not None for goal in goals):
-            return replace(verdict, bands=missing(verdict.bands or Bands(), [NOT_NESTED]))
-        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         count = len(self._fits)
+        if any(handover_goal(goal) is not None for goal in goals):
+            return replace(verdict, bands=missing(replace(verdict.bands or Bands(), fits=count), [NOT_NESTED]))
+        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
         enough = len(answers) >= LEAST_FITS
         level = min(self._level, highest_level(len(answers) if enough else count))

@@ -18,9 +18,11 @@ from scipy.integrate import quad
 from monitor import FormulaError, LimitError, Monitor, check
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
 from monitor.arrays import Floats
+from monitor.evaluation.fit_bands import NOT_NESTED
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.picture.numbers import draw_numbers
@@ -28,10 +30,13 @@ from monitor.referee.numbers import Given, mean
 from monitor.sampled import Sampler
 from monitor.sampled.handover import TooLate
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, Verdict
+from monitor.worlds import load_world
+from tests.evidence.rederived import make_evidence
 from tests.exact.small import small_world
 from tests.tiers import examples, scaled, slow
 from tests.worlds.lives import lived, settings
 from tests.worlds.samples import (
+    Basin,
     GumbelTable,
     InverseTable,
     Linear,
@@ -62,9 +67,10 @@ def ask(text: str, state: float, **more: Any) -> Verdict:
 
 def least_bad(ahead: int, required: float) -> float:
     """The state from which, under `careful`, the line is below HIGH after so many steps with this probability."""
-    pushed = BACK * sum(0.9**k for k in range(ahead))
+    pushed: float = BACK * sum(0.9**k for k in range(ahead))
     spread: float = SPREAD * sum(0.81**k for k in range(ahead)) ** 0.5
-    return (HIGH - spread * NORMAL.inv_cdf(required) - pushed) / 0.9**ahead
+    bound: float = (HIGH - spread * NORMAL.inv_cdf(required) - pushed) / 0.9**ahead
+    return bound
 
 
 def too_late(state: float, steps: int, limit: float) -> float:
@@ -354,6 +360,24 @@ def test_both_programs_derive_it_again_and_find_what_does_not_follow(
         altered = msgspec.structs.replace(document, verdict=msgspec.structs.replace(verdict, **change))
         problems = derive_again(altered, checker.model, checker.policies, {}, [deriver]).problems
         assert any(where in problem for problem in problems), where
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_on_a_world_with_fits_it_has_no_band_and_says_why(deriver: Any) -> None:
+    world = load_world(Basin(0.8, 1.0, 0.4, fits=[Basin(0.78, 1.0, 0.4), Basin(0.82, 1.0, 0.4)]))
+    spec = FormulaSpec(
+        "late", 'handover(careful, P>=0.9 [ G<=2 !"overflow" ], 1) >= 0.2', alarm=AlarmSpec(when="holds")
+    )
+    monitor = Monitor(world, POLICIES, [spec], settings(16))
+    rng = np.random.default_rng(1)
+    life = lived(monitor, Basin(0.9, 1.0, 0.4), POLICIES, lambda *_: "nominal", rng, start=6.5, steps=8)
+    alert = next(notice for notice in life.notices if isinstance(notice, Alert))
+    assert alert.verdict.bands is not None
+    assert (alert.verdict.bands.reason, alert.verdict.bands.fits) == (NOT_NESTED, 2)
+    checker = WorldChecker(world, POLICIES, {})
+    document = read_evidence(make_evidence(alert, identity_of(world, checker.policies, {}), checker.policies, {}))
+    found = derive_again(document, world, checker.policies, {}, [deriver])
+    assert (found.problems, found.by) == ([], deriver.name)
 
 
 def test_a_picture_shows_both_policies_from_now_on(alarm: tuple[Alert, WorldChecker, Identity]) -> None:

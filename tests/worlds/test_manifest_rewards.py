@@ -13,12 +13,14 @@ from scipy.special import ndtr, ndtri
 
 from monitor import FormulaError, Monitor, check
 from monitor.alarm.message import identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
 from monitor.arrays import Floats, Ints
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, FormulaSpec, Sampling
 from monitor.worlds import load_world
 from monitor.worlds.location_scale import world_of
+from tests.evidence.rederived import make_evidence
 from tests.tiers import examples, scaled
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.lives import lived, settings
@@ -68,9 +70,8 @@ def test_values_are_those_of_the_same_world_in_python(tmp_path: Path) -> None:
         path = [([level], 0) for level in levels]
         text = f"pushing@{n % 4}.R=? [ C<={n % 3} ]"
         sampling = Sampling(rewards=(-5.0, 15.0), error=0.2, seed=n)
-        found, wanted = (
-            check(text, model=each, path=path, policies=POLICIES, sampling=sampling) for each in (world, Pump)
-        )
+        given: dict[str, Any] = {"path": path, "policies": POLICIES, "sampling": sampling}
+        found, wanted = (check(text, model=each, **given) for each in (world, Pump))
         assert found.value == pytest.approx(wanted.value, abs=1e-9)
         assert found.method == wanted.method
         methods.add(found.method)
