@@ -66,7 +66,8 @@ class FitBands:
             return verdict
         count = len(self._fits)
         if any(handover_goal(goal) is not None for goal in goals):
-            return replace(verdict, bands=missing(replace(verdict.bands or Bands(), fits=count), [NOT_NESTED]))
+            how = replace(verdict.bands or Bands(), fits=count, level=min(self._level, highest_level(count)))
+            return replace(verdict, bands=missing(how, [NOT_NESTED]))
         answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
         enough = len(answers) >= LEAST_FITS
