@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class InitRequest:
 
     `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `fits`: of a world to
-    resampled episodes.
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
+    settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes.
     """
 
     folder: Path
@@ -47,7 +48,9 @@ class InitRequest:
     quiet: bool
     accept: bool = False
     dynamics: bool | None = None
-    inputs: str | None = None
+    inputs: tuple[str, ...] = ()
+    record: str = ""
+    limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
     fits: int = 0
 
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
-from monitor.cli.learn_dynamics import LearnedWorld, learned_world, role_lines, world_roles, write_world
+from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import many, open_recording, recorded_files, show_roles
+from monitor.cli.recorded_inputs import many, open_recording, recorded_files
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
@@ -199,10 +199,8 @@ def proposed_world(request: InitRequest) -> WorldProposal:
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     roles = world_roles(sources[0], request.roles, request.inputs)
-    if request.dynamics and not request.quiet:
-        show_roles(role_lines(roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
-    learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
+    learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))
     parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
     with progress("fitting the recorded policy"):
@@ -245,10 +243,11 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"nats a step better than the last value as a forecast; {label!r} holds in "
         f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
     )
+    left_out = [found.left_out.listing()] if found.left_out.bad else []
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
         "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned, *([fits] if fits else [])],
+        in_words(paths, request.steps, what), [learned, *left_out, *([fits] if fits else [])],
         world=load_world(staging / "world.yaml"), table=table, behaviour=proposal.behaviour, numbers=numbers,
         seed=request.seed,
     )  # fmt: skip

@@ -135,7 +135,7 @@ def test_without_a_world_it_goes_on_with_a_table(
     assert "a world with numbers was not tried: " in out
     assert reason in out
     assert "state_encoder: bins" in Path("t/config.yaml").read_text() or "nearest" in Path("t/config.yaml").read_text()
-    code, out, err = cfmon(*given("--dynamics", "--force", *options))
+    code, out, err = cfmon(*given("--state", "x,v", "--dynamics", "--force", *options))
     assert code == 2
     assert reason in err
 
