@@ -23,6 +23,10 @@ Bools = npt.NDArray[np.bool_]
 MOST = 100_000_000
 """Numbers that the paths of one quantity may take."""
 LEAST, GREATEST = 2.0**-53, 1.0 - 2.0**-53
+ACTION, POSTERIOR, INPUTS = 1, 2, 3
+"""What noise is for, beside the next state (0): choices of stochastic policies, weighted draws, later inputs."""
+BLOCK = 1024
+"""Draws that a world makes together of a posterior of its own."""
 
 
 class Given(NamedTuple):
@@ -150,9 +154,10 @@ class _Paths:
             state, action, inputs = pair = self._held[offset]
             successor = self._held[offset + 1][0]
             found = self._main.abduce(pair, successor)
-            if found.posterior is not None:
-                raise LimitError("the noise of a held step is drawn from the world's own posterior")
-            noise = np.clip(found.low + (found.high - found.low) * fresh, LEAST, GREATEST)
+            if found.posterior is None:
+                noise = np.clip(found.low + (found.high - found.low) * fresh, LEAST, GREATEST)
+            else:
+                noise = self._posterior(found.posterior, 4 * (self._first + offset) + POSTERIOR)
             moved = self._world.step(states, actions, noise, inputs)
             if self._world is self._main:
                 happened = (states == np.array(state)).all(axis=1) & (actions == action)
@@ -171,7 +176,7 @@ class _Paths:
         if not self._world.recorded_steps:
             return self._world.forecast(self._inputs)
         last = self._first + len(self._held) - 1
-        chances = uniforms(self._seed, 4 * last + 3, np.arange(self._draws), 1)[:, 0]
+        chances = uniforms(self._seed, 4 * last + INPUTS, np.arange(self._draws), 1)[:, 0]
         return self._world.resample(self._held[-1][2], ahead, chances)
 
     def _stays(self, offset: int, states: Floats) -> Bools:
@@ -194,12 +199,39 @@ class _Paths:
         if unchanged and offset < len(self._acted):
             policy = self._acted[offset]
         chosen = np.asarray(self._policies[policy](states))
-        if chosen.ndim != 1:
-            raise LimitError(f"the policy {policy} is stochastic, and its choices are not drawn again")
-        chosen = chosen.astype(np.int64)
+        chosen = self._raced(chosen, offset) if chosen.ndim == 2 else chosen.astype(np.int64)
         if unchanged and offset < len(self._held) and self._held[offset][1] is not None:
             chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
         return chosen
+
+    def _raced(self, chances: Floats, offset: int) -> Ints:
+        """Return actions drawn from distributions [draws, A], given the observed one (docs/semantics.md, section 7)."""
+        counts = np.arange(self._draws)
+        clocks = -np.log1p(-uniforms(self._seed, 4 * (self._first + offset) + ACTION, counts, chances.shape[1]))
+        if offset < len(self._held) and self._held[offset][1] is not None:
+            state, taken = self._held[offset][0], self._held[offset][1]
+            acting = self._acted[offset] if offset < len(self._acted) else "nominal"
+            usual = np.asarray(self._policies[acting](np.array([state])))
+            if usual.ndim == 2 and usual[0, taken] > 0.0:
+                first = clocks[:, taken]
+                clocks = clocks + first[:, np.newaxis] * usual[0]
+                clocks[:, taken] = first * usual[0, taken]
+        times = np.full(chances.shape, np.inf)
+        np.divide(clocks, chances, out=times, where=chances > 0.0)
+        return np.asarray(times.argmin(axis=1), dtype=np.int64)
+
+    def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
+        """Return the noise [draws, noise] of a held step by the world's own posterior, block by block."""
+        chances, parts = uniforms(self._seed, step, np.arange(self._draws), 1)[:, 0], []
+        for block in range(0, self._draws, BLOCK):
+            counter = np.random.Philox(key=[self._seed, step], counter=[0, 0, 0, block // BLOCK])
+            drawn, weights = posterior(np.random.Generator(counter), BLOCK)
+            here = chances[block : block + BLOCK]
+            if weights is None:
+                parts.append(drawn[: len(here)])
+            else:
+                parts.append(drawn[np.minimum(np.searchsorted(np.cumsum(weights), here), BLOCK - 1)])
+        return np.concatenate(parts)
 
     def _fresh(self, offset: int) -> Floats:
         """Return uniform numbers [draws, noise] of a step."""
