@@ -22,11 +22,11 @@ from monitor.sidecar.config.settings import (
     config_schema,
 )
 from monitor.sidecar.config.webhook import WebhookConfig
+from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
 from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.web.guard import read_token
 from monitor.sidecar.webhooks.endpoint import read_endpoint
 from monitor.types import BandSettings
-from monitor.yamltext import MAX_BYTES, Location, YamlFile, parse_yaml
 
 _SectionT = TypeVar("_SectionT", bound=BaseModel)
 
@@ -39,7 +39,7 @@ def load_config(path: str | Path, environment: Mapping[str, str] | None = None) 
     Raises ConfigError: one line per mistake, with file, line, key, reason and, for a misspelled key, a suggestion.
     """
     path = Path(path).absolute()
-    file = _read_yaml(path)
+    file = read_yaml(path)
     overrides = _from_environment(environment or {})
     try:
         config = Config(**_merge(file.content, overrides))
@@ -230,13 +230,3 @@ def _fields(section: type[BaseModel]) -> dict[str, Any]:
 def _suggest(key: str, section: type[BaseModel]) -> str:
     near = difflib.get_close_matches(key, _fields(section), n=1, cutoff=0.5)
     return f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(_fields(section)))}"
-
-
-def _read_yaml(path: Path) -> YamlFile:
-    """Read `path`; every failure is a ConfigError that names the file and, if known, the line."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return parse_yaml(content, path.name)

@@ -34,6 +34,7 @@ from monitor.sidecar.config.fields import (
     as_text,
 )
 from monitor.sidecar.config.webhook import WebhookConfig
+from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker
 from monitor.stream.shard import Shard, parse_shard
 from monitor.types import (
@@ -51,7 +52,6 @@ from monitor.types import (
     TestName,
     TrustSettings,
 )
-from monitor.yamltext import YamlFile, dotted
 
 ENVIRONMENT_PREFIX = "CFMON_"
 
