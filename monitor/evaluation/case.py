@@ -25,7 +25,7 @@ from monitor.evaluation.procedures import (
     span,
     summary,
 )
-from monitor.exact.verdict import resolve
+from monitor.exact.verdict import regret_outcome, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
@@ -99,7 +99,7 @@ class Case:
             effect_bounds = others[0] - ends[1], others[1] - ends[0]
         return self._verdict(
             (nominal, alternative),
-            outcome=_outcome(nominal.holds, alternative.holds),
+            outcome=regret_outcome(nominal.holds, alternative.holds),
             bounds=alternative.bounds,
             effect=alternative.value - nominal.value,
             effect_bounds=effect_bounds,
@@ -307,11 +307,3 @@ def between(least: Estimate, most: Estimate) -> Estimate:
 def _interval(quantity: Quantity) -> tuple[float, float] | None:
     """Return an interval that contains a quantity; of an exact one its value."""
     return quantity.bounds if quantity.samples else (quantity.value, quantity.value)
-
-
-def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
-    if nominal:
-        return "safe"
-    if nominal is None or alternative is None:
-        return "undecided"
-    return "regret" if alternative else "unavoidable"
