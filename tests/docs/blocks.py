@@ -15,6 +15,7 @@ PAGES: Final = (
     *sorted((ROOT / "docs/messages").glob("*.md")),
     *sorted((ROOT / "docs/semantics").glob("*.md")),
     *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    *sorted((ROOT / "docs/worlds").glob("*.md")),
     ROOT / "deploy/README.md",
 )
 FENCE: Final = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

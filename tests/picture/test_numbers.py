@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor.arrays import Bools, Floats
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import LimitError
 from monitor.evidence.document import Evidence, read_evidence
 from monitor.evidence.rederivation import given_of
@@ -21,7 +21,6 @@ from monitor.picture.thresholds import thresholds
 from monitor.referee.numbers import drawn_states
 from monitor.worlds import CheckedWorld, Feature
 from monitor.worlds.policies import WorldPolicy
-from tests.worlds.samples import Tank
 from tests.worlds.test_stream import House
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -103,8 +102,18 @@ def test_where_the_goal_is_lost_is_drawn_on_the_feature_that_decides(house: Hous
     assert [text for text in said if text.startswith("“cold” ") and "holds" not in text] == ["“cold” below 18"]
 
 
-class Mixed(Tank):
+class Mixed:
+    """A level, and the damp ground under it."""
+
+    features = (Feature("level", low=0.0, high=10.0), Feature("ground", low=0.0, high=10.0))
+    actions = ("wait",)
     labels = ("high", "between", "far", "damp")
+    noise = 0
+    version = "mixed"
+
+    def step(self, x: Floats, a: Ints, u: Floats, w: Floats) -> Floats:
+        del a, u, w
+        return x
 
     def holds(self, label: str, x: Floats) -> Bools:
         level, ground = x[:, 0], x[:, 1]
@@ -117,8 +126,6 @@ class Mixed(Tank):
                 return level + ground > 8.0
             case _:
                 return ground < 1.0
-
-    features = (Feature("level", low=0.0, high=10.0), Feature("ground", low=0.0, high=10.0))
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,9 @@ class Leaky(Bucket):
 def test_a_path_replayed_alone_raises_the_alarms_that_were_counted() -> None:
     """Near the threshold it depends on the draws: they are those of the same agent, episode, step and test."""
     rng, world = np.random.default_rng(4), Leaky()
-    paths, levels, inputs = [], [], []
+    paths: list[RecordedPath] = []
+    levels: list[float] = []
+    inputs: list[float] = []
     for _ in range(8):
         level, first = np.array([[rng.uniform(1.0, 4.0)]]), len(levels)
         for _ in range(9):
