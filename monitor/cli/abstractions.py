@@ -71,7 +71,8 @@ def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, wha
     sample = Reservoir(len(columns), np.random.default_rng(seed))
     with reading(what, sources) as bar:
         for source, before in with_sizes(sources):
-            for batch in source.batches(columns):
+            for read in source.batches(columns):
+                batch = read.whole()
                 rows = np.column_stack([as_numbers(batch, name) for name in columns])
                 sample.add(rows[np.isfinite(rows).all(axis=1)])
                 bar.at(before + source.position)

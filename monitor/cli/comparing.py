@@ -29,7 +29,7 @@ def best_abstraction(
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
 
-    first = next(sources[0].batches(roles.used), None)
+    first = next((batch.whole() for batch in sources[0].batches(roles.used) if len(batch)), None)
     if first is None:
         raise RecordingError(f"{sources[0].path}: has no rows")
     numbers = all(first.column(name).dtype.kind != "U" for name in roles.state)
@@ -55,12 +55,10 @@ def best_abstraction(
 
 
 def _first_rows(source: RowFile, wanted: Sequence[str], most: int) -> Any:  # noqa: ANN401 - an iterator of Batch
-    from monitor.authoring.learning.batch import RowBatch  # noqa: PLC0415 - keep `cfmon --help` light
-
     for batch in source.batches(wanted):
         if most <= 0:
             return
-        yield RowBatch({name: values[:most] for name, values in batch.columns.items()}, batch.first, batch.source)
+        yield batch if len(batch) <= most else batch.whole().picked(slice(most))
         most -= len(batch)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from monitor.atomic import write_file
+from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.cli.recorded_inputs import read_into, reading, with_sizes
 from monitor.errors import ModelError, RecordingError
 
@@ -40,35 +42,55 @@ def resumed(model: Path, paths: Sequence[Path]) -> tuple[Learner, CountedFile | 
 
 
 def count_files(
-    learner: Learner, sources: Sequence[RowFile], target: Path, holdout: Holdout, part: CountedFile | None
+    learner: Learner,
+    sources: Sequence[RowFile],
+    target: Path,
+    holdout: Holdout,
+    *,
+    part: CountedFile | None,
+    limit: RowLimit,
 ) -> tuple[int, int]:
     """Count the files that were not counted yet; return how many, and how many not.
 
     The counts are kept after each file, and within large ones. `part`: the file that is counted in part; it goes first.
+    Raises RecordingError if more rows were left out than the `limit` allows; then the counts are as before.
     """
     from monitor.authoring.learning.companion import CountedFile, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
+    whole = companion_of(target)
+    kept = whole.read_bytes() if whole.exists() else None
+    earlier = LeftOut() if part is not None else LeftOut.of(learner.left_out.document())
     digests = [digest_of(source.path) for source in sources]
     pending = list(zip(with_sizes(sources), digests, strict=True))
     pending.sort(key=lambda each: part is None or each[1] != part.digest)
     with reading("counting", sources) as bar:
-        for (source, before), digest in pending:
+        for place, ((source, before), digest) in enumerate(pending):
             if digest in learner.files:
                 continue
 
             def keep(place: FilePosition, digest: str = digest) -> None:
                 save_learner(learner, part_of(target), CountedFile(digest, place))
 
+            after = next((each for (each, _), other in pending[place + 1 :] if other not in learner.files), None)
+            more = goes_on(source, after)
             begin = part.place if part is not None and part.digest == digest else None
             try:
-                read_into(learner, source, bar, before, holdout, begin=begin, keep=keep)
+                read_into(learner, source, bar, before, holdout, begin=begin, goes_on=more, keep=keep)
             except RecordingError:
                 part_of(target).unlink(missing_ok=True)  # the file must change, and is another one then
                 raise
             learner.files.append(digest)
-            save_learner(learner, companion_of(target))
+            save_learner(learner, whole)
             part_of(target).unlink(missing_ok=True)
+    try:
+        learner.left_out.refuse(limit, str(target), earlier)
+    except RecordingError:
+        if kept is None:
+            whole.unlink(missing_ok=True)
+        else:
+            write_file(whole, kept)
+        raise
     new = len(set(learner.files) - known)
     return new, len(sources) - new

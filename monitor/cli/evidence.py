@@ -16,7 +16,7 @@ from monitor.cli.verified import as_document, show
 from monitor.errors import ConfigError, EvidenceError, to_install
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from monitor.evidence.budget import Budget
     from monitor.evidence.bundle import Bundle
@@ -45,9 +45,13 @@ Id = Annotated[
 ]
 
 
-World = Annotated[
-    str | None,
-    typer.Option(metavar="FILE.py:NAME", help="your copy of a world written in Python; its code is run"),
+Worlds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--world",
+        metavar="FILE.py:NAME",
+        help="your copy of a world written in Python; its code is run; once for each world",
+    ),
 ]
 
 
@@ -62,7 +66,7 @@ def verify(
         Path | None, typer.Option(help="detached signature; default: the evidence's name, or its id, with .sig")
     ] = None,
     objects: Objects = None,
-    world: World = None,
+    world: Worlds = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
@@ -79,7 +83,9 @@ def verify(
     known = _expected(evidence, expected, key, signature, bundle)
     content, read = _content(evidence, bundle), _reader(evidence, objects, bundle, budget)
     with progress("recomputing the alarm"):
-        report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes, world=_world(world))
+        report = examine(
+            content, read, known, most=_most(large=large), memory=budget.model_bytes, worlds=_worlds(world)
+        )
     if as_json:
         print_json(as_document(report, known))
     else:
@@ -100,7 +106,7 @@ def explain(
     ] = None,
     expected: Id = None,
     objects: Objects = None,
-    world: World = None,
+    world: Worlds = None,
     large: Annotated[bool, typer.Option("--large", help=LARGE)] = False,
 ) -> None:
     """Draw an alarm: the observed path and the counterfactual one.
@@ -112,7 +118,7 @@ def explain(
     if target != PIPE and target.suffix not in (".svg", ".png"):
         raise ConfigError(f"cannot draw {target}: give it a name that ends in .svg or .png")
     with progress("recomputing the alarm") as bar:
-        proof = _proof(evidence, expected, objects, _world(world), large=large)
+        proof = _proof(evidence, expected, objects, _worlds(world), large=large)
         if proof.evidence.takeover is not None:
             raise EvidenceError(
                 "this is the evidence of a takeover, and only alarms are drawn; `cfmon verify` shows it"
@@ -264,13 +270,15 @@ def _most(*, large: bool) -> float:
     return math.inf if large else MAX_WORK
 
 
-def _world(given: str | None) -> CheckedWorld | None:
+def _worlds(given: list[str] | None) -> list[CheckedWorld]:
     from monitor.worlds import load_world  # noqa: PLC0415 - keep `cfmon --help` light
 
-    return None if given is None else load_world(given)
+    return [load_world(each) for each in given or ()]
 
 
-def _proof(file: Path, expected: str | None, objects: Path | None, world: CheckedWorld | None, *, large: bool) -> Proof:
+def _proof(
+    file: Path, expected: str | None, objects: Path | None, worlds: Sequence[CheckedWorld], *, large: bool
+) -> Proof:
     """Return the evidence with its model and policies. Raise EvidenceError if it cannot be verified."""
     from monitor.evidence.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.evidence.verification import examine  # noqa: PLC0415 - likewise
@@ -281,7 +289,7 @@ def _proof(file: Path, expected: str | None, objects: Path | None, world: Checke
     read_evidence(content)
     known = _expected(file, expected, None, None, bundle)
     read = _reader(file, objects, bundle, budget)
-    report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes, world=world)
+    report = examine(content, read, known, most=_most(large=large), memory=budget.model_bytes, worlds=worlds)
     for problem in report.problems:
         raise EvidenceError(f"not drawn, because it is not verified (`cfmon verify` lists all differences): {problem}")
     assert report.proof is not None, "it was derived from something"

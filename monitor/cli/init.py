@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from monitor.cli.learn_dynamics import Fits
 from monitor.cli.output import print_json, printable, say
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
@@ -21,25 +20,27 @@ from monitor.cli.recorded_inputs import (
     OrderColumn,
     RewardColumn,
     RewardTiming,
+    SkipBad,
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
     many,
 )
-from monitor.errors import ConfigError
-from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
-    from monitor.cli.init_base import InitRequest
     from monitor.cli.init_parts import InitResult
-
-EXAMPLE = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="folder to write the model, the policies and config.yaml to")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="folder to write the model, the policies and config.yaml to")
+    ] = None,
     *,
+    settings: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="answers as `init.yaml` has them; FOLDER is then that of the file"),
+    ] = None,
     recordings: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="recorded steps, as for `cfmon model learn`; may be repeated"),
@@ -77,113 +78,63 @@ def init(
         ),
     ] = None,
     inputs: InputColumns = None,
+    skip_bad: SkipBad | None = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
     ] = None,
-    topic: Annotated[str, typer.Option(help="topic pattern of the agent's steps")] = "agents/+/steps",
-    steps: Annotated[int, typer.Option(min=1, help="steps to measure the candidate formulas on")] = 3000,
-    offset: Annotated[int, typer.Option(min=0, max=63, help="the fallback takes over so many steps ago")] = 2,
-    for_: Annotated[int, typer.Option("--for", min=1, help="bad verdicts that fire the alarm")] = 1,
-    keep: Annotated[int, typer.Option(min=1, help="good verdicts that resolve it")] = 2,
-    seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
+    topic: Annotated[
+        str | None, typer.Option(help="topic pattern of the agent's steps", show_default="agents/+/steps")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="steps to measure the candidate formulas on", show_default="3000")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, max=63, help="the fallback takes over so many steps ago", show_default="2")
+    ] = None,
+    for_: Annotated[
+        int | None, typer.Option("--for", min=1, help="bad verdicts that fire the alarm", show_default="1")
+    ] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="good verdicts that resolve it", show_default="2")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="seed of the held-out episodes, and of simulated ones", show_default="0")
+    ] = None,
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
     ] = False,
+    fits: Fits | None = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite files in FOLDER")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Make a first configuration from recordings or a simulator: model, policies, and a formula measured on them.
 
-    Asks for what is not given, on a terminal. Without --nominal, the agent's policy is estimated from the recordings.
-    Without --fallback, the safest policy of the model is suggested; replace it by one that you trust.
+    Shows what each column seems to be. On a terminal it asks for corrections and for what is not given; elsewhere it
+    refuses what is not clear. FOLDER/init.yaml keeps the answers, and --from repeats them.
+    Without --nominal, the agent's policy is estimated from the recordings. Without --fallback, the safest policy of the
+    model is suggested; replace it by one that you trust.
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
-    from monitor.cli.init_base import InitRequest  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.init_asking import settled_request  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.init_parts import prepared  # noqa: PLC0415 - likewise
 
-    roles = {
-        "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
-        "terminated": terminated, "truncated": truncated, "next_state": next_state, "observation": observation,
-        "timing": None if timing is None else timing.value,
+    columns: dict[str, str | None] = {
+        "episode": episode, "order": order, "state": state, "next_state": next_state, "inputs": inputs,
+        "action": action, "reward": reward, "terminated": terminated, "truncated": truncated,
     }  # fmt: skip
-    said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
-    request = InitRequest(
-        folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
-        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept, dynamics=dynamics,
-        inputs=inputs,
-    )  # fmt: skip
-    result = prepared(_completed(request))
+    given: dict[str, Any] = {
+        "recordings": None if recordings is None else tuple(map(str, recordings)), "simulator": simulator,
+        "observation": observation, "timing": None if timing is None else timing.value, "unsafe": unsafe,
+        "label": None if label is None else tuple(label), "nominal": nominal, "fallback": fallback, "bins": bins,
+        "abstraction": abstraction, "dynamics": dynamics, "topic": topic, "steps": steps, "seed": seed,
+        "offset": offset, "for_": for_, "keep": keep, "accept_model": accept or None, "skip_bad": skip_bad,
+        "fits": fits,
+    }  # fmt: skip
+    asked = {name: value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in columns.items() if value is not None}
+    result = prepared(settled_request(folder, settings, asked, named, force=force, quiet=as_json))
     if as_json:
         print_json(_document(result))
         return
     _show(result)
-
-
-def _completed(request: InitRequest) -> InitRequest:
-    """Return the request with answers to questions for what is missing; ConfigError without a terminal."""
-    if request.recordings and request.simulator:
-        raise ConfigError("give --recordings or --simulator, not both: one of them makes the model")
-    missing = _missing(request)
-    if not missing:
-        return request
-    if not on_terminals() or request.quiet:
-        raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")
-    if not (request.recordings or request.simulator):
-        request = _source(request)
-    if request.unsafe is None:
-        request = _unsafe(request)
-    return _policies(request)
-
-
-def on_terminals() -> bool:
-    """Return whether the user can be asked: input and output are terminals."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _missing(request: InitRequest) -> list[str]:
-    missing = []
-    if not (request.recordings or request.simulator):
-        missing.append("--recordings FILE or --simulator ENV (where the model comes from)")
-    if request.unsafe is None:
-        missing.append("--unsafe 'NAME: CONDITION' (what must not happen)")
-    if request.simulator and request.nominal is None:
-        missing.append("--nominal SOURCE (the agent's policy; a simulator does not show it)")
-    return missing
-
-
-def _source(request: InitRequest) -> InitRequest:
-    answer = typer.prompt("Recordings (a file or folder), or a simulator (gymnasium:ID or module.py:make_env)").strip()
-    if answer.startswith("gymnasium:") or ".py:" in answer:
-        return replace(request, simulator=answer)
-    return replace(request, recordings=(Path(answer),))
-
-
-def _unsafe(request: InitRequest) -> InitRequest:
-    from monitor.cli.init_parts import columns_of  # noqa: PLC0415 - keep `cfmon --help` light
-
-    default = "unsafe: terminated and reward < 0"
-    if request.recordings:
-        columns = columns_of(request)
-        say(f"  columns: {printable(', '.join(columns))}")
-        ends = next((name for name in ("terminated", "done") if name in columns), None)
-        default = f"unsafe: {ends} and reward < 0" if ends and "reward" in columns else ""
-    answer = typer.prompt("What is unsafe, as NAME: CONDITION on the columns", default=default or None)
-    return replace(request, unsafe=answer.strip())
-
-
-def _policies(request: InitRequest) -> InitRequest:
-    if request.nominal is None:
-        default = None if request.simulator else "estimate"
-        answer = typer.prompt("The agent's policy (file or module.py:function)", default=default).strip()
-        request = replace(request, nominal=None if answer == "estimate" else answer)
-    if request.fallback is None:
-        question = "The fallback policy (file, module.py:function or do(ACTION); safest: computed on the model)"
-        answer = typer.prompt(question, default="safest").strip()
-        request = replace(request, fallback=None if answer == "safest" else answer)
-    if request.recordings and request.said["bins"] is None and request.said["abstraction"] is None:
-        answer = typer.prompt("Bins of the state, such as 8q for 8 quantiles of each column", default="none").strip()
-        request = replace(request, said=request.said | {"bins": None if answer == "none" else answer})
-    return request
 
 
 def _show(result: InitResult) -> None:
@@ -236,12 +187,14 @@ def _line(row: Measured) -> str:
 def _sentences(best: Measured) -> list[str]:
     """Return what the chosen formula would have done, in words."""
     if not best.events:
-        said = [f"NO unsafe event in these steps: that an alarm precedes one is not shown; {best.alarms:,} alarms"]
+        said = [
+            f"NO unsafe event in these steps: that an alarm precedes one is not shown; {many(best.alarms, 'alarm')}"
+        ]
     else:
         lead = "" if best.lead is None else f", in the median {best.lead:g} steps earlier"
         said = [
-            f"{best.alarms:,} alarms in {best.steps:,} steps, {best.false:,} of them without an unsafe event",
-            f"{best.preceded} of {best.events} unsafe events came after an alarm{lead}",
+            f"{many(best.alarms, 'alarm')} in {best.steps:,} steps, {best.false:,} of them without an unsafe event",
+            f"{best.preceded} of {many(best.events, 'unsafe event')} came after an alarm{lead}",
         ]
     violated = best.regret + best.unavoidable
     if violated:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class InitRequest:
 
     `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence.
+    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
+    settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes.
     """
 
     folder: Path
@@ -46,7 +48,10 @@ class InitRequest:
     quiet: bool
     accept: bool = False
     dynamics: bool | None = None
-    inputs: str | None = None
+    inputs: tuple[str, ...] = ()
+    record: str = ""
+    limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
+    fits: int = 0
 
 
 @dataclass
@@ -60,6 +65,7 @@ class InitBase(ABC):
         measured_on: the paths, in words.
         unsafe: [S] which states of the paths are.
         notes: on what was done, in sentences.
+        guarded_how: how `guards` was obtained.
         unguarded: why `guards` has none, if it has none.
     """
 
@@ -71,6 +77,7 @@ class InitBase(ABC):
     paths: list[RecordedPath]
     measured_on: str
     notes: list[str] = field(default_factory=list)
+    guarded_how: str = "exact in the model (docs/takeover.md, section How long)"
     unguarded: str = "each recorded path starts in an unsafe state"
 
     @abstractmethod
@@ -85,9 +92,14 @@ class InitBase(ABC):
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
         """Return the candidates measured with both policies; `report` gets the number of steps done."""
 
+    def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
+        """Return the chosen formula's figures as the monitor of the configuration gives them."""
+        del config, report
+        return best
+
     @abstractmethod
     def guards(self, best: CandidateFormula) -> list[Guarded]:
-        """Return what a guard would do, if that is calculated."""
+        """Return what a guard would do."""
 
     @abstractmethod
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:

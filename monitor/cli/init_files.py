@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from monitor.cli.recorded_inputs import many
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ path: {{window: 64, reorder: {{steps: 256, wait: 500ms}}}}
 formulas:
   # Had the fallback taken over {offset} step{plural} ago, would {label} have been avoided for {horizon} steps,
   # with probability {threshold} or more? Measured on {measured_on}:
-  # {alarms} alarms in {steps} steps, {false} of them without an unsafe event;
-  # {preceded} of {events} unsafe events came after an alarm{lead}.
+  # {alarms} in {steps} steps, {false} of them without an unsafe event;
+  # {preceded} of {events} came after an alarm{lead}.
   - name: regret_fallback
     formula: '{text}'
     every: 1
@@ -59,18 +60,15 @@ severity: [critical]
 """
 
 
-def takeover_text(label: str, rows: Sequence[Guarded], hold: int | None, no_rows: str) -> str:
-    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out.
-
-    `no_rows`: why there are none, if there are none.
-    """
+def takeover_text(base: InitBase, rows: Sequence[Guarded], hold: int | None) -> str:
+    """Return the rules of a guard with the proposed `hold`, and why; what only the user can decide is left out."""
     from monitor.authoring.proposal.hold import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
 
     if not rows:
-        return TAKEOVER.format(reason=f"Nothing is proposed: {no_rows}.", rule="# hold: 1")
+        return TAKEOVER.format(reason=f"Nothing is proposed: {base.unguarded}.", rule="# hold: 1")
     head = (
-        f"Episodes of {rows[0].length} steps, exact in the model (docs/takeover.md, section How long):\n"
-        f"#   hold  with {label}  steps taken by the fallback\n"
+        f"Episodes of {rows[0].length} steps, {base.guarded_how}:\n"
+        f"#   hold  with {base.label}  steps taken by the fallback\n"
     )
     lines = "".join(
         f"#   {row.hold or 'no guard':>8}  {100 * row.unsafe:5.1f} %  {100 * row.taken:5.1f} %\n" for row in rows
@@ -94,11 +92,11 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
         horizon=candidate.horizon,
         threshold=f"{candidate.threshold:g}",
         measured_on=base.measured_on,
-        alarms=best.alarms,
+        alarms=many(best.alarms, "alarm"),
         steps=best.steps,
         false=best.false,
         preceded=best.preceded,
-        events=best.events,
+        events=many(best.events, "unsafe event"),
         lead="" if best.lead is None else f", in the median {best.lead:g} steps earlier",
         text=candidate.text,
         bounds=f"    # without `causal_model: any`: {no_bounds}\n"

@@ -68,7 +68,7 @@ def _is_continuous(request: InitRequest) -> bool:
 
     source = open_recording(recorded_files(request.recordings)[0], request.topic)
     roles = guessed(source.names(), request.roles, str(source.path), source.left_out)
-    first = next(source.batches(roles.used), None)
+    first = next((batch.whole() for batch in source.batches(roles.used) if len(batch)), None)
     if first is None:
         raise RecordingError(f"{source.path}: has no rows")
     try:

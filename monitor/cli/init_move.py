@@ -35,6 +35,8 @@ def move_files(staging: Path, folder: Path, names: Sequence[str], finish: Callab
 def _restore(replaced: Path, folder: Path, names: Sequence[str]) -> None:
     """Put back what was replaced, and remove everything else of these names."""
     for name in names:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
         (folder / name).unlink(missing_ok=True)
         if (replaced / name).exists():
             shutil.move(replaced / name, folder / name)

@@ -14,7 +14,6 @@ from monitor.cli.init_learned import learned_base
 from monitor.cli.init_move import move_files
 from monitor.cli.init_table import simulated_table
 from monitor.cli.output import progress, warned
-from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.errors import ConfigError, MonitorError
 
 if TYPE_CHECKING:
@@ -22,9 +21,13 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
 
+SETTINGS: Final = "init.yaml"
+
 FILES: Final = (
+    SETTINGS,
     "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
-    "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml", "sample.rec",
+    "world.fits", "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml",
+    "sample.rec",
 )  # fmt: skip
 
 
@@ -47,27 +50,27 @@ class InitResult:
     hold: int | None
 
 
-def columns_of(request: InitRequest) -> tuple[str, ...]:
-    """Return the names of the columns of the first recording."""
-    return open_recording(recorded_files(request.recordings)[0], request.topic).names()
+def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
+    """Raise ConfigError if the folder cannot be written, or has such files. `settings`: the file that was read."""
+    present = [folder / name for name in FILES if (folder / name).exists()]
+    present = [path for path in present if settings is None or not path.samefile(settings)]
+    if present and not force:
+        raise ConfigError(f"{present[0]} already exists; choose another folder, or give --force")
+    parent = folder.absolute().parent
+    if not parent.is_dir():
+        raise ConfigError(f"{folder}: there is no folder {parent}; make it first")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; give a folder")
 
 
 def prepared(request: InitRequest) -> InitResult:
     """Write the folder and return what is in it. After an error it is as it was."""
     from monitor.authoring.policy_export.original import ExportRequest as PolicyRequest  # noqa: PLC0415 - keep `cfmon --help` light
 
-    present = [name for name in FILES if (request.folder / name).exists()]
-    if present and not request.force:
-        raise ConfigError(f"{request.folder / present[0]} already exists; choose another folder, or give --force")
-    parent = request.folder.absolute().parent
-    if not parent.is_dir():
-        raise ConfigError(f"{request.folder}: there is no folder {parent}; make it first")
-    if request.folder.exists() and not request.folder.is_dir():
-        raise ConfigError(f"{request.folder} is a file; give a folder")
     given = (request.nominal, request.fallback)
     warn_of_pickles(*(PolicyRequest(source) for source in given if source is not None))
     try:
-        with hidden_folder(parent) as staging:
+        with hidden_folder(request.folder.absolute().parent) as staging:
             result, sampled = _built(request, staging)
             # `sampled` comes last: a recording names the configuration by a digest over its absolute paths
             names = sorted({*FILES, *(each.name for each in staging.iterdir())})
@@ -81,6 +84,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
 
+    (staging / SETTINGS).write_text(request.record, "utf-8")
     base = simulated_table(request, staging) if request.simulator else learned_base(request, staging)
     base.write_nominal(request, staging)
     horizon = horizon_of(base.paths, base.unsafe)
@@ -88,11 +92,17 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
         rows = base.measured(candidates(horizon, base.label, request.offset, request.alarm), bar.at)
-    best, rule = chosen(rows)
-    _configure(request, base, best, staging)
-    guards = base.guards(best.candidate)
+    found, rule = chosen(rows)
+    no_bounds = _configure(request, base, found, staging)
+    with progress("replaying the chosen formula", total=total) as bar, warned():
+        best = base.replayed(found, staging / "config.yaml", bar.at)
+    text = config_text(best, base, request.topic, no_bounds=no_bounds)
+    (staging / "config.yaml").write_text(text, "utf-8")
+    rows = [best if row is found else row for row in rows]
+    with progress("comparing lengths of takeovers"):
+        guards = base.guards(best.candidate)
     hold = proposed(guards)
-    text = takeover_text(base.label, guards, hold, base.unguarded)
+    text = takeover_text(base, guards, hold)
     (staging / "takeover.yaml").write_text(text, "utf-8")
 
     def sampled() -> None:
@@ -106,8 +116,8 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     return InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold), sampled
 
 
-def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> None:
-    """Write a configuration that can be started; it says why, where bounds over causal models are left out."""
+def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> str:
+    """Write a configuration that can be started; return why bounds over causal models are left out, if they are."""
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 
     file = staging / "config.yaml"
@@ -120,3 +130,5 @@ def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Pa
             text = config_text(best, base, request.topic, no_bounds=why)
             file.write_text(text, "utf-8")
             assemble(file, {})
+            return why
+    return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import final_state, sent_state, written_policy
 from monitor.cli.output import progress
@@ -18,7 +19,6 @@ from monitor.cli.recorded_inputs import (
     read_into,
     reading,
     recorded_files,
-    show_roles,
     with_function,
     with_sizes,
 )
@@ -167,7 +167,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.row_files import digest_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import Collected  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
@@ -175,13 +175,14 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
-        show_roles(learner.roles.lines(), sources, compared)
+        show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
     kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe))
     with reading("counting", sources) as bar:
-        for source, before in with_sizes(sources):
-            read_into(learner, source, bar, before, kept)
+        for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
+            read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))
             learner.files.append(digest_of(source.path))
+    learner.left_out.refuse(request.limit, str(sources[0].path))
     return CountedTable(learner, kept, compared)
 
 

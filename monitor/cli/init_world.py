@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
-from monitor.cli.learn_dynamics import LearnedWorld, learned_world, role_lines, world_roles, write_world
+from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import open_recording, recorded_files, show_roles
+from monitor.cli.recorded_inputs import many, open_recording, recorded_files
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
@@ -34,15 +37,17 @@ class WorldBase(InitBase):
     """A world with numbers.
 
     `world`: as it is written. `table`: it as a table over recorded states, on which policies are suggested and checked.
-    `behaviour`: the recorded policy. `numbers`: of the states of the paths. `policies`: to measure with, manifests.
+    `behaviour`: the recorded policy. `numbers`: of the states of the paths. `policies`: to measure with, manifests;
+    `tables`: what they do in the states of `table`, [S, A]. `seed`: of simulated episodes.
     """
 
     world: CheckedWorld = field(kw_only=True)
     table: MDP = field(kw_only=True)
     behaviour: FittedPolicy = field(kw_only=True)
     numbers: RecordedNumbers = field(kw_only=True)
+    seed: int = field(kw_only=True)
     policies: dict[str, str] = field(default_factory=dict)
-    nominal: Floats | None = None
+    tables: dict[str, Floats] = field(default_factory=dict)
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: fitted to the recorded actions."""
@@ -53,9 +58,9 @@ class WorldBase(InitBase):
                 f"numbers of the state (squared error on held-out steps {found.error:.2f} times that of the "
                 "frequencies); --nominal gives the agent's own"
             )
-            self.nominal = self._write(found, "nominal", staging, stochastic=True)
+            self._write(found, "nominal", staging, stochastic=True)
         else:
-            self.nominal = self._write_given(request.nominal, "nominal", request.seed, staging)
+            self._write_given(request.nominal, "nominal", request.seed, staging)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
@@ -70,26 +75,26 @@ class WorldBase(InitBase):
         elif request.fallback is not None:
             self._write_given(request.fallback, "fallback", request.seed, staging)
         else:
-            safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.nominal)
+            safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.tables["nominal"])
             fitted = self._fitted(one_hot[safest], request.seed)
             by = f"by this world, in {self.table.states:,} recorded states, with {FITS[fitted.kind]} between them"
             self.notes.append(suggestion(self.label, horizon, by))
             self._write(fitted, "fallback", staging)
 
-    def _write_given(self, source: str, name: str, seed: int, staging: Path) -> Floats:
+    def _write_given(self, source: str, name: str, seed: int, staging: Path) -> None:
         """Write a policy that the user gives; one that is a table over the recorded states is fitted to them."""
         from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
 
         chances = written_policy(source, name, self.table, staging, self.notes)
-        self.policies[name] = str(staging / f"{name}.yaml")
+        self.policies[name], self.tables[name] = str(staging / f"{name}.yaml"), chances
         if load_policy(self.policies[name], self.table).manifest.input.kind == "observation":
-            return chances
+            return
         fitted = self._fitted(chances, seed)
         self.notes.append(
             f"{name}: {source} was asked in {self.table.states:,} recorded states, and is {FITS[fitted.kind]} between "
             f"them (squared error {fitted.error:.2f} times that of the frequencies); give a network to avoid that"
         )
-        return self._write(fitted, name, staging, stochastic=not bool((chances.max(axis=1) == 1.0).all()))
+        self._write(fitted, name, staging, stochastic=not bool((chances.max(axis=1) == 1.0).all()))
 
     def _fitted(self, wanted: Floats, seed: int) -> FittedPolicy:
         """Return a policy on numbers with these probabilities of actions [S, A] in the states of the table."""
@@ -103,13 +108,13 @@ class WorldBase(InitBase):
         kinds = KINDS if bool((wanted != wanted[0]).any()) else KINDS[:1]
         return fitted_policy((states[~held], wanted[~held]), (states[held], wanted[held]), seed, kinds)
 
-    def _write(self, policy: FittedPolicy, name: str, staging: Path, *, stochastic: bool = False) -> Floats:
+    def _write(self, policy: FittedPolicy, name: str, staging: Path, *, stochastic: bool = False) -> None:
         from monitor.authoring.policy_export.original import Original  # noqa: PLC0415 - keep `cfmon --help` light
 
         content = policy.content(self.counts["features"], self.counts["actions"])
         original = Original(content, "probabilities", stochastic=stochastic, actions=None, scores=None)
         self.policies[name] = str(staging / f"{name}.yaml")
-        return written_policy(original, name, self.table, staging, [])
+        self.tables[name] = written_policy(original, name, self.table, staging, [])
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
         """Return the candidates measured with the world, which was learned without the paths."""
@@ -117,10 +122,30 @@ class WorldBase(InitBase):
 
         return measured_in_world(self.world, self.policies, candidates, (self.paths, self.numbers), report)
 
+    def replayed(self, best: Measured, config: Path, report: Callable[[int], None]) -> Measured:
+        """Return the chosen formula's figures in the monitor of the configuration, path by path.
+
+        Bands and what other decisions would have given are left out: they change no alarm.
+        """
+        from monitor.authoring.proposal.measure_world import replayed_alone  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
+
+        loaded = assemble(config, {})
+        specs = [replace(spec, bands="off", recourse="off") for spec in loaded.formulas]
+        return replayed_alone(
+            lambda: loaded.with_formulas(specs).monitor,
+            best.candidate,
+            (self.paths, self.numbers),
+            self.world.holds(self.label, self.numbers.states),
+            report,
+        )
+
     def guards(self, best: CandidateFormula) -> list[Guarded]:
-        """Return nothing."""
-        del best
-        return []
+        """Return what a guard would do in episodes simulated in the world."""
+        from monitor.authoring.proposal.hold_world import guarded_in_world  # noqa: PLC0415 - keep `cfmon --help` light
+
+        recorded = self.paths, self.numbers
+        return guarded_in_world(self.world, self.policies, (self.table, self.tables), best, recorded, seed=self.seed)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
@@ -174,10 +199,8 @@ def proposed_world(request: InitRequest) -> WorldProposal:
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     roles = world_roles(sources[0], request.roles, request.inputs)
-    if request.dynamics and not request.quiet:
-        show_roles(role_lines(roles), sources)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
-    learned = learned_world(sources, "world", roles, labels, request.seed, as_tables=True)
+    learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))
     parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
     with progress("fitting the recorded policy"):
@@ -189,12 +212,24 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
     from monitor.worlds import load_world  # noqa: PLC0415 - likewise
 
     found = proposal.learned
-    write_world(found.best, staging / "world.yaml")
+    world, fits = found.best, ""
+    if request.fits:
+        began = monotonic()
+        with progress(f"fitting to {request.fits} resamples"):
+            world = with_fits(found.best, found.draft, found.parts, request.seed, request.fits)
+        fits = (
+            f"{many(request.fits, 'fit')} to resampled episodes for the credible band, in {monotonic() - began:.0f} s; "
+            "an answer with a band takes 12 to 60 times as long, so only missed goals have one (`bands:` of the "
+            "formula); --fits 0 leaves them out"
+        )
+    write_world(world, staging / "world.yaml")
     with progress("looking for a fallback"):
         table = recorded_table(found.best.world, found.parts.fit, request.seed)
     every, numbers = numbered_paths(found.steps)
@@ -208,11 +243,16 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"nats a step better than the last value as a forecast; {label!r} holds in "
         f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
     )
+    left_out = [found.left_out.listing()] if found.left_out.bad else []
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
         "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned], world=load_world(staging / "world.yaml"), table=table,
-        behaviour=proposal.behaviour, numbers=numbers,
+        in_words(paths, request.steps, what), [learned, *left_out, *([fits] if fits else [])],
+        world=load_world(staging / "world.yaml"), table=table, behaviour=proposal.behaviour, numbers=numbers,
+        seed=request.seed,
     )  # fmt: skip
-    base.unguarded = "how long a takeover should last is calculated on tables only"
+    base.guarded_how = (
+        f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "
+        f"{table.states:,} recorded states"
+    )
     return base

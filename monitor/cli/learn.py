@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.cli.counting import count_files, resumed
 from monitor.cli.learn_dynamics import FITS, Fits, learn_dynamics
 from monitor.cli.output import print_json, printable, progress, say
@@ -24,6 +25,7 @@ from monitor.cli.recorded_inputs import (
     OrderColumn,
     RewardColumn,
     RewardTiming,
+    SkipBad,
     StateColumns,
     TerminatedColumn,
     TruncatedColumn,
@@ -93,6 +95,7 @@ def model_learn(
     ] = False,
     inputs: InputColumns = None,
     fits: Fits = FITS,
+    skip_bad: SkipBad = DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
 ) -> None:
     """Estimate a model from recorded steps, with the counts behind each probability.
@@ -112,6 +115,7 @@ def model_learn(
     }  # fmt: skip
     said = {"bins": bins, "abstraction": abstraction, "label": label or [], "unsafe": unsafe or [], "prior": prior}
     check_reports(report or [])
+    limit = RowLimit.parsed(skip_bad)
     if append is not None:
         _refuse_options(roles | said, f"with --append: {KEPT}")
     paths = recorded_files(files)
@@ -121,7 +125,7 @@ def model_learn(
         _refuse_options(unused | {"append": append, "observation": observation}, f"with --dynamics: {NUMBERS}")
         learn_dynamics(
             sources, target, roles, labels=label or [], inputs=inputs, seed=seed,
-            fits=fits, reports=report or [], as_json=as_json,
+            fits=fits, reports=report or [], limit=limit, as_json=as_json,
         )  # fmt: skip
         return
     _refuse_options({"inputs": inputs or None, "fits": None if fits == FITS else fits}, "without --dynamics")
@@ -136,7 +140,7 @@ def model_learn(
         show_roles(learner.roles.lines(), sources, compared)
     holdout = Holdout(seed)
     earlier = learner.tally.draws
-    counted, skipped = count_files(learner, sources, target, holdout, part)
+    counted, skipped = count_files(learner, sources, target, holdout, part=part, limit=limit)
     before = len(learner.kept)
     model, moved = _write(learner, target)
     problems = None
@@ -236,6 +240,7 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "episodes": int(table["starts"].sum() + table["late"].sum()),
         "episodes that begin late": int(table["late"].sum()),
         "episodes without transition": tally.alone,
+        "rows left out": learner.left_out.document(),
         "notes on rows": notes_on_rows(learner),
         "pairs seen": seen,
         "pairs": learner.states.size * model.actions,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from monitor.atomic import write_file
+from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.cli.output import print_json, printable, progress, say
 from monitor.cli.recorded_inputs import many, show_roles
 from monitor.cli.report_page import write_page
@@ -41,6 +42,7 @@ def learn_dynamics(
     seed: int,
     fits: int,
     reports: Sequence[Path],
+    limit: RowLimit,
     as_json: bool,
 ) -> None:
     """Learn a world from recordings, write it, and say whether it is good enough.
@@ -54,18 +56,17 @@ def learn_dynamics(
         seed: of the episodes held out, and of the fits.
         fits: number of fits to resampled episodes, for the credible band.
         reports: where to write the report.
+        limit: how many rows may be left out.
         as_json: print one JSON document.
     """
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.dynamics_report import page_of  # noqa: PLC0415 - likewise
-    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - likewise
 
-    if fits and not 2 <= fits <= MOST_FITS:
-        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    checked_fits(fits)
     roles = world_roles(sources[0], given, inputs)
     if not as_json:
         show_roles(role_lines(roles), sources)
-    found = learned_world(sources, target.stem, roles, labels, seed)
+    found = learned_world(sources, target.stem, roles, labels, seed, limit=limit)
     steps, draft, best, judgement = found.steps, found.draft, found.best, found.judgement
     with progress(f"fitting to {fits} resamples"):
         write_world(with_fits(best, draft, found.parts, seed, fits), target)
@@ -75,7 +76,9 @@ def learn_dynamics(
             "world": str(target),
             "version": best.manifest.version,
             "steps": len(steps),
-            "rows left out": steps.full,
+            "more rows": steps.full,
+            "rows left out": found.left_out.document(),
+            "notes on rows": [found.left_out.listing()] if found.left_out.bad else [],
             "paths": len(set(steps.path.tolist())),
             "features": [each.name for each in draft.features],
             "inputs": [each.name for each in draft.inputs],
@@ -92,9 +95,21 @@ def learn_dynamics(
     )
 
 
+def checked_fits(fits: int) -> int:
+    """Return the number of fits. ModelError if it gives no band, or too many."""
+    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if fits and not 2 <= fits <= MOST_FITS:
+        raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
+    return fits
+
+
 @dataclass(frozen=True, eq=False)
 class LearnedWorld:
-    """A world that was learned. `scored`: the worlds compared, by `parts` of the steps. `judgement`: of the best."""
+    """A world that was learned. `scored`: the worlds compared, by `parts` of the steps. `judgement`: of the best.
+
+    `left_out`: rows that it was not learned from.
+    """
 
     steps: RecordedSteps
     draft: Draft
@@ -102,6 +117,7 @@ class LearnedWorld:
     best: Candidate
     scored: Sequence[Score]
     judgement: Judgement
+    left_out: LeftOut
 
 
 def learned_world(
@@ -111,9 +127,10 @@ def learned_world(
     labels: Sequence[str],
     seed: int,
     *,
+    limit: RowLimit,
     as_tables: bool = False,
 ) -> LearnedWorld:
-    """Return the world of recordings; `stem`: of its files, `roles`: of `world_roles`.
+    """Return the world of recordings; `stem`: of its files, `roles`: of `world_roles`, `limit`: of rows left out.
 
     `as_tables`: check it on the paths that are held out from a table learned from the same recordings.
     Raises RecordingError, ModelError.
@@ -127,7 +144,7 @@ def learned_world(
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
     with progress("reading"):
-        steps = read_steps(sources, roles)
+        steps = read_steps(sources, roles, left_out := LeftOut(), limit)
     draft = _draft(stem, roles, steps, labels)
     paths = np.unique(steps.path)
     parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
@@ -136,14 +153,14 @@ def learned_world(
         best = with_recorded_inputs(best, draft, parts)
     with progress("checking"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
-    return LearnedWorld(steps, draft, parts, best, scored, judgement)
+    return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out)
 
 
-def world_roles(source: RowFile, given: Mapping[str, object], inputs: str | None) -> Roles:
-    """Return the roles of columns, without what a world does not learn."""
+def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:
+    """Return the roles of columns, without what a world does not learn. `inputs`: None: those of messages."""
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
 
-    roles = guessed(source.names(), {**given, "inputs": inputs or None}, str(source.path), source.left_out)
+    roles = guessed(source.names(), {**given, "inputs": inputs}, str(source.path), source.left_out)
     return replace(roles, reward=None, observation=())
 
 
@@ -203,7 +220,9 @@ def _finish(facts: dict[str, Any], named: Sequence[Path], *, as_json: bool) -> N
     target, checks = facts["world"], facts["checks"]
     parts = [many(len(facts[part]), part.removesuffix("s")) for part in ("features", "inputs", "actions")]
     say(f"{target}: {many(facts['steps'], 'step')} in {many(facts['paths'], 'path')}; {', '.join(parts)}")
-    if facts["rows left out"]:
+    for line in facts["notes on rows"]:
+        say(f"{target}: {printable(line)}")
+    if facts["more rows"]:
         say(f"{target}: there are more rows, which were not read")
     if count := facts["recorded inputs"]:
         say(f"{target}: inputs to come are resampled from {many(count, 'recorded step')}")

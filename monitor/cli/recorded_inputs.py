@@ -37,6 +37,7 @@ __all__ = [
     "OrderColumn",
     "RewardColumn",
     "RewardTiming",
+    "SkipBad",
     "StateColumns",
     "TerminatedColumn",
     "TimingName",
@@ -98,6 +99,10 @@ RewardTiming = Annotated[
     TimingName | None,
     typer.Option(help="reward and end markers belong to the `step` from a row's state, or to that `state`"),
 ]
+SkipBad = Annotated[
+    str,
+    typer.Option(metavar="LIMIT", help="bad rows that may be left out, a percentage of all such as 1%, or a number"),
+]
 Bins = Annotated[
     str | None,
     typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width)"),
@@ -107,9 +112,11 @@ Bins = Annotated[
 def recorded_files(given: Iterable[Path]) -> list[Path]:
     """Return the files named, those in folders included, each once; RecordingError for a folder without any.
 
-    A Minari dataset and a recording as Parquet are folders that count as one file.
+    A Minari dataset and a recording as Parquet are folders that count as one file. Of a LeRobot dataset the files in
+    `data` are taken, and not those in `meta`.
     """
     from monitor.authoring.learning.minari_rows import METADATA, is_minari  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import row_suffix  # noqa: PLC0415 - likewise
     from monitor.sidecar.parquet_recording import ABOUT, is_parquet_recording  # noqa: PLC0415 - likewise
 
     found: list[Path] = []
@@ -117,8 +124,9 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
         if path.is_dir() and not (is_minari(path) or is_parquet_recording(path)):
             datasets = {each.parent.parent for each in path.rglob(str(METADATA))}
             datasets |= {each.parent for each in path.rglob(ABOUT)}
-            inside = [each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES]
-            inside = sorted([*datasets, *(each for each in inside if not datasets & set(each.parents))])
+            about = {each.parent for each in path.rglob("meta/info.json")}
+            inside = [each for each in path.rglob("*") if row_suffix(each) in SUFFIXES]
+            inside = sorted([*datasets, *(each for each in inside if not (datasets | about) & set(each.parents))])
             if not inside:
                 raise RecordingError(f"{path}: there is no file of {', '.join(SUFFIXES)} in it")
             found += inside
@@ -195,6 +203,7 @@ def read_into(
     holdout: Holdout,
     *,
     begin: FilePosition | None = None,
+    goes_on: bool = False,
     keep: Callable[[FilePosition], None] | None = None,
 ) -> None:
     """Count a source.
@@ -206,6 +215,7 @@ def read_into(
         before: bytes read before the source.
         holdout: takes the steps too.
         begin: where to go on in a source that was counted in part; None: at its beginning.
+        goes_on: the next source is the next part of the same rows.
         keep: called with a place between two batches, now and then.
 
     Raises RecordingError: a column is missing, or there is no row.
@@ -220,14 +230,14 @@ def read_into(
     for batch in source.batches(learner.roles.used, begin or START):
         steps = learner.read(batch)
         holdout.add(steps)
-        done += len(batch)
+        done += batch.rows
         if keep is not None and done - kept >= KEEP + len(learner.tally.transitions) * KEEP_EACH:
             keep(FilePosition(done, source.kinds))
             kept = done
         bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
     if not done:
         raise RecordingError(f"{source.path}: has no rows")
-    rest = learner.end_file()
+    rest = None if goes_on else learner.end_file()
     if rest is not None:
         holdout.add(rest)
 
@@ -240,7 +250,7 @@ def _is_optional(name: str, learner: Learner) -> bool:
 def notes_on_rows(learner: Learner) -> list[str]:
     """Return what rows that were read did not give, in sentences."""
     tally, order = learner.tally, learner.roles.order
-    notes = []
+    notes = [learner.left_out.listing()] if learner.left_out.bad else []
     if tally.gaps:
         notes.append(
             f"{many(tally.gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it"

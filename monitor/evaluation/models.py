@@ -88,11 +88,18 @@ def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any
         return draft_manifest(content, file, model, **known)
     names, (inputs, _) = [each.name for each in model.features], open_network(content, str(file))
     for name, element, shape in inputs[:1]:
-        if "int" in element or len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != len(names)):
+        if "int" in element:
+            raise PolicyError(
+                f"policy {file}: functions and classifiers are exported as tables over states, and those of {model} "
+                f"are numbers ({', '.join(names)}), which cannot be listed. Write it as a torch module from numbers "
+                "[n, f] to scores [n, A], and export that (docs/worlds/reference.md#policies). `cfmon init --nominal` "
+                "and `--fallback` fit a network to it. In Python, monitor.check and monitor.Monitor take a function as "
+                "it is"
+            )
+        if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != len(names)):
             raise PolicyError(
                 f"policy {file}: its input {name!r} is {element} of shape {shape}; in {model} it is floats "
-                f"[n, {len(names)}]: {', '.join(names)}. Only networks are exported for a world, no tables, "
-                "classifiers or functions"
+                f"[n, {len(names)}]: {', '.join(names)}"
             )
     manifest, assumed = draft_manifest(content, file, tried_states(model), **known)
     states = f"states lie in the ranges of the features, near 0 where there is none; {TRIED:,} of them were tried"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from monitor.worlds import CheckedWorld
 from monitor.worlds.content import NOT_RUN, name_in_python
 
 _LARGE: Final = "; if you trust its source, add --large"
-_OWN: Final = "read it, and give your own copy of the file: --world FILE.py:NAME"
+_OWN: Final = "read it, and give your own copy of the file: --world FILE.py:NAME, once for each world"
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,17 @@ def open_proof(
     read: Callable[[str], bytes],
     *,
     memory: int = MAX_UNPACKED_BYTES,
-    world: CheckedWorld | None = None,
+    worlds: Sequence[CheckedWorld] = (),
 ) -> Proof:
     """Open the objects that the evidence refers to; `read` returns content by sha256, and raises if there is none.
 
-    `memory`: bytes to read all models. `world`: the verifier's own copy of a world written in Python, whose code in the
-    evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy; LimitError
-    if a model needs more memory; ConfigError if a world in Python is not given.
+    `memory`: bytes to read all models. `worlds`: the verifier's own copies of worlds written in Python, whose code in
+    the evidence is never run. Raises EvidenceError if an object has another digest, or is not a model or policy;
+    LimitError if a model needs more memory; ConfigError if a world in Python is not given.
     """
     limit = memory // (1 + len(evidence.models))
+
+    copies = {sha256_of(world): world for world in worlds}
 
     def fetch(sha256: str, what: str) -> bytes:
         content = read(sha256)
@@ -57,11 +59,12 @@ def open_proof(
         content = fetch(sha256, what)
         if not (code := name_in_python(content)):
             return model_of(content, name, limit=limit)
-        if world is None:
+        if not worlds:
             raise ConfigError(f"{what} is {code}, written in Python, and {NOT_RUN}; {_OWN}")
-        if (given := sha256_of(world)) != sha256:
+        if sha256 not in copies:
+            given = " and ".join(copies)
             raise ConfigError(f"{what} is {code} with sha256 {sha256}, and the given world has {given}; {_OWN}")
-        return world
+        return copies[sha256]
 
     try:
         model = opened(evidence.model_sha256, "the model", evidence.model)

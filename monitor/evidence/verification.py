@@ -79,12 +79,12 @@ def examine(
     *,
     most: float = MAX_WORK,
     memory: int = MAX_MODEL_BYTES,
-    world: CheckedWorld | None = None,
+    worlds: Sequence[CheckedWorld] = (),
 ) -> VerificationReport:
     """Verify the evidence in `content`; `read` returns a model or policy by its sha256. Report all problems.
 
     The first of `derivers` that supports the query recomputes the numbers, if that is at most `most` work; the models
-    take at most `memory` bytes to read. `world`: the verifier's own copy of a world written in Python.
+    take at most `memory` bytes to read. `worlds`: the verifier's own copies of worlds written in Python.
 
     Raises ConfigError if a model or policy cannot be read, or such a world is not given; LimitError if it is more work
     or `read` says so. All only if there is no other problem.
@@ -103,7 +103,7 @@ def examine(
     proof: Proof | None = None
     try:
         _check_work(document, min(most, MAX_WORK) if problems else most)  # do not spend much on what is wrong already
-        proof = open_proof(document, read, memory=memory, world=world)
+        proof = open_proof(document, read, memory=memory, worlds=worlds)
     except FormulaError as error:
         problems += [] if impossible else [f"text: not a formula: {str(error).splitlines()[0]}"]
     except EvidenceError as error:

@@ -127,11 +127,10 @@ def draw_undrawn(canvas: Canvas, left_out: Mapping[str, Sequence[str]], y: float
 def draw_foot(canvas: Canvas, evidence: Evidence, more: str, y: float) -> float:
     """Draw how the numbers were obtained (and `more` about that), and the alarm's identity; return where it ends."""
     how = f"How obtained: {evidence.verdict.method}, {CAUSAL[evidence.causal_model]}{more}."
-    canvas.text((MARGIN, y), how, size=12, ink=FAINT)
+    y += 1.2 + canvas.paragraph((MARGIN, y), how, size=12, ink=FAINT)
     when = _clock(evidence.time)
     model = f"model {evidence.model} {evidence.model_sha256[:12]}"
-    canvas.text((MARGIN, y + 18), f"{when}evidence {evidence.id} · {model}", size=12, ink=FAINT)
-    return y + 36
+    return y + 1.2 + canvas.paragraph((MARGIN, y), f"{when}evidence {evidence.id} · {model}", size=12, ink=FAINT)
 
 
 def _description(alarm: Explanation, model: MDP) -> str:

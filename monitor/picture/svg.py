@@ -108,6 +108,11 @@ class Canvas:
         where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         self._parts.append(f'<polygon points="{where}" fill="url(#{pattern})"/>')
 
+    def tint(self, points: Sequence[Point], ink: Ink, opacity: float) -> None:
+        """Add a filled polygon that lets through what is below it."""
+        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        self._parts.append(f'<polygon points="{where}" fill="{ink}" fill-opacity="{_n(opacity)}"/>')
+
     def box(
         self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
     ) -> None:

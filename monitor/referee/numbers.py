@@ -47,6 +47,10 @@ WRONG = 1e-3
 """Probability that any of these tests is wrong in a draw."""
 OTHER_NOISE = 1 << 63
 """Added to the seed for these draws."""
+ACTION, POSTERIOR, INPUTS = 1, 2, 3
+"""What noise is for, beside the next state (0): choices of stochastic policies, weighted draws, later inputs."""
+BLOCK = 1024
+"""Draws that a world makes together of a posterior of its own."""
 
 
 class Given(NamedTuple):
@@ -102,7 +106,8 @@ def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
         at, inputs = nominal.at(offset), nominal.inputs(offset)
         left = np.flatnonzero(~missed)
         for here, each in _same_inputs(left, inputs):
-            moment = given.path[-1]._replace(action=None, inputs=each)
+            action = given.path[-1].action if offset == 0 else None
+            moment = given.path[-1]._replace(action=action, inputs=each)
             begun = given._replace(path=[moment], first=given.first + last + offset, acted=())
             found = _meets(late, begun, at[here], here, states)
             missed[here[found == 0.0]] = True
@@ -269,9 +274,10 @@ class _Paths:
             state, action, inputs = pair = self._held[offset]
             successor = self._held[offset + 1][0]
             found = self._main.abduce(pair, successor)
-            if found.posterior is not None:
-                raise LimitError("the noise of a held step is drawn from the world's own posterior")
-            noise = np.clip(found.low + (found.high - found.low) * fresh, LEAST, GREATEST)
+            if found.posterior is None:
+                noise = np.clip(found.low + (found.high - found.low) * fresh, LEAST, GREATEST)
+            else:
+                noise = self._posterior(found.posterior, 4 * (self._first + offset) + POSTERIOR)
             moved = self._world.step(states, actions, noise, inputs)
             if self._world is self._main:
                 happened = (states == np.array(state)).all(axis=1) & (actions == action)
@@ -295,7 +301,7 @@ class _Paths:
         """Return the inputs of the step `ahead` of the last pair, whose step is number `last`."""
         if not self._world.recorded_steps:
             return self._world.forecast(self._inputs[-1])
-        chances = uniforms(self._seed, 4 * last + 3, self._numbers, 1)[:, 0]
+        chances = uniforms(self._seed, 4 * last + INPUTS, self._numbers, 1)[:, 0]
         return self._world.resample(self._held[-1][2], ahead, chances)
 
     def _stays(self, offset: int, states: Floats) -> Bools:
@@ -318,12 +324,39 @@ class _Paths:
         if unchanged and offset < len(self._acted):
             policy = self._acted[offset]
         chosen = np.asarray(self._policies[policy](states))
-        if chosen.ndim != 1:
-            raise LimitError(f"the policy {policy} is stochastic, and its choices are not drawn again")
-        chosen = chosen.astype(np.int64)
+        chosen = self._raced(chosen, offset) if chosen.ndim == 2 else chosen.astype(np.int64)
         if unchanged and offset < len(self._held) and self._held[offset][1] is not None:
             chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
         return chosen
+
+    def _raced(self, chances: Floats, offset: int) -> Ints:
+        """Return actions drawn from distributions [draws, A], given the observed one (docs/semantics.md, section 7)."""
+        step = 4 * (self._first + offset) + ACTION
+        clocks = -np.log1p(-uniforms(self._seed, step, self._numbers, chances.shape[1]))
+        if offset < len(self._held) and self._held[offset][1] is not None:
+            state, taken = self._held[offset][0], self._held[offset][1]
+            acting = self._acted[offset] if offset < len(self._acted) else "nominal"
+            usual = np.asarray(self._policies[acting](np.array([state])))
+            if usual.ndim == 2 and usual[0, taken] > 0.0:
+                first = clocks[:, taken]
+                clocks = clocks + first[:, np.newaxis] * usual[0]
+                clocks[:, taken] = first * usual[0, taken]
+        times = np.full(chances.shape, np.inf)
+        np.divide(clocks, chances, out=times, where=chances > 0.0)
+        return np.asarray(times.argmin(axis=1), dtype=np.int64)
+
+    def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
+        """Return the noise [draws, noise] of a held step by the world's own posterior, block by block."""
+        chances, parts = uniforms(self._seed, step, np.arange(self._draws), 1)[:, 0], []
+        for block in range(0, self._draws, BLOCK):
+            counter = np.random.Philox(key=[self._seed, step], counter=[0, 0, 0, block // BLOCK])
+            drawn, weights = posterior(np.random.Generator(counter), BLOCK)
+            here = chances[block : block + BLOCK]
+            if weights is None:
+                parts.append(drawn[: len(here)])
+            else:
+                parts.append(drawn[np.minimum(np.searchsorted(np.cumsum(weights), here), BLOCK - 1)])
+        return np.concatenate(parts)
 
     def _fresh(self, offset: int) -> Floats:
         """Return uniform numbers [draws, noise] of a step."""

@@ -381,7 +381,7 @@ class Service:
             pictures=Pictures(
                 evidence,
                 Path("objects") if place is None else place.parent / "objects",
-                command_for(self.config.model),
+                command_for([self.config.model, *self.config.models.values()]),
                 failed=self.sinks.metrics.picture_failed,
             ),
         )

@@ -242,24 +242,25 @@ def test_an_error_after_files_were_replaced_puts_them_back(
 
 def test_on_a_terminal_it_asks(cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tank(tmp_path / "steps.csv", runs=20)
-    answers = iter([str(steps), "overflow: level >= 9", "estimate", "do(2)", "6q"])
+    answers = iter([str(steps), "", "overflow: level >= 9", "estimate", "do(2)"])
     questions: list[str] = []
 
-    def answer(question: str, default: str | None = None) -> str:
+    def answer(question: str, default: str | None = None, **_: object) -> str:
         questions.append(f"{question} [{default}]")
         return next(answers)
 
     monkeypatch.setattr(typer, "prompt", answer)
-    monkeypatch.setattr("monitor.cli.init.on_terminals", lambda: True)
-    code, out, _ = cfmon("init", "t", "--steps", "100", "--accept-model")
+    monkeypatch.setattr("monitor.cli.init_asking.on_terminals", lambda: True)
+    code, out, _ = cfmon("init", "t", "--bins", "6q", "--steps", "100", "--accept-model")
     assert code == 0
-    assert "columns: run, step, level, action" in out
-    assert [question.rpartition(" ")[2] for question in questions] == [
-        "[None]",
-        "[None]",
-        "[estimate]",
-        "[safest]",
-        "[none]",
+    assert "run episode 0 to 19 named so; 20 episodes" in [" ".join(line.split()) for line in out.splitlines()]
+    assert "overflow: level >= 9 holds in " in out
+    assert [question.rpartition("[")[2] for question in questions] == [
+        "None]",
+        "]",
+        "None]",
+        "estimate]",
+        "safest]",
     ]
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
     answers = iter(["gymnasium:FrozenLake-v1", "hole", "rush.json", "safest"])

@@ -45,19 +45,36 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def given(*options: str) -> tuple[str, ...]:
-    return ("init", "t", "--recordings", "steps.csv", *CRASH, "--truncated", "cut", "--steps", "90", *options)
+    return (
+        "init",
+        "t",
+        "--recordings",
+        "steps.csv",
+        *CRASH,
+        "--truncated",
+        "cut",
+        "--steps",
+        "90",
+        "--fits",
+        "0",
+        *options,
+    )
 
 
 @slow
 def test_a_world_is_written_that_runs(cfmon: Run, tmp_path: Path) -> None:
     cart(tmp_path / "steps.csv", 40)
-    code, out, err = cfmon(*given("--dynamics", "--state", "x,v", "--inputs", "wind", "--fallback", "do(left)"))
+    code, out, err = cfmon(
+        *given("--dynamics", "--state", "x,v", "--inputs", "wind", "--fallback", "do(left)", "--fits", "4")
+    )
     assert (code, err) == (0, "")
     assert "t/world.yaml: 2 features, 1 input, 2 actions" in out
     assert "nominal: ESTIMATED from the recordings, probabilities of the actions by" in out
     assert "measured on" in out
-    assert "how long a takeover should last is not proposed" in out
-    assert "calculated on tables only" in Path("t/takeover.yaml").read_text("utf-8")
+    assert "4 fits to resampled episodes for the credible band, in " in out
+    assert len(list(Path("t/world.fits").glob("*.yaml"))) == 4
+    assert "t/takeover.yaml: rules for a guard; with hold: " in out
+    assert "2,000 simulated in the world for each `hold`" in Path("t/takeover.yaml").read_text("utf-8")
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
     code, out, err = cfmon("replay", "t/config.yaml", "t/sample.rec")
     assert (code, err) == (0, "")
@@ -118,7 +135,7 @@ def test_without_a_world_it_goes_on_with_a_table(
     assert "a world with numbers was not tried: " in out
     assert reason in out
     assert "state_encoder: bins" in Path("t/config.yaml").read_text() or "nearest" in Path("t/config.yaml").read_text()
-    code, out, err = cfmon(*given("--dynamics", "--force", *options))
+    code, out, err = cfmon(*given("--state", "x,v", "--dynamics", "--force", *options))
     assert code == 2
     assert reason in err
 

@@ -81,7 +81,9 @@ def test_a_network_is_exported_and_compared_and_a_function_refused(
     (folder / "rule.py").write_text("def rule(state):\n    return int(state[0] < 20)\n")
     code, _, problem = cfmon("policy", "export", "rule.py:rule", "rule.onnx", "--model", WORLD)
     assert code == 2
-    assert "Only networks are exported for a world, no tables, classifiers or functions" in problem
+    said = " ".join(problem.split())
+    assert "Write it as a torch module from numbers [n, f] to scores [n, A]" in said
+    assert "In Python, monitor.check and monitor.Monitor take a function as it is" in said
     monkeypatch.setattr("monitor.authoring.policy_export.convert.convert", converted)
     code, out, _ = cfmon("policy", "export", "agent.zip", "agent.onnx", "--model", WORLD)
     assert code == 0

@@ -250,18 +250,33 @@ def test_the_evidence_of_a_world_in_python_needs_the_verifier_s_own_copy(
 
     async def page() -> None:
         """The status page draws it in a process of its own."""
-        pictures = Pictures({file.name: file.read_bytes()}.get, file.parents[1] / "objects", command_for(config))
+        pictures = Pictures({file.name: file.read_bytes()}.get, file.parents[1] / "objects", command_for([config]))
         picture, problem = await drawn(pictures, file.name)
         assert picture.startswith(b"<svg"), problem
 
     asyncio.run(page())
 
 
-def tank(folder: Path) -> tuple[str, list[Path]]:
+@slow
+def test_each_of_several_worlds_in_python_is_given(tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dry.py").write_text(IN_PYTHON.replace("tank 1", "tank that leaks more").replace("0.2", "0.4"))
+    formula = {"name": "near", "formula": '(model:dry@0.P>=1 [ X "overflow" ]) & !"overflow"'}
+    _, (file, *_) = tank(tmp_path, formula, models={"dry": "dry.py:Tank"})
+    monkeypatch.chdir(tmp_path)
+    code, _, err = cfmon("verify", str(file), "--world", "tank.py:Tank")
+    assert (code, "model dry is " in err) == (2, True), err
+    assert "once for each world" in err
+    code, out, _ = cfmon("verify", str(file), "--world", "dry.py:Tank", "--world", "tank.py:Tank")
+    assert (code, out.splitlines()[-1].startswith("verified: ")) == (0, True), out
+
+
+NEAR = {"name": "near", "formula": 'regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])'}
+
+
+def tank(folder: Path, formula: dict[str, str] = NEAR, **sections: object) -> tuple[str, list[Path]]:
     """Write a project whose world is a tank in Python; return the world's name and the evidence of its alarms."""
     (folder / "tank.py").write_text(IN_PYTHON)
-    formula = {"name": "near", "formula": 'regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])'}
-    write_plant(folder, model="tank.py:Tank", formulas=[formula])
+    write_plant(folder, model="tank.py:Tank", formulas=[formula], **sections)
     for name, opens in (("nominal", 99.0), ("careful", 7.5)):
         write_policy(folder, name, linear({"x": [[0, 1.0]]}, [opens, 0.0]))
     loaded = assemble(folder / "cfmon.yaml", {})

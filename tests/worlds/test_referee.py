@@ -20,8 +20,9 @@ from monitor.referee.numbers import Given, mean, uniforms
 from monitor.sampled import Sampler
 from monitor.sampled.noise import STATE
 from monitor.sampled.noise import uniforms as engines_uniforms
+from tests.exact.small import small_world
 from tests.tiers import examples, scaled
-from tests.worlds.samples import NumberLine, ResampledTank, Tank, number_rule
+from tests.worlds.samples import GumbelTable, NumberLine, ResampledTank, Tank, number_rule, state_rule
 
 CASES = json.loads((Path(__file__).parents[1] / "reference" / "dynamics_cases.json").read_text())
 DRAWS = 40
@@ -113,11 +114,23 @@ def test_uniform_numbers_are_those_of_the_engine() -> None:
         assert np.array_equal(uniforms(seed, 4 * step, np.arange(7), width), wanted)
 
 
+@scaled
+@given(st.randoms(use_true_random=False))
+def test_and_with_stochastic_policies_and_noise_from_a_posterior(chance: Random) -> None:
+    """Choices use the observed ones (docs/semantics.md, section 7); a posterior is drawn in blocks, weighted or not."""
+    small = small_world(chance, stochastic=chance.random() < 0.8, on_policy=chance.random() < 0.5)
+    policies = {name: state_rule(policy) for name, policy in small.policies.items()}
+    checker = WorldChecker(GumbelTable(small, weighted=chance.random() < 0.5), policies, {})
+    path = [([state], action) for state, action in small.setting.path]
+    acted = [chance.choice(list(policies)) for _ in path] if chance.random() < 0.5 else None
+    compared(checker, goal_text(chance, "a", "alt", "1"), path, policies, chance, acted)
+
+
 def test_what_is_not_drawn_again_is_refused_with_the_reason() -> None:
-    policies = {"nominal": lambda x: np.full((len(x), 2), 0.5)}
+    policies = {"nominal": lambda x: np.zeros(len(x), dtype=np.int64)}
     checker = WorldChecker(Tank, policies, {})
-    goal = parse('P=? [ F<=2 "overflow" ]')
+    goal = parse('P=? [ F<=2 P>=0.5 [ X "overflow" ] ]')
     assert isinstance(goal, Goal)
     path = checker.path([([6.0], None, [1.0])])
-    with pytest.raises(LimitError, match="nominal is stochastic"):
+    with pytest.raises(LimitError, match="nested in a path"):
         mean(goal, Given(path, 0, terminated=False, worlds={"": checker.model}, policies=policies, seed=0, draws=2))

@@ -13,7 +13,8 @@ from monitor.authoring.learning.abstraction import Numbering, chosen_kind
 from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.episodes import Episodes, base_of
-from monitor.authoring.learning.row_files import RowFile
+from monitor.authoring.learning.left_out import LeftOut, RowLimit
+from monitor.authoring.learning.row_files import RowFile, goes_on
 from monitor.errors import RecordingError
 
 MOST_ROWS: Final = 1_000_000
@@ -76,11 +77,11 @@ class _Rows:
         return np.concatenate(self._parts)
 
 
-def read_steps(sources: Sequence[RowFile], roles: Roles) -> RecordedSteps:
-    """Return the steps of recordings, whose rewards are not read.
+def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limit: RowLimit) -> RecordedSteps:
+    """Return the steps of recordings, whose rewards are not read; `left_out` takes the rows that are left out.
 
-    Raises RecordingError: text or nothing where a number is needed, a column that is always the same, one action only,
-    too few episodes, or what else makes no sense in a row.
+    Raises RecordingError: more rows left out than the limit allows, text where numbers are needed, a column that is
+    always the same, one action only, or too few episodes.
     """
     # Inputs are read as the last columns of the state. Where the next state has columns of its own, inputs have none.
     width, after = len(roles.state), (*roles.next_state, *roles.inputs) if roles.next_state else ()
@@ -88,25 +89,34 @@ def read_steps(sources: Sequence[RowFile], roles: Roles) -> RecordedSteps:
     rows, actions, read = _Rows(), None, 0
     found: list[tuple[Ints, ...]] = []
     full = False
-    for source in sources:
-        episodes: Episodes | None = None
+    episodes: Episodes | None = None
+    for source, following in zip(sources, [*sources[1:], None], strict=True):
+        before = left_out.rows
         for batch in source.batches(roles.used):
             if actions is None:
-                actions = _actions(batch, roles.action)
-            episodes = episodes or Episodes(roles, rows, actions, (), read)
+                usable = batch.whole()
+                if not len(usable):
+                    left_out.take(usable)
+                    continue
+                actions = _actions(usable, roles.action)
+            episodes = episodes or Episodes(roles, rows, actions, (), read, left_out=left_out)
             steps = episodes.read(batch)
             found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
-            read += len(batch)
+            read += batch.rows
             full = full or read >= MOST_ROWS
             if full:
                 break
-        if episodes is None:
+        if left_out.rows == before:
             raise RecordingError(f"{source.path}: has no rows")
-        steps = episodes.finish()
-        found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+        if episodes is not None and (full or not goes_on(source, following)):
+            steps = episodes.finish()
+            found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
+            episodes = None
         if full:
             break
-    assert actions is not None, "a source without rows is an error"
+    left_out.refuse(limit, str(sources[0].path))
+    if actions is None:
+        raise RecordingError(f"{sources[0].path}: no row can be read")
     state, action, successor, path = (np.concatenate(each) for each in zip(*found, strict=True))
     known = successor >= 0
     values = rows.values()

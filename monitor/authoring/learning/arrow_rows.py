@@ -26,6 +26,7 @@ from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.row_files import (
     START,
     FilePosition,
+    arrow,
     joined,
     no_column,
     plain,
@@ -34,7 +35,7 @@ from monitor.authoring.learning.row_files import (
     rows_as_wide,
     rows_at_once,
 )
-from monitor.errors import RecordingError, brief, to_install
+from monitor.errors import RecordingError, brief
 from monitor.memory import bounded
 
 if TYPE_CHECKING:
@@ -57,12 +58,7 @@ class ArrowRows:
     """Parquet or Arrow file, read with pyarrow."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow as pa  # noqa: PLC0415 - an optional extra
-        except ImportError as error:
-            raise RecordingError(f"{path}: needs pyarrow: {to_install('learn')}") from error
-        self._arrow, self._compute = pa, _compute()
-        pa.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
+        self._arrow, self._compute = arrow(path), _compute()
         self.path = path
         self.position = 0
         self.kinds: Mapping[str, str] = START.kinds  # the file has types

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Bools, Floats
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import RecordingError
 
 EXACT: Final = 2**53
 """Largest whole number below which float64 has all of them."""
 
+MISSING: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none"})
+"""Text that stands for a missing value among numbers or Booleans, in lower case."""
+
 FLAGS: Final = {
-    "true": True, "t": True, "yes": True, "1": True, "1.0": True,
-    "false": False, "f": False, "no": False, "0": False, "0.0": False, "": False, "nan": False,
-}  # fmt: skip
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0", "", *MISSING), False),
+}
 """Text of an end marker, in lower case -> its meaning."""
 
 
 TIME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))?\s?(Z|([+-])(\d\d):?(\d\d)?)?", re.ASCII
+    r"(?:(\d{4})([-/.])(\d\d?)\2(\d\d?)|(\d\d?)([-/.])(\d\d?)\6(\d{4}))"
+    r"(?:[T ]\s?(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s?(?:([AaPp])\.?[Mm]\.?)?(Z|UTC|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
 )
-"""A time as ISO 8601 has it: day and time, decimals, zone."""
+"""A time: year, month and day as in ISO 8601, or the year last; hours, minutes, seconds, decimals; AM or PM; zone."""
 
 AS_THEY_ARE: Final = "if the rows are in order as they are, give --order ''"
 
@@ -41,19 +46,58 @@ class RowBatch:
         columns: name -> one value for each row: int64, float64 (NaN: missing), bool or text ("": missing).
         first: number of the first row in its file, from 1.
         source: the file, for messages.
+        odd: column -> rows [k] whose value there is of another kind than the others, so that it is not in `columns`.
+        torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
+        numbers: number of each row in its file, if rows are torn; None: they are consecutive.
     """
 
     columns: Mapping[str, AnyArray]
     first: int
     source: str
+    odd: Mapping[str, Ints] = field(default_factory=dict)
+    torn: Mapping[str, Ints] = field(default_factory=dict)
+    numbers: Ints | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of rows that could be read."""
         return next((len(values) for values in self.columns.values()), 0)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, with those that could not be read."""
+        return len(self) + sum(len(numbers) for numbers in self.torn.values())
+
+    @property
+    def places(self) -> Ints:
+        """Number of each row in its file, [n]."""
+        return np.arange(self.first, self.first + len(self)) if self.numbers is None else self.numbers
 
     def where(self, row: int) -> str:
         """Return the place of a row of the batch, for messages."""
-        return f"{self.source}, row {self.first + row}"
+        return f"{self.source}, row {self.first + row if self.numbers is None else self.numbers[row]}"
+
+    def picked(self, rows: AnyArray | slice) -> RowBatch:
+        """Return some of the rows, which have no odd value; torn ones are not among them."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return RowBatch(columns, self.first, self.source, numbers=self.places[rows])
+
+    def whole(self) -> RowBatch:
+        """Return the batch with torn rows in place of those that have an odd value."""
+        if not self.odd:
+            return self
+        torn = dict(self.torn)
+        kept = np.ones(len(self), np.bool_)
+        for name, rows in self.odd.items():
+            torn[odd_value(name, self.columns[name])] = self.places[rows[kept[rows]]]
+            kept[rows] = False
+        return replace(self.picked(kept), torn=torn)
+
+    def refuse_bad(self) -> None:
+        """Raise RecordingError for the first row that is torn or has an odd value."""
+        bad = [(int(numbers[0]), reason) for reason, numbers in self.whole().torn.items() if len(numbers)]
+        if bad:
+            number, reason = min(bad)
+            raise RecordingError(f"{self.source}, row {number}: {reason}; correct it or leave it out")
 
     def column(self, name: str) -> AnyArray:
         """Return a column; RecordingError if the file has none of that name."""
@@ -62,10 +106,18 @@ class RowBatch:
         return self.columns[name]
 
 
+def odd_value(name: str, values: AnyArray) -> str:
+    """Return the reason to leave out a row whose value in a column is of another kind than the others, `values`."""
+    usual = {"b": "neither true nor false", "U": "no text"}
+    return f"{name!r} is {usual.get(values.dtype.kind, 'no number')}"
+
+
 def concatenated(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """Return the rows of both, for the columns of `other`; whole numbers become floats if needed."""
-    if not one:
+    if not one or not other:
         return dict(other)
+    if not len(next(iter(other.values()))):
+        return {name: one[name] for name in other}
     return {name: np.concatenate([beside(one[name], v), beside(v, one[name])]) for name, v in other.items()}
 
 
@@ -98,93 +150,180 @@ def as_numbers(batch: RowBatch, name: str) -> Floats:
 
 
 def as_moments(batch: RowBatch, name: str, way: str = AS_THEY_ARE) -> AnyArray:
-    """Return a column that orders rows: int64 as it is, numbers as float64, ISO 8601 times as seconds since 1970.
+    """Return a column that orders rows, as `moments`; RecordingError names a row whose value is missing or no time.
 
-    A time without a zone counts as UTC. RecordingError names a value that is neither a number nor such a time, or is
-    missing, and `way`, how to do without.
+    `way`: how to do without.
+    """
+    values, _ = moments(batch, name)
+    for bad, problem in ((is_missing(batch.column(name)), "is empty"), (is_missing(values), NO_TIME)):
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            given = f" {str(batch.column(name)[row])!r:.80}," if problem == NO_TIME else ""
+            raise RecordingError(f"{batch.where(row)}: column {name!r} is{given} {problem.removeprefix('is ')}; {way}")
+    return values
+
+
+NO_TIME: Final = "is no number and no time such as 2026-05-04T07:00:00Z"
+
+
+def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tuple[AnyArray, bool | None]:
+    """Return a column that orders rows: int64 as it is, numbers as float64, times as seconds since 1970; NaN: neither.
+
+    A time without a zone counts as UTC. Also returns whether days are before months in times such as 04/05/2026, or
+    None if there are none. `day_first`: the same of earlier rows.
+
+    Raises RecordingError: days cannot be told from months; or some times have a zone and others none.
     """
     values = batch.column(name)
-    bad = np.flatnonzero(is_missing(values))
-    if bad.size:
-        raise RecordingError(f"{batch.where(int(bad[0]))}: column {name!r} is empty; {way}")
     if values.dtype.kind != "U":
-        return values if values.dtype.kind == "i" else values.astype(np.float64)
+        return (values, day_first) if values.dtype.kind == "i" else (values.astype(np.float64), day_first)
     try:
-        return values.astype(np.int64)
+        return values.astype(np.int64), day_first
     except (ValueError, OverflowError):
-        return _times(batch, name, values, way)
+        return _times(batch, name, values, day_first)
 
 
-def _times(batch: RowBatch, name: str, values: AnyArray, way: str) -> Floats:
-    found = np.zeros(len(values))
+def _times(batch: RowBatch, name: str, values: AnyArray, day_first: bool | None) -> tuple[Floats, bool | None]:  # noqa: FBT001 - or not known
+    matches = [TIME.fullmatch(text.strip()) for text in values.tolist()]
+    if day_first is None:
+        day_first = _day_first(batch, name, matches)
+    found = np.full(len(values), np.nan)
     zoned: bool | None = None
-    for row, text in enumerate(values.tolist()):
-        match = TIME.fullmatch(text.strip())
-        try:
-            seconds = np.datetime64(match[1], "s").astype(np.int64) if match else None
-        except ValueError:  # such as a 31st of April
-            seconds = None
-        if match is None or seconds is None:
-            raise RecordingError(
-                f"{batch.where(row)}: column {name!r} is {text!r:.80}, no number and no time such as "
-                f"2026-05-04T07:00:00Z; {way}"
-            )
-        zone = match[3] is not None
+    for row, match in enumerate(matches):
+        if match is None or (seconds := _seconds(match, day_first=bool(day_first))) is None:
+            continue
+        zone = match[14] is not None
         if zoned not in (None, zone):
             raise RecordingError(f"{batch.where(row)}: column {name!r}: some times have a zone and others none")
         zoned = zone
-        ahead = int(f"{match[4]}{60 * int(match[5]) + int(match[6] or 0)}") if match[4] else 0
-        found[row] = seconds - 60 * ahead + float(f"0.{match[2] or 0}")
-    return found
+        found[row] = seconds
+    return found, day_first
+
+
+def _day_first(batch: RowBatch, name: str, matches: Sequence[re.Match[str] | None]) -> bool | None:
+    """Return whether days are before months where the year is last; None if it is nowhere. RecordingError: unclear."""
+    last = [(row, match) for row, match in enumerate(matches) if match is not None and match[8] is not None]
+    if not last:
+        return None
+    ahead = sum(int(match[5]) > 12 for _, match in last)
+    behind = sum(int(match[7]) > 12 for _, match in last)
+    if ahead != behind:
+        return ahead > behind
+    row, match = last[0]
+    if all(match[6] == "." for _, match in last):
+        return True  # dots are not used with the month first
+    raise RecordingError(
+        f"{batch.where(row)}: column {name!r} is {match[0]!r}: whether the day or the month comes first cannot be told "
+        f"from the rows read; write times as 2026-05-04T07:00:00Z, or {AS_THEY_ARE}"
+    )
+
+
+def _seconds(match: re.Match[str], *, day_first: bool) -> float | None:
+    """Return the seconds since 1970 of a match of `TIME`; None if there is no such day or time."""
+    year, month, day = match[1] or match[8], match[3], match[4]
+    if match[8] is not None:
+        month, day = (match[7], match[5]) if day_first else (match[5], match[7])
+    hour = int(match[9] or 0)
+    if match[13] is not None:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if match[13] in "Pp" else 0)
+    try:
+        moment = np.datetime64(f"{year}-{month:0>2}-{day:0>2}T{hour:02}:{match[10] or '00'}:{match[11] or '00'}", "s")
+    except ValueError:  # such as a 31st of April
+        return None
+    ahead = int(f"{match[15]}{60 * int(match[16]) + int(match[17] or 0)}") if match[15] else 0
+    return int(moment.astype(np.int64)) - 60 * ahead + float(f"0.{match[12] or 0}")
 
 
 def as_flags(batch: RowBatch, name: str | None) -> Bools:
-    """Return an end marker as Booleans; all False without a column. Missing means False."""
-    if name is None:
-        return np.zeros(len(batch), np.bool_)
-    values = batch.column(name)
-    if values.dtype.kind == "b":
-        return values.astype(np.bool_)
-    if values.dtype.kind != "U":
-        numbers = np.nan_to_num(values.astype(np.float64), nan=0.0)
-        _refuse(batch, name, np.asarray((numbers != 0) & (numbers != 1)))
-        return np.asarray(numbers == 1)
-    kinds, places = np.unique(values, return_inverse=True)
-    meant = [FLAGS.get(str(kind).strip().lower()) for kind in kinds]
-    _refuse(batch, name, np.array([flag is None for flag in meant], np.bool_)[places])
-    return np.array([bool(flag) for flag in meant], np.bool_)[places]
-
-
-def _refuse(batch: RowBatch, name: str, bad: Bools) -> None:
+    """Return an end marker as Booleans, as `flags`; RecordingError names a row whose value is no end marker."""
+    found, bad = flags(batch, name)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = str(batch.column(name)[row])[:80]
+        value = str(batch.column(str(name))[row])[:80]
         raise RecordingError(f"{batch.where(row)}: column {name!r} is {value!r}; an end marker is true, false, 1 or 0")
+    return found
 
 
-def typed(values: Sequence[object], known: str | None) -> AnyArray | int:
-    """Return values of one column as an array; or the place of the first value that does not fit.
+def flags(batch: RowBatch, name: str | None) -> tuple[Bools, Bools]:
+    """Return an end marker as Booleans, and which values are none; all False without a column. Missing means False."""
+    if name is None:
+        return np.zeros(len(batch), np.bool_), np.zeros(len(batch), np.bool_)
+    values = batch.column(name)
+    if values.dtype.kind == "b":
+        return values.astype(np.bool_), np.zeros(len(batch), np.bool_)
+    if values.dtype.kind != "U":
+        numbers = np.nan_to_num(values.astype(np.float64), nan=0.0)
+        return np.asarray(numbers == 1), np.asarray((numbers != 0) & (numbers != 1))
+    kinds, places = np.unique(values, return_inverse=True)
+    meant = [FLAGS.get(str(kind).strip().lower()) for kind in kinds]
+    bad = np.array([flag is None for flag in meant], np.bool_)[places]
+    return np.array([bool(flag) for flag in meant], np.bool_)[places], bad
+
+
+NO_PLACES: Final[Ints] = np.zeros(0, np.int64)
+
+
+def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
+    """Return values of one column as an array, and the places of those that are of another kind: 0, NaN or "" there.
 
     Args:
         values: numbers, Booleans, text (as read from a CSV file) or None.
-        known: kind of the column so far, "b", "i", "f" or "U"; None: infer it from these values. Whole numbers may
-            become floats later; no other kind changes.
+        known: kind of the column so far, "b", "i", "f" or "U"; None: infer it from these values. Whole numbers and
+            Booleans become floats where values are missing, or both are mixed; no other kind changes.
     """
-    if known is None and (odd := _odd_text(values)) is not None:
-        return odd
-    for kind in {None: "bifU", "b": "b", "i": "if", "f": "f", "U": "U"}[known]:
+    for kind in {None: "bif", "b": "b", "i": "if", "f": "f", "U": "U"}[known]:
         found = _as_kind(values, kind)
         if found is not None:
-            return found
-    return next(i for i, value in enumerate(values) if _as_kind([value], known or "f") is None)
+            return found, NO_PLACES
+    if known != "U":
+        found = _with_missing(values, known)
+        if found is not None:
+            return found, NO_PLACES
+    kind = known or _usual_kind(values)
+    if known is None and kind == "U" and (found := _as_text(values)) is not None:
+        return found, NO_PLACES
+    fits = np.array(
+        [_is_mark(value) or _as_kind([value], "f" if kind == "i" else kind) is not None for value in values]
+    )
+    for empty, each in {"b": ((False, "b"),), "U": ((None, "U"),)}.get(kind, ((0, "i"), (None, "f"))):
+        rest = [value if fit else empty for value, fit in zip(values, fits.tolist(), strict=True)]
+        if (found := _as_kind(rest, each)) is not None:
+            return found, np.flatnonzero(~fits)
+    found = _with_missing(rest, kind)
+    assert found is not None
+    return found, np.flatnonzero(~fits)
 
 
-def _odd_text(values: Sequence[object]) -> int | None:
-    """Return the place of the first text that is no number, if nearly all others are numbers; else None."""
-    if _as_kind(values, "f") is not None or _as_kind(values, "b") is not None:
+def _with_missing(values: Sequence[object], known: str | None) -> AnyArray | None:
+    """Return numbers and Booleans, some of them missing, as floats; None if others are there, or all are missing."""
+    blank = [None if _is_mark(value) else value for value in values]
+    if known is None and not any(value is not None for value in blank):
         return None
-    bad = [i for i, value in enumerate(values) if _as_kind([value], "f") is None]
-    return bad[0] if len(bad) * NEARLY_ALL <= len(values) else None
+    return _as_kind([_as_number(value) for value in blank], "f")
+
+
+def _as_number(value: object) -> object:
+    """Return true and false as 1 and 0, and other values as they are."""
+    if isinstance(value, str):
+        return {"true": 1.0, "false": 0.0}.get(value.lower(), value)
+    return float(value) if isinstance(value, bool) else value
+
+
+def _is_mark(value: object) -> bool:
+    """Return whether a value is missing, or a text that says so."""
+    return value is None or (isinstance(value, str) and (value == "" or value.strip().lower() in MISSING))
+
+
+def _usual_kind(values: Sequence[object]) -> str:
+    """Return the kind of most values: "f" if nearly all that are not missing are numbers, or no kind fits all."""
+    present = [value for value in values if not _is_mark(value)]
+    numbers = sum(_as_kind([value], "f") is not None for value in present)
+    texts = sum(isinstance(value, str) for value in present)
+    if texts == len(present):
+        return "f" if (len(present) - numbers) * NEARLY_ALL <= len(present) and numbers else "U"
+    return "f" if 2 * numbers >= len(present) else "U"
 
 
 def _as_kind(values: Sequence[object], kind: str) -> AnyArray | None:

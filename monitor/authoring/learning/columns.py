@@ -16,6 +16,9 @@ Timing = Literal["step", "state"]
 """Meaning of a row's reward and end markers: `step`: of the step that its action begins, as an environment's `step`
 returns them. `state`: of the arrival in its state, as in the messages of the monitor."""
 
+Role = Literal["episode", "order", "state", "next_state", "input", "action", "reward", "terminated", "truncated"]
+"""Role of a column."""
+
 EPISODE: Final = ("episode", "episode_id", "episode_index", "episode_idx", "ep", "traj", "traj_id", "trajectory",
                   "trajectory_id", "run", "run_id", "rollout")  # fmt: skip
 ORDER: Final = ("seq", "frame_index", "step", "step_index", "timestep", "t", "time_step", "time", "timestamp")
@@ -25,8 +28,8 @@ TERMINATED: Final = ("terminated", "next.terminated", "terminal", "done", "next.
 TRUNCATED: Final = ("truncated", "next.truncated", "timeout", "timeouts", "is_truncated")
 STATE: Final = ("state", "obs", "observation", "observation.state", "s", "observations")
 NEXT: Final = ("next_", "next.", "new_")
-NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "info", "agent", "wall",
-                "", "unnamed: 0", "__index_level_0__")  # fmt: skip
+NOISE: Final = ("index", "task_index", "policy", "extra", "time", "timestamp", "ts", "date", "datetime", "info",
+                 "agent", "wall", "", "unnamed: 0", "__index_level_0__")  # fmt: skip
 """Columns that are never taken for a state; the last ones are how pandas names the numbers of rows."""
 
 
@@ -107,13 +110,14 @@ def guessed(
 ) -> Roles:
     """Return the roles of the columns `names`; `given` holds the fields of `Roles` that the user has set.
 
-    `left_out`: columns that cannot be read -> what they hold. A state or inputs may be named as the list or map that
-    they were; inputs are guessed if they are given as None. Raises RecordingError: a given column does not exist or
-    cannot be read, one that would be guessed cannot be read, or state or action cannot be guessed.
+    `left_out`: columns that cannot be read -> what they hold. Several columns are given as a tuple, or as a text with
+    commas; a state or inputs may be named as the list or map that they were; inputs are guessed if they are given as
+    None. Raises RecordingError: a given column does not exist or cannot be read, one that would be guessed cannot be
+    read, or state or action cannot be guessed.
     """
     single = {"action": ACTION, "episode": EPISODE, "order": ORDER, "reward": REWARD,
               "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
-    roles: dict[str, object] = {role: _first(names, known) for role, known in single.items()}
+    roles: dict[str, object] = {role: first_known(names, known) for role, known in single.items()}
     roles |= {role: value for role, value in given.items() if role in single and value is not None}
     roles = {role: None if value == "" else value for role, value in roles.items()}
     if roles["action"] is None and not any(name in left_out for name in ACTION):
@@ -158,7 +162,7 @@ def expanded(names: Iterable[str], name: str) -> tuple[str, ...]:
     return tuple(each for _, each in sorted(entries)) or tuple(each for each in known if each.startswith(f"{name}."))
 
 
-def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
+def first_known(names: Sequence[str], known: Sequence[str]) -> str | None:
     """Return the first column of a known name, or the one entry of its list or structure."""
     lower = {name.lower(): name for name in reversed(names)}
     for name in known:
@@ -205,7 +209,8 @@ def _refuse_several(names: Sequence[str], source: str) -> None:
 
 
 def _several(names: Sequence[str], given: object, source: str, left_out: Mapping[str, str]) -> tuple[str, ...]:
-    wanted = [name.strip() for name in str(given or "").split(",") if name.strip()]
+    texts = given if isinstance(given, tuple) else str(given or "").split(",")
+    wanted = [name.strip() for name in texts if name.strip()]
     found: list[str] = []
     for name in wanted:
         columns = expanded(names, name)

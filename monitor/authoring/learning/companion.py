@@ -25,6 +25,7 @@ from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.left_out import LeftOut
 from monitor.authoring.learning.row_files import FilePosition
 from monitor.authoring.learning.tally import Table, Tally
 from monitor.errors import ModelError
@@ -132,6 +133,7 @@ def _about(learner: Learner) -> dict[str, Any]:
         "mismatches": learner.tally.mismatches,
         "alone": learner.tally.alone,
         "continued": learner.tally.continued,
+        "left_out": learner.left_out.document(),
     }
 
 
@@ -145,6 +147,8 @@ def _part(learner: Learner, part: CountedFile) -> tuple[dict[str, Any], dict[str
         "kinds": dict(part.place.kinds),
         "read": episodes.rows,
         "counts_up": episodes.counts_up,
+        "day_first": episodes.day_first,
+        "unplaced": episodes.unplaced,
         "newest": episodes.newest,
         "columns": list(episodes.open),
         "held": list(episodes.held),
@@ -164,6 +168,9 @@ def _as_part(learner: Learner, members: dict[str, AnyArray]) -> CountedFile | No
         learner.conditions,
         about["read"],
         about["counts_up"],
+        learner.left_out,
+        about["day_first"],
+        about["unplaced"],
         newest=about["newest"],
         open={name: members[f"open.{i}"] for i, name in enumerate(about["columns"])},
         held={name: members[f"held.{i}"] for i, name in enumerate(about["held"])},
@@ -224,6 +231,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         files=about["files"],
         function=about["function"],
         kept=tuple(about["kept"]),
+        left_out=LeftOut.of(about.get("left_out")),
     )
 
 

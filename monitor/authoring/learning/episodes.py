@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
-from monitor.authoring.learning.batch import EXACT, RowBatch, as_flags, as_moments, as_numbers, concatenated, is_missing
+from monitor.authoring.learning.batch import (
+    EXACT,
+    RowBatch,
+    as_numbers,
+    concatenated,
+    flags,
+    is_missing,
+    moments,
+    odd_value,
+)
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
+from monitor.authoring.learning.left_out import LeftOut
 from monitor.errors import RecordingError
 
 MAX_LABELS: Final = 12
@@ -136,14 +146,20 @@ class Encoder(Protocol):
 class Episodes:
     """Reader of one file's rows in batches: keeps the last row of each open episode.
 
+    A row that lacks what it needs is left out and named in `left_out`. It is a gap in its episode: no transition leads
+    to it, from it, or across it. If its episode cannot be read either, it is one in every open episode in which no
+    step counter shows that nothing is missing.
+
     Attributes:
         roles, states, actions, conditions: what rows mean.
         rows: rows before this file, so that paths of all files have different numbers.
         counts_up: see `counts_steps`; None: not known yet.
+        left_out: takes the rows that are left out.
+        day_first: see `moments`.
+        unplaced: rows so far that were left out and whose episode could not be read.
         open: last row of each open episode, by column.
         newest: order of the row that was read last; NaN: there is none.
         held: the last row, if it ends an episode and the next one may be its final state, by column.
-        end: where the rows read so far end, for messages.
     """
 
     roles: Roles
@@ -152,40 +168,54 @@ class Episodes:
     conditions: Sequence[Condition]
     rows: int = 0
     counts_up: bool | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
+    day_first: bool | None = None
+    unplaced: int = 0
     open: Mapping[str, AnyArray] = field(default_factory=dict)
     newest: float = float("nan")
     held: Mapping[str, AnyArray] = field(default_factory=dict)
-    end: RowBatch = field(default_factory=lambda: RowBatch({}, 1, "the recording"))
+    source: str = "the recording"
 
     def read(self, batch: RowBatch) -> Steps:
-        """Return the transitions and visits of the next rows. RecordingError names a row that makes no sense.
+        """Return the transitions and visits of the next rows. RecordingError: rows that make no sense as a whole.
 
         A row at the end of the batch that ends an episode waits for the next row, which may be its final state.
         """
-        _refuse_long(batch)
-        fresh = concatenated(self.held, dict(batch.columns) | self._encoded(batch))
-        before = len(self.held.get("@row", ()))
-        self.rows += len(batch)
-        self.end = RowBatch({}, batch.first + len(batch), batch.source)
-        ends = fresh["@terminated"][-1] | fresh["@truncated"][-1]
-        waits = self.roles.has_final_rows and bool(ends & (fresh["@action"][-1] >= 0))
-        count = len(fresh["@row"]) - waits
+        self.source = batch.source
+        fresh = concatenated(self.held, self._encoded(batch))
+        self.rows += batch.rows
+        self.left_out.rows += batch.rows
+        count = len(fresh["@row"])
+        if count and self.roles.has_final_rows:
+            ends = fresh["@terminated"][-1] | fresh["@truncated"][-1]
+            count -= bool(ends & (fresh["@action"][-1] >= 0))
+        waits = count < len(fresh["@row"])
         self.held = {name: values[count:] for name, values in fresh.items()} if waits else {}
-        return self._read({name: values[:count] for name, values in fresh.items()}, batch, before)
+        return self._read({name: values[:count] for name, values in fresh.items()})
 
     def finish(self) -> Steps:
         """Return what is left at the end of the file: the last row, if it has waited for a next one."""
         held, self.held = self.held, {}
-        return self._read(held, self.end, len(held.get("@row", ())))
+        return self._read(held)
 
-    def _read(self, fresh: Mapping[str, AnyArray], batch: RowBatch, waited: int) -> Steps:
-        """Return the transitions and visits of rows; `waited`: how many of them are from before `batch`."""
+    def _read(self, fresh: Mapping[str, AnyArray]) -> Steps:
+        """Return the transitions and visits of rows."""
         if not len(fresh.get("@row", ())):
-            return _nothing(self.roles, self.conditions)
+            return no_steps(self.roles, self.conditions)
         carried = len(self.open.get("@row", ()))
-        columns = concatenated(self.open, fresh)
-        rows = _LinkedRows(self, columns, carried, (batch, waited))
+        columns = _without_lost(concatenated(self.open, fresh), self.roles)
+        rows = _LinkedRows(self, columns, carried)
+        while rows.unordered.any():
+            for reason, bad in rows.reasons():
+                self.left_out.add(reason, self.source, columns["@number"][bad])
+            columns = _without_lost(columns | {"@lost": rows.unordered}, self.roles)
+            rows = _LinkedRows(self, columns, carried)
+        if rows.count == carried:
+            self.open = columns
+            return no_steps(self.roles, self.conditions)
         self.counts_up, self.newest = rows.counts_up, rows.newest
+        for reason, numbers in rows.unknown:
+            self.left_out.add(reason, self.source, numbers)
         steps = _steps(rows, self.conditions)
         columns |= {"@segment": rows.segment, "@start": rows.start}
         keep = rows.open_rows()
@@ -193,25 +223,62 @@ class Episodes:
         return steps
 
     def _encoded(self, batch: RowBatch) -> dict[str, AnyArray]:
-        roles = self.roles
-        states = self._states(batch)
-        terminated, truncated = as_flags(batch, roles.terminated), as_flags(batch, roles.truncated)
+        """Return the rows whose episode is known, with what is read of them; `@lost`: it is left out."""
+        roles, why = self.roles, _Reasons(batch, self.left_out)
+        columns = {name: _short(name, values, why) for name, values in batch.columns.items()}
+        batch = replace(batch, columns=columns)
+        terminated, truncated = why.flags(roles.terminated), why.flags(roles.truncated)
+        episode = columns.get(str(roles.episode))
+        unplaced = np.zeros(len(batch), np.bool_)
+        if episode is not None:
+            why.add(f"{roles.episode!r} is empty", is_missing(episode))
+            unplaced = is_missing(episode)
+            unplaced[batch.odd.get(str(roles.episode), [])] = True
+            _refuse_inexact(batch, str(roles.episode))
+        rows = self.rows + batch.places - batch.first
+        order: AnyArray = rows
+        if roles.order is not None:
+            order, self.day_first = moments(batch, roles.order, day_first=self.day_first)
+            why.add(f"{roles.order!r} is empty", is_missing(columns[roles.order]))
+            why.add(f"{roles.order!r} is no time", is_missing(order))
+        for name in roles.observation:
+            why.add(f"{name!r} is empty or not finite", ~np.isfinite(as_numbers(batch, name)))
+        states = np.full((len(batch), 2 if roles.next_state else 1), -1)
+        states[~why.lost] = self._states(batch if not why.lost.any() else batch.picked(~why.lost))
         unknown = states < 0
         if roles.next_state:
             unknown[:, 1] &= ~(terminated | truncated)  # the final state was not recorded
-        if unknown.any():
-            raise _missing(batch, roles, int(np.flatnonzero(unknown.any(axis=1))[0]))
-        return {
+        for name, place in (*((name, 0) for name in roles.state), *((name, 1) for name in roles.next_state)):
+            why.add(f"{name!r} is empty or not finite", is_missing(columns[name]) & unknown[:, place])
+        actions = np.full(len(batch), -1)
+        kept = batch if not why.lost.any() else batch.picked(~why.lost)
+        actions[~why.lost] = self.actions.encode(kept, (roles.action,))
+        why.tell()
+        found = columns | {
             "@state": states[:, 0],
             "@next": states[:, -1] if roles.next_state else np.full(len(batch), -1),
-            "@action": self.actions.encode(batch, (roles.action,)),
-            "@row": np.arange(self.rows, self.rows + len(batch)),
+            "@action": actions,
+            "@row": rows,
+            "@number": batch.places,
+            "@order": order,
             "@segment": np.zeros(len(batch), np.int64),
             "@start": np.zeros(len(batch), np.bool_),
             "@reward": np.zeros(len(batch)) if roles.reward is None else as_numbers(batch, roles.reward),
             "@terminated": terminated,
             "@truncated": truncated,
+            "@lost": why.lost,
+            "@torn": np.zeros(len(batch), np.bool_),
+            "@pending": np.zeros(len(batch), np.bool_),
+            "@cuts": np.full(len(batch), self.unplaced),
+            "@after_gone": np.zeros(len(batch), np.bool_),
         }
+        gone = np.concatenate([*batch.torn.values(), batch.places[unplaced]]).astype(np.int64)
+        if gone.size:
+            found["@cuts"] = self.unplaced + np.searchsorted(np.sort(gone), batch.places)
+            found["@after_gone"] = np.isin(batch.places - 1, gone)
+            self.unplaced += len(gone)
+            found = {name: values[~unplaced] for name, values in found.items()}
+        return found
 
     def _states(self, batch: RowBatch) -> Ints:
         """Return states [n, 1], or states and next states [n, 2], numbered in the order of rows."""
@@ -222,17 +289,85 @@ class Episodes:
             name: np.ravel(np.column_stack([batch.column(name), batch.column(after)]))
             for name, after in zip(roles.state, roles.next_state, strict=True)
         }
-        pairs = RowBatch(both, batch.first, batch.source)
+        pairs = RowBatch(both, batch.first, batch.source, numbers=np.repeat(batch.places, 2))
         return self.states.encode(pairs, roles.state).reshape(-1, 2)
 
 
-def _missing(batch: RowBatch, roles: Roles, row: int) -> RecordingError:
-    names = (*roles.state, *roles.next_state)
-    bad = next(n for n in names if str(batch.column(n)[row]).lower() in ("", "nan", "inf", "-inf"))
-    return RecordingError(
-        f"{batch.where(row)}: column {bad!r} is empty or not finite; fill it in. If this row only says that the "
-        "episode ended, leave it out, and mark the end in the row before"
-    )
+class _Reasons:
+    """Reasons to leave out rows of a batch; the first one of a row counts. `lost`: [n] rows that have one."""
+
+    def __init__(self, batch: RowBatch, left_out: LeftOut) -> None:
+        self._batch, self._left_out = batch, left_out
+        self._found: list[tuple[str, Ints]] = list(batch.torn.items())
+        self.lost = np.zeros(len(batch), np.bool_)
+        for name, rows in batch.odd.items():
+            bad = np.zeros(len(batch), np.bool_)
+            bad[rows] = True
+            self.add(odd_value(name, batch.columns[name]), bad)
+
+    def add(self, reason: str, bad: Bools) -> None:
+        new = bad & ~self.lost
+        if new.any():
+            self._found.append((reason, self._batch.places[new]))
+            self.lost |= new
+
+    def flags(self, name: str | None) -> Bools:
+        found, bad = flags(self._batch, name)
+        self.add(f"{name!r} is no end marker", bad)
+        return found
+
+    def tell(self) -> None:
+        for reason, numbers in self._found:
+            self._left_out.add(reason, self._batch.source, numbers)
+
+
+def _short(name: str, values: AnyArray, why: _Reasons) -> AnyArray:
+    """Return a column without texts of more than `LONGEST_TEXT` characters, whose rows are left out."""
+    if values.dtype.kind != "U" or values.dtype.itemsize <= 4 * LONGEST_TEXT:
+        return values
+    why.add(f"{name!r} has over {LONGEST_TEXT:,} characters", np.strings.str_len(values) > LONGEST_TEXT)
+    return values.astype(f"<U{LONGEST_TEXT}")
+
+
+def _refuse_inexact(batch: RowBatch, name: str) -> None:
+    values = batch.column(name)
+    bad = np.abs(values) > EXACT if values.dtype.kind == "f" else np.zeros(len(batch), np.bool_)
+    bad &= ~is_missing(values)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise RecordingError(
+            f"{batch.where(row)}: column {name!r} is {values[row]:.0f}: numbers beyond 2^53 are not exact; write them "
+            "as text"
+        )
+
+
+def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
+    """Return a number for the episode of each row."""
+    if roles.episode is None:
+        return np.zeros(len(columns["@row"]), np.int64)
+    return np.asarray(np.unique(columns[roles.episode], return_inverse=True)[1], np.int64)
+
+
+def _without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
+    """Return the rows without lost ones. `@torn`: one is directly before, in the same episode; `@pending`: after."""
+    lost = columns["@lost"]
+    if not lost.any():
+        return dict(columns)
+    key = _episode(columns, roles)
+    order = np.argsort(key, kind="stable")
+    count = np.cumsum(lost[order])
+    kept = order[~lost[order]]
+    before = count[~lost[order]]
+    first = np.concatenate([[True], key[kept][1:] != key[kept][:-1]])[: len(kept)]
+    begin = np.searchsorted(key[order], key[kept])
+    earlier = np.where(first, np.concatenate([[0], count])[begin], np.concatenate([[0], before[:-1]])[: len(kept)])
+    last = np.concatenate([first[1:], [True]])[: len(kept)]
+    end = np.searchsorted(key[order], key[kept], side="right")
+    torn, pending = columns["@torn"].copy(), columns["@pending"].copy()
+    torn[kept] |= before != earlier
+    pending[kept] |= last & (count[end - 1] != before)
+    found = {**columns, "@torn": torn, "@pending": pending}
+    return {name: values[~lost] for name, values in found.items()}
 
 
 class _LinkedRows:
@@ -241,15 +376,12 @@ class _LinkedRows:
     Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
     those of them whose beginning may be missing. `recorded`: the row holds the state after its step. `final_state`: the
     row has no step; directly after the last step of an episode it is the final state. `has_final_state`: such a row
-    follows. `shift`: rows before those of the batch.
+    follows. `unordered`: the row's order does not fit; then nothing else is set. `unknown`: reasons and numbers of rows
+    from which no step is known.
     """
 
-    def __init__(
-        self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int, source: tuple[RowBatch, int]
-    ) -> None:
-        self.roles, self.columns, self.carried = episodes.roles, columns, carried
-        self.batch, waited = source
-        self.shift = carried + waited
+    def __init__(self, episodes: Episodes, columns: Mapping[str, AnyArray], carried: int) -> None:
+        self.roles, self.columns, self.carried, self.source = episodes.roles, columns, carried, episodes.source
         self.count = len(columns["@row"])
         self.fresh = np.arange(self.count) >= carried
         self.state, self.action, self.next = columns["@state"], columns["@action"], columns["@next"]
@@ -258,10 +390,16 @@ class _LinkedRows:
         self.last = self.terminated | self.truncated
         self.recorded = self.next >= 0
         self.final_state = (self.action < 0) if self.roles.has_final_rows else np.zeros(self.count, np.bool_)
-        order = self._order()
+        self.unordered, self._again = np.zeros((2, self.count), np.bool_)
+        if self.count == carried:
+            return
+        order = columns["@order"]
         self._link(order, episodes.counts_up)
+        if self.unordered.any():
+            return
         self.has_final_state = np.zeros(self.count, np.bool_)
         self.has_final_state[self.before[self.final_state & (self.before >= 0)]] = True
+        self.unknown = [*self._without_action(), *self._without_reward()]
         self.newest = float(order[-1])
         previous = np.concatenate([order[:carried], [episodes.newest], order[carried:-1]])
         self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
@@ -269,7 +407,7 @@ class _LinkedRows:
         self.segment = self._segments()
 
     def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
-        key = self._episode()
+        key = _episode(self.columns, self.roles)
         self.sorted = np.argsort(key, kind="stable")
         same = np.concatenate([[False], key[self.sorted][1:] == key[self.sorted][:-1]])
         order = values[self.sorted]
@@ -282,27 +420,77 @@ class _LinkedRows:
         if self.roles.episode is not None:
             again[:] = False
         usual = pairs & ~back & ~again
-        if counts_up is None and self.roles.order is not None and usual.any():
+        lost = self.columns["@torn"][self.sorted]
+        lost[1:] |= same[1:] & self.columns["@pending"][self.sorted][:-1]
+        torn = lost & pairs
+        unsure = np.diff(self.columns["@cuts"][self.sorted], prepend=0) != 0
+        if counts_up is None and self.roles.order is not None and (usual & ~torn).any():
             text = self.columns[self.roles.order].dtype.kind == "U"
-            counts_up = not text and counts_steps(self.roles.order, order, rise[usual])
+            counts_up = not text and counts_steps(self.roles.order, order, rise[usual & ~torn])
         self.counts_up = counts_up
         begins = back | again if counts_up else back
         wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
-        if self.roles.episode is not None or (back.sum() > 2 and 2 * back.sum() > pairs.sum()):
+        if self.roles.episode is None and back.sum() > 2 and 2 * back.sum() > pairs.sum():
+            raise self._unordered(int(np.flatnonzero(back)[0]), order)
+        if self.roles.episode is not None:
             wrong |= back
         if wrong.any():
-            raise self._unordered(int(np.flatnonzero(wrong)[0]), order)
+            self._leave_out(order, ~pairs | begins & (self.roles.episode is None))
+            return
         linked = pairs & ~begins
-        gap = linked & (rise != 1) if counts_up else np.zeros(self.count, np.bool_)
+        cut = linked & (torn | (unsure & ~(rise == 1) if counts_up else unsure))
+        gap = linked & (rise != 1) & ~cut if counts_up else np.zeros(self.count, np.bool_)
         self.gaps = int(gap.sum())
-        linked &= ~gap
+        gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
+        missed = ~linked & (lost | gone)  # the row left out may have been the first of the episode
+        linked &= ~gap & ~cut
         self.before = np.full(self.count, -1)
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
         self.start = np.zeros(self.count, np.bool_)
-        self.start[self.sorted] = ~linked & ~gap
+        self.start[self.sorted] = ~linked & ~gap & ~cut & ~missed
         self.start &= self.fresh & ~self.final_state
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
+
+    def _leave_out(self, order: AnyArray, begins: Bools) -> None:
+        """Note the rows whose order is not above that of an earlier row of the same path."""
+        places, top = self.sorted.tolist(), 0.0
+        for place, value, begin in zip(places, order.tolist(), begins.tolist(), strict=True):
+            if not begin and (value < top or (value == top and self.counts_up)):
+                self.unordered[place] = True
+                self._again[place] = value == top
+            else:
+                top = value
+
+    def reasons(self) -> Iterator[tuple[str, Bools]]:
+        """Yield why rows are not in order, and which."""
+        yield f"{self.roles.order!r} is there twice", self.unordered & self._again
+        yield f"{self.roles.order!r} falls", self.unordered & ~self._again
+
+    def _without_action(self) -> Iterator[tuple[str, Ints]]:
+        """Yield the numbers of rows that have no action, and are not the last ones of their path."""
+        before = self.before[self.before >= 0]
+        yield f"{self.roles.action!r} is empty", self.columns["@number"][before[self.action[before] < 0]]
+
+    def _without_reward(self) -> Iterator[tuple[str, Ints]]:
+        """Yield the numbers of rows that lack the reward of a step, and take these steps out of the paths."""
+        unpaid = ~np.isfinite(self.reward)
+        if not unpaid.any():
+            return
+        linked = np.flatnonzero(self.before >= 0)
+        linked = linked[self.action[self.before[linked]] >= 0]
+        lacking, own = linked[unpaid[linked]], np.zeros(0, np.int64)
+        named = lacking
+        if self.roles.timing == "step":
+            before = self.before[linked]
+            lacking = linked[unpaid[before] & ~self.recorded[before]]
+            alone = self.recorded | (self.terminated & ~self.has_final_state)
+            own = np.flatnonzero(self.fresh & (self.action >= 0) & alone & unpaid)
+            named = np.unique(np.concatenate([self.before[lacking], own]))
+        self.before[lacking] = -1
+        self.action = self.action.copy()
+        self.action[own] = -1
+        yield f"no reward in {self.roles.reward!r}", self.columns["@number"][named]
 
     def _repeats_start(self, begins: Bools, order: AnyArray) -> Bools:
         """Return which rows have the order of the first row of their episode, where that is known."""
@@ -310,33 +498,9 @@ class _LinkedRows:
         known = (self.fresh | self.columns["@start"])[self.sorted][first]
         return np.asarray(known & (order == order[first]))
 
-    def _episode(self) -> Ints:
-        """Return a number for the episode of each row. RecordingError: an episode is missing, or not exact."""
-        name = self.roles.episode
-        if name is None:
-            return np.zeros(self.count, np.int64)
-        values = self.columns[name]
-        lost = is_missing(values)
-        if values.dtype.kind == "f":
-            lost |= np.abs(values) > EXACT
-        if lost.any():
-            row = int(np.flatnonzero(lost)[0])
-            problem = "is empty; fill it in, or give --episode '' for a file of one episode"
-            if not is_missing(values[row : row + 1]).any():
-                problem = f"is {values[row]:.0f}: numbers beyond 2^53 are not exact; write them as text"
-            raise RecordingError(f"{self.batch.where(row - self.shift)}: column {name!r} {problem}")
-        return np.asarray(np.unique(values, return_inverse=True)[1], np.int64)
-
-    def _order(self) -> AnyArray:
-        if self.roles.order is None:
-            return np.arange(self.count, dtype=np.float64)
-        return as_moments(RowBatch(self.columns, self.batch.first - self.shift, self.batch.source), self.roles.order)
-
     def _unordered(self, place: int, order: AnyArray) -> RecordingError:
-        row = int(self.sorted[place])
-        episode = None if self.roles.episode is None else str(self.columns[self.roles.episode][row])
-        where = self.batch.where(row - self.shift)
-        return unordered(where, str(self.roles.order), (order[place - 1], order[place]), episode)
+        where = f"{self.source}, row {self.columns['@number'][self.sorted[place]]}"
+        return unordered(where, str(self.roles.order), (order[place - 1], order[place]), None)
 
     def _segments(self) -> Ints:
         """Return the path of each row: the number of its first row."""
@@ -351,7 +515,8 @@ class _LinkedRows:
         return np.flatnonzero(self.final & ~self.last)[-MAX_OPEN:]
 
 
-def _nothing(roles: Roles, conditions: Sequence[Condition]) -> Steps:
+def no_steps(roles: Roles, conditions: Sequence[Condition]) -> Steps:
+    """Return no steps."""
     none = np.zeros(0, np.int64)
     marks, features = np.zeros((0, len(conditions)), np.bool_), np.zeros((0, len(roles.observation)))
     return Steps(
@@ -436,13 +601,6 @@ def _made(
     taken, codes, rewards, times = draws
     order = np.argsort(times, kind="stable")
     taken, codes, rewards = taken[order], codes[order], rewards[order]
-    unpaid = np.flatnonzero(~np.isfinite(rewards))
-    if unpaid.size:
-        at = taken if rows.roles.timing == "step" else times[order] // 2
-        row = max(int(at[unpaid[0]]) - rows.shift, rows.carried - rows.shift)
-        raise RecordingError(
-            f"{rows.batch.where(row)}: column {rows.roles.reward!r} is empty; without rewards: --reward ''"
-        )
     linked = np.flatnonzero(rows.before >= 0)
     begins = code_of(rows.state, rows.terminated if rows.roles.timing == "state" else False)
     differs = rows.next[rows.before[linked]] != rows.state[linked] if rows.roles.next_state else np.zeros(0, np.bool_)
@@ -478,26 +636,8 @@ def _features(rows: _LinkedRows, at: Ints) -> Floats:
     names = rows.roles.observation
     if not names:
         return np.zeros((len(at), 0))
-    whole = RowBatch(rows.columns, rows.batch.first - rows.shift, rows.batch.source)
-    found = np.column_stack([as_numbers(whole, name)[at] for name in names])
-    bad = np.argwhere(~np.isfinite(found))
-    if bad.size:
-        row, column = bad[0].tolist()
-        raise RecordingError(
-            f"{whole.where(int(at[row]))}: column {names[column]!r} of --observation is empty or not finite; fill it "
-            "in, or leave this row out"
-        )
-    return found
-
-
-def _refuse_long(batch: RowBatch) -> None:
-    for name, values in batch.columns.items():
-        if values.dtype.kind == "U" and values.dtype.itemsize > 4 * LONGEST_TEXT:
-            row = int(np.argmax(np.strings.str_len(values)))
-            raise RecordingError(
-                f"{batch.where(row)}: column {name!r} holds a text of {len(values[row]):,} characters; a state, an "
-                f"action or another role has at most {LONGEST_TEXT:,}. Name other columns"
-            )
+    batch = RowBatch(rows.columns, 1, rows.source)
+    return np.column_stack([as_numbers(batch, name)[at] for name in names])
 
 
 def _next_columns(rows: _LinkedRows, at: Ints) -> dict[str, AnyArray]:

@@ -10,8 +10,9 @@ from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
-from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps
+from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps, no_steps
 from monitor.authoring.learning.learned_model import LabelSpec, built
+from monitor.authoring.learning.left_out import LeftOut
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import Tally
 from monitor.errors import ModelError
@@ -36,6 +37,7 @@ class Learner:
         function: `module.py:function` that computes states, or "".
         kept: codes of the states of the model that was written last, in the order of their numbers.
         episodes: of the file that is being read.
+        left_out: the rows that were left out.
     """
 
     roles: Roles
@@ -50,6 +52,7 @@ class Learner:
     function: str = ""
     kept: tuple[int, ...] = ()
     episodes: Episodes | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def new(
@@ -64,14 +67,21 @@ class Learner:
 
     def read(self, batch: RowBatch) -> Steps:
         """Count the rows of a batch; return what was counted."""
+        usable = batch.whole()
+        if not len(usable) and (self.states is None or self.actions is None):
+            self.left_out.take(usable)
+            self.rows += batch.rows
+            return no_steps(self.roles, self.conditions)
         if self.states is None:
-            self.states = Numbering(self._state_kind(batch), self.roles.state)
+            self.states = Numbering(self._state_kind(usable), self.roles.state)
         if self.actions is None:
-            self.actions = Numbering(self._action_kind(batch), (self.roles.action,))
+            self.actions = Numbering(self._action_kind(usable), (self.roles.action,))
         if self.episodes is None:
-            self.episodes = Episodes(self.roles, self.states, self.actions, self.conditions, self.rows)
+            self.episodes = Episodes(
+                self.roles, self.states, self.actions, self.conditions, self.rows, left_out=self.left_out
+            )
         steps = self.episodes.read(batch)
-        self.rows += len(batch)
+        self.rows += batch.rows
         self.tally.add(steps)
         return steps
 

@@ -142,6 +142,7 @@ class TableEvents:
     def __iter__(self) -> Iterator[Event]:
         done = 0
         for batch in self._source.batches(self._wanted):
+            batch.refuse_bad()
             rows = _PlainRows(batch, self._roles, self._time, sent=self._sent)
             if self._counts is None:
                 self._counts = rows.counts_steps(self._roles, [self._name(rows, row) for row in range(len(rows))])

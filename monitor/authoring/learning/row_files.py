@@ -7,7 +7,11 @@ columns, and whatever is read at once takes at most `monitor.memory.MEMORY` more
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
+import io
+import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +19,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, Protocol, cast
 
 import msgspec
 import numpy as np
 
-from monitor.arrays import AnyArray
+from monitor.arrays import AnyArray, Ints
 from monitor.authoring.learning.batch import RowBatch, is_missing, typed
-from monitor.errors import RecordingError
+from monitor.errors import RecordingError, to_install
 from monitor.memory import bounded
 
 ROWS: Final = 1 << 16
@@ -44,7 +48,18 @@ ROWS_A_BYTE: Final = 100
 FREE_ROWS: Final = 1_000_000
 """A file has at most so many rows, and so many more for each of its bytes: constant columns take next to none."""
 
-SUFFIXES: Final = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+TEXTS: Final = (".csv", ".tsv", ".jsonl", ".ndjson")
+PACKED: Final = (".gz", ".zst")
+SUFFIXES: Final = (*TEXTS, ".parquet", ".arrow", ".feather")
+
+PART: Final = re.compile(r"(.*-)(\d{1,9})(-of-\d+)(\..*)", re.DOTALL)
+"""Name of one file of several that hold one table, as the datasets of Hugging Face do."""
+
+TORN: Final = "torn"
+NO_MAP: Final = "torn, or no JSON map"
+NOT_TEXT: Final = "not UTF-8"
+CUT_OFF: Final = "the packed file is cut off"
+"""Reasons why a row cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,9 @@ def open_rows(path: Path) -> RowFile:
         from monitor.authoring.learning.minari_rows import MinariRows  # noqa: PLC0415 - it needs this module
 
         return MinariRows(path)
-    match path.suffix.lower():
+    if path.suffix.lower() == ".zst":
+        arrow(path)
+    match row_suffix(path):
         case ".csv" | ".tsv":
             return CsvRows(path)
         case ".jsonl" | ".ndjson":
@@ -115,7 +132,18 @@ def open_rows(path: Path) -> RowFile:
 
             return ArrowRows(path)
         case _:
-            raise RecordingError(f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}")
+            raise RecordingError(
+                f"{path}: is neither a recording of the monitor nor one of {', '.join(SUFFIXES)}; text may be packed, "
+                f"with {' or '.join(PACKED)} after that"
+            )
+
+
+def goes_on(source: RowFile, after: RowFile | None) -> bool:
+    """Return whether the second file is the next part of the first, as `train-00001-of-00002` is."""
+    one, other = (None if each is None else PART.fullmatch(str(each.path)) for each in (source, after))
+    if one is None or other is None:
+        return False
+    return one.group(1, 3, 4) == other.group(1, 3, 4) and int(one[2]) + 1 == int(other[2])
 
 
 def size_of(path: Path) -> int:
@@ -199,48 +227,75 @@ def joined(parts: Iterator[dict[str, AnyArray]], path: Path, begin: FilePosition
 
 
 class _Lines:
-    """Lines of a file of at most `LINE` bytes each. `taken`: their characters or bytes so far."""
+    """Lines of a file of at most `LINE` bytes each.
 
-    def __init__(self, file: IO[Any], path: Path) -> None:
+    `replaced`: what stands for bytes that are no text. Attributes: `taken`: their characters or bytes so far.
+    `garbled`: a line has `replaced`.
+    """
+
+    def __init__(self, file: IO[Any], path: Path, replaced: str | bytes) -> None:
         self._file, self._path = file, path
+        self._replaced = replaced
         self.number = self.taken = 0
+        self.garbled = False
+        self._first: Any = None
+
+    def peek(self) -> Any:  # noqa: ANN401 - text or bytes
+        """Return the first line, which is still to come."""
+        self._first = self._file.readline(LINE)
+        return self._first
 
     def __iter__(self) -> Iterator[Any]:
-        while line := self._file.readline(LINE):
+        line = self.peek() if self._first is None else self._first
+        while line:
             self.number += 1
             self.taken += len(line)
             if len(line) >= LINE and line[-1:] not in ("\n", b"\n"):
                 raise RecordingError(f"{self._path}, line {self.number}: is longer than {LINE >> 20} MiB")
+            if self._replaced in line:
+                self.garbled = True
             yield line
+            line = self._file.readline(LINE)
 
 
 def _batches(
-    rows: Iterator[Sequence[object]],
+    rows: Iterator[Sequence[object] | str],
     wanted: Sequence[str],
     source: CsvRows | RecordRows,
     begin: FilePosition,
-    typed_as: Callable[[Sequence[object], str | None], AnyArray | int] = typed,
+    typed_as: Callable[[Sequence[object], str | None], tuple[AnyArray, Ints]] = typed,
 ) -> Iterator[RowBatch]:
-    """Yield the values of the wanted columns, from a place on; a column's type is inferred from its first batch."""
+    """Yield the values of the wanted columns, from a place on; a column's type is inferred from its first batch.
+
+    A row that cannot be read is the reason, a text.
+    """
     source.kinds = kinds = dict(begin.kinds)
     rows, first = islice(rows, begin.rows, None), 1 + begin.rows
     most = rows_at_once(len(wanted))
     parts: Iterator[dict[str, tuple[object, ...]]] = iter(())
+    torn: dict[int, str] = {}
     while True:
         with bounded(source.path):
             part = next(parts, None)
             if part is None:
-                taken, before = [], source.taken
+                taken: list[Sequence[object]] = []
+                before, torn = source.taken, {}
                 for row in rows:
-                    taken.append(row)
-                    if len(taken) >= most or source.taken - before >= TEXT:
+                    if isinstance(row, str):
+                        torn[first + len(taken) + len(torn)] = row
+                    else:
+                        taken.append(row)
+                    if len(taken) + len(torn) >= most or source.taken - before >= TEXT:
                         break
                 if not taken:
-                    return
-                parts = _narrow(dict(zip(wanted, zip(*taken, strict=True), strict=True)), len(taken))
-                continue
-            batch = _batch(part, kinds, first, source.path, typed_as)
-        first += len(batch)
+                    if not torn:
+                        return
+                    part = dict.fromkeys(wanted, ())
+                else:
+                    parts = _narrow(dict(zip(wanted, zip(*taken, strict=True), strict=True)), len(taken))
+                    continue
+            batch = _batch(part, kinds, (first, torn), source.path, typed_as)
+        first += batch.rows
         yield batch
 
 
@@ -276,45 +331,56 @@ class CsvRows:
                 if name not in names:
                     raise no_column(self, name, names)
             places = [names.index(name) for name in wanted]
-            values = ([row[place] for place in places] for row in rows)
+            values = (row if isinstance(row, str) else [row[place] for place in places] for row in rows)
             typed_as = typed if separator == "," else typed_with_commas
             yield from _batches(values, wanted, self, begin, typed_as)
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[tuple[str, ...], Iterator[list[str]], str]]:
-        """Open the file; give its header, its rows, and the separator. RecordingError names the row that is bad."""
-        number = 0
+    def _opened(self) -> Iterator[tuple[tuple[str, ...], Iterator[list[str] | str], str]]:
+        """Open the file; give its header, its rows, and the separator. A row that cannot be read is the reason."""
         try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                separator = max(",;\t|", key=file.readline(LINE).count)
-                file.seek(0)
-                lines = _Lines(file, self.path)
+            with opened(self.path) as (file, at):
+                lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", "replace", newline=""), self.path, "\ufffd")
+                separator = max(",;\t|", key=lines.peek().count)
                 reader = csv.reader(lines, delimiter=separator)
-                names = self._header(next(reader, []))
-
-                def rows() -> Iterator[list[str]]:
-                    nonlocal number
-                    for row in reader:
-                        if not row:
-                            continue
-                        number += 1
-                        if len(row) != len(names):
-                            where = f"{self.path}, row {number}"
-                            raise RecordingError(f"{where}: {len(row)} fields for {len(names)} columns")
-                        self.position = self.taken = lines.taken
-                        yield row
-
-                yield names, rows(), separator
-        except UnicodeDecodeError as error:
-            raise RecordingError(
-                f"{self.path}: is not UTF-8 text ({error.reason}); convert it, such as with iconv"
-            ) from error
+                header = next(reader, [])
+                names = self._header(header, lines)
+                yield names, self._rows(reader, lines, header, at), separator
         except csv.Error as error:
-            raise RecordingError(f"{self.path}, after row {number}: not a CSV file ({error})") from error
+            raise RecordingError(f"{self.path}: its first line is not CSV ({error})") from error
         except OSError as error:
             raise RecordingError(f"{self.path}: cannot be read: {error.strerror}") from error
 
-    def _header(self, fields: Sequence[str]) -> tuple[str, ...]:
+    def _rows(
+        self, reader: Iterator[list[str]], lines: _Lines, header: list[str], at: Callable[[], int] | None
+    ) -> Iterator[list[str] | str]:
+        width = len(header)
+        while True:
+            try:
+                for row in reader:
+                    if not row:
+                        continue
+                    self.taken = lines.taken
+                    self.position = lines.taken if at is None else at()
+                    if lines.garbled:
+                        lines.garbled = False
+                        yield NOT_TEXT
+                    elif len(row) != width:
+                        yield TORN
+                    elif row == header:
+                        yield "the header again"
+                    else:
+                        yield row
+            except csv.Error:  # such as a field that is too long, because a quote is not closed
+                yield TORN
+                continue
+            except EOFError:
+                yield CUT_OFF
+            return
+
+    def _header(self, fields: Sequence[str], lines: _Lines) -> tuple[str, ...]:
+        if lines.garbled:
+            raise RecordingError(f"{self.path}: is not UTF-8 text; convert it, such as with iconv")
         names = tuple(name.strip() for name in fields)
         if not names:
             raise RecordingError(f"{self.path}: is empty; a line with the names of the columns is needed")
@@ -323,6 +389,48 @@ class CsvRows:
         if len(numbers) == len(names):
             raise RecordingError(f"{self.path}: the first line has numbers only; put the names of the columns there")
         return names
+
+
+def arrow(path: Path) -> Any:  # noqa: ANN401 - pyarrow is optional
+    """Return pyarrow. RecordingError if it is not installed; call it first where memory is not `bounded`."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise RecordingError(f"{path}: needs pyarrow: {to_install('learn')}") from error
+    pa.allocate_buffer(1)  # its allocator reserves address space once, and that is no memory of a file
+    return pa
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int] | None]]:
+    """Open a file of text, unpacked if its name ends with .gz or .zst (extra `learn`); OSError if it is damaged.
+
+    Also gives what returns how many bytes of a packed file were read, for progress.
+    """
+    with path.open("rb") as raw:
+        match path.suffix.lower():
+            case ".gz":
+                try:
+                    with gzip.GzipFile(fileobj=raw) as file:
+                        yield cast("IO[bytes]", file), raw.tell
+                except zlib.error as error:
+                    raise OSError(0, f"damaged ({error})") from error
+            case ".zst":
+                pa = arrow(path)
+                with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as unpacked:
+                    yield io.BufferedReader(unpacked), raw.tell
+            case _:
+                yield raw, None
+
+
+def row_suffix(path: Path) -> str:
+    """Return the suffix that says how rows are written, in lower case, without that of a packed file.
+
+    >>> row_suffix(Path("log.CSV.gz"))
+    '.csv'
+    """
+    last, inner = path.suffix.lower(), Path(path.stem).suffix.lower()
+    return inner if last in PACKED and inner in TEXTS else last
 
 
 def refuse_names(names: Sequence[str], path: Path) -> None:
@@ -334,24 +442,28 @@ def refuse_names(names: Sequence[str], path: Path) -> None:
         raise RecordingError(f"{path}: column {twice[0]!r} is named twice")
 
 
-def typed_with_commas(values: Sequence[object], known: str | None) -> AnyArray | int:
+def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
     """Return values of a CSV file that is not separated by commas: as `typed`, but numbers may have a decimal comma.
 
     Text stays text if two different ones would become the same number, as the names of cells "3,4" and "3,40".
     """
-    found = typed(values, known)
-    if known == "U" or (not isinstance(found, int) and found.dtype.kind != "U"):
-        return found
+    found, odd = typed(values, known)
+    if known == "U" or not (len(odd) or found.dtype.kind == "U"):
+        return found, odd
     texts = [str(value) for value in values]
-    if not any("," in text for text in texts) or any("." in text and "," in text for text in texts):
-        return found
-    numbers = typed([text.replace(",", ".") for text in texts], known)
-    if isinstance(numbers, int) or numbers.dtype.kind not in "if":
-        return found
+    if not any("," in text and "." not in text for text in texts):
+        return found, odd
+    pointed = [text if "." in text else text.replace(",", ".") for text in texts]
+    numbers, left = typed(pointed, known)
+    if numbers.dtype.kind not in "if":
+        return found, odd
     if known is not None:
-        return numbers
-    different = {text.strip() for text in texts if text}
-    return numbers if len(np.unique(numbers[np.isfinite(numbers)])) == len(different) else found
+        return numbers, left
+    numbers = numbers.astype(np.float64)
+    numbers[left] = np.nan
+    different = {text.strip() for text, number in zip(texts, numbers.tolist(), strict=True) if np.isfinite(number)}
+    alike = len(np.unique(numbers[np.isfinite(numbers)])) == len(different)
+    return typed(pointed, known) if alike else (found, odd)
 
 
 class RecordRows:
@@ -366,8 +478,8 @@ class RecordRows:
     kinds: Mapping[str, str] = MappingProxyType({})
     left_out: Mapping[str, str] = MappingProxyType({})
 
-    def records(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the records, flat."""
+    def records(self) -> Iterator[Mapping[str, Any] | str]:
+        """Yield the records, flat; for one that cannot be read, the reason."""
         raise NotImplementedError
 
     def names(self) -> tuple[str, ...]:
@@ -376,6 +488,8 @@ class RecordRows:
         left_out: dict[str, str] = {}
         with bounded(self.path):
             for record in islice(self.records(), ROWS):
+                if isinstance(record, str):
+                    continue
                 for name, value in record.items():
                     if isinstance(value, list | dict):
                         left_out[name.partition("[")[0]] = "lists of lists or maps"
@@ -390,7 +504,9 @@ class RecordRows:
 
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns; a column's type is inferred from its first batch."""
-        rows = ([record.get(name) for name in wanted] for record in self.records())
+        rows = (
+            record if isinstance(record, str) else [record.get(name) for name in wanted] for record in self.records()
+        )
         yield from _batches(rows, wanted, self, begin)
 
 
@@ -400,24 +516,28 @@ class JsonRows(RecordRows):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def records(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the maps, flat. RecordingError names the line that is not one."""
+    def records(self) -> Iterator[Mapping[str, Any] | str]:
+        """Yield the maps, flat; for a line that is not one, the reason."""
         decode = msgspec.json.Decoder(dict[str, Any]).decode
         self.taken = 0
         try:
-            with self.path.open("rb") as file:
-                lines = _Lines(file, self.path)
-                for line in lines:
-                    if not line.strip():
-                        continue
-                    try:
-                        record = flat(decode(line))
-                    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                        raise RecordingError(f"{self.path}, line {lines.number}: not a JSON map ({error})") from error
-                    self.position = self.taken = lines.taken
-                    yield record
+            with opened(self.path) as (file, at):
+                lines = _Lines(file, self.path, b"\n\n")  # which no line has: bytes are decoded later
+                try:
+                    for line in lines:
+                        if not line.strip():
+                            continue
+                        try:
+                            record: Mapping[str, Any] | str = flat(decode(line))
+                        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                            record = NO_MAP
+                        self.taken = lines.taken
+                        self.position = lines.taken if at is None else at()
+                        yield record
+                except EOFError:
+                    yield CUT_OFF
         except OSError as error:
-            raise RecordingError(f"{self.path}: cannot be read: {error.strerror}") from error
+            raise RecordingError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -447,24 +567,33 @@ def flat(record: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 def _batch(
     fields: Mapping[str, Sequence[object]],
     kinds: dict[str, str],
-    first: int,
+    rows: tuple[int, dict[int, str]],
     path: Path,
-    typed_as: Callable[[Sequence[object], str | None], AnyArray | int],
+    typed_as: Callable[[Sequence[object], str | None], tuple[AnyArray, Ints]],
 ) -> RowBatch:
+    """Return the next rows. `rows`: the number of the first one, and reasons of torn ones, which are taken out."""
+    first, torn = rows
     columns: dict[str, AnyArray] = {}
+    odd: dict[str, Ints] = {}
     for name, values in fields.items():
-        found = typed_as(values, kinds.get(name))
-        if isinstance(found, int):
-            is_now = {"b": "true or false", "i": "numbers", "f": "numbers", "U": "text"}
-            usual = is_now[kinds.get(name, "f")]
-            raise RecordingError(
-                f"{path}, row {first + found}: column {name!r} holds {str(values[found])!r:.80}, others hold {usual}; "
-                "make them alike"
-            )
-        if not is_missing(found).all():  # else its kind is not known yet
-            kinds[name] = found.dtype.kind
-        columns[name] = found
-    return RowBatch(columns, first, str(path))
+        columns[name], bad = typed_as(values, kinds.get(name))
+        if len(bad):
+            odd[name] = bad
+        if not is_missing(columns[name]).all():  # else its kind is not known yet
+            kinds[name] = columns[name].dtype.kind
+    if not torn:
+        return RowBatch(columns, first, str(path), odd)
+    numbers: list[int] = []
+    mine: dict[int, str] = {}
+    number, length = first, len(next(iter(fields.values()), ()))
+    while len(numbers) < length or number in torn:
+        if number in torn:
+            mine[number] = torn.pop(number)
+        else:
+            numbers.append(number)
+        number += 1
+    reasons = {why: np.array([n for n, each in mine.items() if each == why]) for why in dict.fromkeys(mine.values())}
+    return RowBatch(columns, first, str(path), odd, reasons, np.array(numbers, np.int64))
 
 
 def plain(values: AnyArray) -> AnyArray:

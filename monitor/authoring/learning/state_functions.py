@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,11 @@ class Computed:
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns, and the computed one."""
         every = self._rows.names()
-        for batch in self._rows.batches(every, begin):
+        for read in self._rows.batches(every, begin):
+            batch = read.whole()
             self.position = self._rows.position
             columns = {name: batch.columns[name] for name in wanted if name != self._name}
-            yield RowBatch({self._name: self._computed(batch), **columns}, batch.first, batch.source)
+            yield replace(batch, columns={self._name: self._computed(batch), **columns})
 
     def _computed(self, batch: RowBatch) -> Any:  # noqa: ANN401 - an array of any kind
         try:
@@ -60,7 +62,7 @@ class Computed:
             raise ModelError(f"{where}: {self._name} failed ({explained(error)})") from error
         if not isinstance(states, list) or len(states) != len(batch):
             raise ModelError(f"{batch.source}: {self._name} must return one state for each of {len(batch)} rows")
-        found = typed(states, None)
-        if isinstance(found, int) or found.dtype.kind not in "iU":
+        found, odd = typed(states, None)
+        if len(odd) or found.dtype.kind not in "iU":
             raise ModelError(f"{batch.source}: {self._name} must return whole numbers or names")
         return found

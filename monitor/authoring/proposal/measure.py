@@ -116,7 +116,7 @@ def measured(
     traces = {spec.name: Trace() for spec in specs}
     for number, seq, notices in replayed(monitor, paths, lambda state: (state, None), report):
         for notice in notices:
-            _take(notice, traces, number, seq)
+            take(notice, traces, number, seq)
     return [summary_of(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
 
 
@@ -138,7 +138,7 @@ def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) 
     return [
         Observation(
             agent="recorded",
-            episode=number,
+            episode=number + 1,
             seq=seq,
             state=numbers,
             inputs=inputs,
@@ -150,7 +150,8 @@ def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) 
     ]
 
 
-def _take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> None:
+def take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> None:
+    """Add what a notice says to the trace of its formula; `number`: of the path, `seq`: the step."""
     match notice:
         case Judged(formula=name, verdict=verdict) if verdict.outcome is not None:
             traces[name].outcomes[verdict.outcome] += 1

@@ -1,4 +1,7 @@
-"""Candidate formulas measured in a world with numbers, where values are drawn: one value serves all thresholds."""
+"""Candidate formulas measured in a world with numbers, where values are drawn: one value serves all thresholds.
+
+The formula that is chosen is then replayed as the monitor runs it.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from monitor.alarm.machine import Alarm, assess, next_alarm
-from monitor.authoring.proposal.measure import CandidateFormula, Measured, Trace, replayed, summary_of
+from monitor.arrays import Bools
+from monitor.authoring.proposal.measure import CandidateFormula, Measured, Trace, replayed, summary_of, take
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
 from monitor.runtime.monitor import Monitor
 from monitor.types import FormulaSpec, Judged, Notice, Outcome, Sampling, StreamSettings, TrustSettings, Verdict
 from monitor.worlds import CheckedWorld
 
-ERROR: Final = 0.05
+ERROR: Final = 0.1
 """Half-width of the interval of a value, when no more is drawn. Values near 0 and 1 are more precise."""
 
 
@@ -68,7 +72,7 @@ def measured_in_world(
     monitor = Monitor(
         world,
         policies,
-        [FormulaSpec(name, text) for text, name in names.items()],
+        [FormulaSpec(name, text, bands="off") for text, name in names.items()],
         StreamSettings(encoder="features"),
         sampling=Sampling(error=ERROR),
         trust=TrustSettings(enabled=False),
@@ -81,6 +85,31 @@ def measured_in_world(
             replay.take(values, number, seq)
     marks = {each.label: world.holds(each.label, numbers.states) for each in candidates}
     return [summary_of(each.candidate, each.trace, paths, marks[each.candidate.label]) for each in replays]
+
+
+def replayed_alone(
+    new_monitor: Callable[[], Monitor],
+    candidate: CandidateFormula,
+    recorded: tuple[Sequence[RecordedPath], RecordedNumbers],
+    unsafe: Bools,
+    report: Callable[[int], None] = lambda _: None,
+) -> Measured:
+    """Return what a monitor of one formula does on each path, as the first that it sees.
+
+    Noise depends on agent, episode, step and number of the test, so `cfmon replay` of such a path alone, by the same
+    agent in its episode 1, draws the same numbers and raises the same alarms. `unsafe`: which states of the paths are.
+    """
+    paths, numbers = recorded
+    trace, done = Trace(), 0
+    for number, path in enumerate(paths):
+        monitor, trace.fires = new_monitor(), False
+        traces = {query.spec.name: trace for query in monitor.queries}
+        for _, seq, notices in replayed(monitor, [path], numbers.sent, lambda _: None):
+            for notice in notices:
+                take(notice, traces, number, seq)
+            done += 1
+            report(done)
+    return summary_of(candidate, trace, paths, unsafe)
 
 
 def _values(notices: Sequence[Notice]) -> Iterator[tuple[str, float]]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -44,9 +44,9 @@ OOM_SCORE: Final = b"1000"
 """The kernel kills this process first when memory runs out, not the monitor."""
 
 
-def command_for(model: str) -> tuple[str, ...]:
-    """Return the command that draws alarms on a configured model; a world in Python is that of the configuration."""
-    return (*COMMAND, "--world", model) if is_reference(model) else COMMAND
+def command_for(models: Iterable[str]) -> tuple[str, ...]:
+    """Return the command that draws alarms on configured models; worlds in Python are those of the configuration."""
+    return (*COMMAND, *(part for model in models if is_reference(model) for part in ("--world", model)))
 
 
 class Pictures:

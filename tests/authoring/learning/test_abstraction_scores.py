@@ -240,8 +240,8 @@ def test_a_candidate_that_cannot_read_a_row_is_given_up_but_not_the_last_one(mon
     assert [each.name for each in field.candidates] == ["bins"]
     assert "f, row 42: x = '0.25' is not an index" in field.lost["index"]
     assert len(field.outcomes.paths()) == len(field.candidates[0].holdout.held().code)
-    with pytest.raises(RecordingError, match="column 'x' is empty or not finite"):
-        field.read(batch([0.0, np.nan], 81))
+    with pytest.raises(RecordingError, match="f, row 81: x = '9' is text; bins need numbers"):
+        field.read(RowBatch({**batch([0.0, 1.0], 81).columns, "x": np.array(["9", "9"])}, 81, "f"))
     monkeypatch.setattr(trying, "MOST", 1)
     small = Field({"index": Numbering("index", ("x",))}, columns, labels, 1.0, 0)
     with pytest.raises(ModelError, match="more than 1 states; choose an abstraction"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,14 +35,29 @@ def test_columns_of_a_batch() -> None:
 
 
 def test_types_of_columns() -> None:
-    assert typed(["1", "2"], None).tolist() == [1, 2]  # type: ignore[union-attr]
-    assert typed([1, 2.5], "i").tolist() == [1.0, 2.5]  # type: ignore[union-attr]
-    assert typed(["a", None], None).tolist() == ["a", ""]  # type: ignore[union-attr]
-    assert typed([True, 1], "b") == 1
-    assert typed([1.0, True], "f") == 1
-    assert typed(["x"] + ["1"] * 20, None) == 0
-    assert typed([[1]], "U") == 0
-    assert typed([10**30], "i").tolist() == [1e30]  # type: ignore[union-attr]
+    def read(values: Sequence[object], known: str | None = None) -> tuple[list[object], list[int]]:
+        found, odd = typed(values, known)
+        return [None if value != value else value for value in found.tolist()], odd.tolist()  # noqa: PLR0124 - NaN
+
+    assert read(["1", "2"]) == ([1, 2], [])
+    assert read([1, 2.5], "i") == ([1.0, 2.5], [])
+    assert read(["a", None]) == (["a", ""], [])
+    assert read([True, 1], "b") == ([1, 1], []), "a marker may be both"
+    assert read([True, "x"], "b") == ([True, False], [1])
+    assert read([1.0, "x"], "f") == ([1.0, None], [1])
+    assert read(["x"] + ["1"] * 20) == ([0] + [1] * 20, [0])
+    assert read(["1.5", "x", "2"], "f") == ([1.5, None, 2.0], [1])
+    assert read(["1", "x", "2.5"], "i") == ([1.0, None, 2.5], [1])
+    assert read([[1]], "U") == ([""], [0])
+    assert read([10**30], "i") == ([1e30], [])
+    assert read(["1", "NA", "n/a", "None", ""]) == ([1, None, None, None, None], [])
+    assert read(["none", "left", "1"]) == (["none", "left", "1"], []), "text is text"
+    assert read(["none", "none"]) == (["none", "none"], [])
+    assert read(["TRUE", "", "false", "null"]) == ([1, None, 0, None], [])
+    assert read(["", "leak", *[""] * 30]) == (["", "leak", *[""] * 30], []), "a text that is rare is no mistake"
+    assert read([True, None, False]) == ([1, None, 0], [])
+    assert read(["", "true"], "b") == ([None, 1], [])
+    assert read(["true", ""], "f") == ([1, None], []), "as the column began with a missing value"
 
 
 @pytest.mark.parametrize("large", [{"x": [0, 4_194_303, 0], "a": [0, 1, 0]}, {"x": [0, 9000, 0], "a": [0, 16_383, 0]}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from mcap.writer import Writer
+from mcap_ros2.writer import Writer as RosWriter
 from minari import create_dataset_from_buffers
 from minari.data_collector import EpisodeBuffer
 
@@ -195,7 +197,7 @@ def test_json_messages_of_an_mcap_file_are_rows_in_order_of_time(tmp_path: Path)
 
 def test_one_topic_of_several_is_chosen(tmp_path: Path) -> None:
     path = mcap(tmp_path / "log.mcap", [("/a", b'{"x": 1}'), ("/b", b'{"x": 2}')])
-    with pytest.raises(RecordingError, match="several topics have JSON messages; give one of /a, /b by --topic"):
+    with pytest.raises(RecordingError, match="several topics can be read; give one of /a, /b by --topic"):
         McapRows(path, "agents/+/steps").names()
     (batch,) = McapRows(path, "/b").batches(("x",))
     assert batch.columns["x"].tolist() == [2]
@@ -204,8 +206,8 @@ def test_one_topic_of_several_is_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("messages", "encoding", "problem"),
     [
-        ([("/a", b"[1]")], "json", "message 1 of /a: not a JSON map"),
-        ([("/a", b"{}")], "cdr", "no topic has JSON messages"),
+        ([("/a", b"[1]")], "json", "is empty"),
+        ([("/a", b"{}")], "cdr", "no topic has JSON messages, or those of ROS 2 with their definitions"),
         ([], "json", "no topic has JSON messages"),
     ],
 )
@@ -215,6 +217,57 @@ def test_an_mcap_file_without_json_maps_is_refused(
     path = mcap(tmp_path / "log.mcap", messages, encoding=encoding)
     with pytest.raises(RecordingError, match=problem):
         McapRows(path, "").names()
+
+
+COMMAND = """\
+builtin_interfaces/Time stamp
+string run
+float64[2] level
+int32 valve
+bool done
+uint8[] picture
+================================================================================
+MSG: builtin_interfaces/Time
+int32 sec
+uint32 nanosec
+"""
+
+
+def test_messages_of_ros_2_are_rows(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    bag.mkdir()
+    (bag / "metadata.yaml").write_text("rosbag2_bagfile_information: {version: 9}\n")
+    with (bag / "bag_0.mcap").open("wb") as file:
+        writer = RosWriter(file)
+        schema = writer.register_msgdef("plant_msgs/msg/Step", COMMAND)
+        for n in range(6):
+            stamp = {"sec": 100 + n // 2, "nanosec": 500_000_000 * (n % 2)}
+            step = {"stamp": stamp, "run": f"r{n // 3}", "level": [n, 0.5], "valve": n % 2, "done": n % 3 == 2}
+            writer.write_message("/steps", schema, {**step, "picture": b"abc"}, n, n)
+        writer.finish()  # type: ignore[no-untyped-call]
+    (path,) = recorded_files([bag])
+    rows = open_recording(path, "agents/+/steps")
+    assert rows.names() == ("stamp", "run", "level[0]", "level[1]", "valve", "done")
+    (batch,) = rows.batches(rows.names())
+    assert batch.columns["stamp"].tolist() == [100, 100.5, 101, 101.5, 102, 102.5]
+    assert batch.columns["level[0]"].tolist() == list(range(6))
+    assert batch.columns["run"].tolist() == ["r0"] * 3 + ["r1"] * 3
+    assert batch.columns["done"].tolist() == [False, False, True] * 2
+
+
+def test_a_message_of_ros_2_that_is_cut_off_is_torn(tmp_path: Path) -> None:
+    path = tmp_path / "log.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        schema = writer.register_schema("std_msgs/msg/Float64", "ros2msg", b"float64 data\n")
+        channel = writer.register_channel("/x", "cdr", schema)
+        for n, data in enumerate((struct.pack("<4xd", 1.5), b"\0\1\0\0\0", struct.pack("<4xd", 2.5))):
+            writer.add_message(channel, log_time=n, data=b"\0\1\0\0" + data[4:], publish_time=n)
+        writer.finish()  # type: ignore[no-untyped-call]
+    (batch,) = open_recording(path, "").batches(("data",))
+    assert batch.columns["data"].tolist() == [1.5, 2.5]
+    assert {reason: numbers.tolist() for reason, numbers in batch.torn.items()} == {"torn": [2]}
 
 
 def test_a_damaged_mcap_file_is_refused(tmp_path: Path) -> None:

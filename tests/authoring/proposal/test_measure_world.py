@@ -9,10 +9,11 @@ import pytest
 
 from monitor import load_world
 from monitor.authoring.proposal.measure import CandidateFormula
-from monitor.authoring.proposal.measure_world import measured_in_world
+from monitor.authoring.proposal.measure_world import measured_in_world, replayed_alone
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
-from monitor.types import AlarmSpec
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation, StreamSettings
 
 FULL, HORIZON, OFFSET = 6.0, 3, 2
 
@@ -100,3 +101,58 @@ def test_figures_are_those_of_a_plain_count(alarm: AlarmSpec) -> None:
         assert row.answered == 12 * 15
     assert wanted["alarms"] > 5
     assert wanted["unavoidable"] > 0
+
+
+class Leaky(Bucket):
+    """A bucket that loses up to 1, so that whether it gets full must be drawn."""
+
+    noise = 1
+    version = "leaky bucket"
+
+    def step(self, x: np.ndarray, a: np.ndarray, u: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.asarray(x + w - 2.0 * a[:, np.newaxis] - u)
+
+    def invert(self, x: np.ndarray, a: int, x_next: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.asarray(x + w - 2.0 * a - x_next)
+
+
+def test_a_path_replayed_alone_raises_the_alarms_that_were_counted() -> None:
+    """Near the threshold it depends on the draws: they are those of the same agent, episode, step and test."""
+    rng, world = np.random.default_rng(4), Leaky()
+    paths, levels, inputs = [], [], []
+    for _ in range(8):
+        level, first = np.array([[rng.uniform(1.0, 4.0)]]), len(levels)
+        for _ in range(9):
+            rain = rng.uniform(0.3, 1.4)
+            levels.append(float(level[0, 0]))
+            inputs.append(rain)
+            level = world.step(level, np.zeros(1, np.int64), rng.uniform(size=(1, 1)), np.array([[rain]]))
+        paths.append(RecordedPath(np.arange(first, len(levels)), np.zeros(8, np.int64), ended=False))
+    numbers = RecordedNumbers(np.array(levels)[:, np.newaxis], np.array(inputs)[:, np.newaxis])
+    candidate = CandidateFormula(3, 2, 0.55, "full", AlarmSpec(for_=1, keep=2))
+    spec = FormulaSpec("regret_fallback", candidate.text, alarm=candidate.alarm)
+
+    def new_monitor() -> Monitor:
+        return Monitor(Leaky, POLICIES, [spec], StreamSettings(encoder="features"))
+
+    unsafe = world.holds("full", numbers.states)
+    found = replayed_alone(new_monitor, candidate, (paths, numbers), unsafe)
+    fired = 0
+    for path in paths:
+        monitor, firing = new_monitor(), False
+        for seq, state in enumerate(path.states.tolist()):
+            now = Instant(float(seq), float(seq))
+            step = Observation(
+                "recorded",
+                1,
+                seq,
+                (levels[state],),
+                0 if seq < 8 else None,
+                inputs=(inputs[state],),
+                truncated=seq == 8,
+            )
+            alerts = [n for n in (*monitor.observe(step, now), *monitor.evaluate(now)) if isinstance(n, Alert)]
+            fired += sum(not firing and each.state == "firing" for each in alerts[:1])
+            firing = alerts[-1].state == "firing" if alerts else firing
+    assert found.alarms == fired > 0
+    assert found.answered == sum(len(path.states) for path in paths)

@@ -1,0 +1,620 @@
+"""Proposed roles of columns, each with its reason in words: by their names, checked against what they hold.
+
+Nothing is proposed that the rows contradict, and what they leave open is not `sure`: a person decides it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, get_args
+
+import numpy as np
+
+from monitor.arrays import Bools
+from monitor.authoring.learning.column_facts import ColumnFacts, Head, Links, depends_on, facts_of, links_of, ranks
+from monitor.authoring.learning.columns import (
+    ACTION,
+    EPISODE,
+    NEXT,
+    NOISE,
+    ORDER,
+    REWARD,
+    STATE,
+    TERMINATED,
+    TRUNCATED,
+    Role,
+    are_messages,
+    expanded,
+    first_known,
+)
+
+SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": ORDER, "action": ACTION, "reward": REWARD,
+                 "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
+
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+UNITS: Final = {"s", "ms", "us", "ns", "sec", "secs", "seconds", "utc", "local", "iso", "start"}
+TIMES: Final = {"time", "timestamp", "datetime", "date", "ts", "clock", "epoch", "unixtime", "unix", "stamp", "at"}
+CALENDAR: Final = {"hour", "minute", "weekday", "dow", "dayofweek", "month", "season", "holiday", "weekend", "day"}
+OUTSIDE: Final = {"weather", "rain", "rainfall", "wind", "sun", "sunshine", "solar", "irradiance", "cloud", "clouds",
+                  "outdoor", "outside", "ambient", "price", "tariff"}  # fmt: skip
+IDS: Final = {"id", "uuid", "guid", "uid", "key", "hash", "serial", "pk"}
+SUBJECTS: Final = {"patient", "subject", "session", "game", "match", "trial", "flight", "trip", "mission", "stay",
+                   "admission", "encounter", "user", "vehicle", "robot", "device", "host", "service", "pod", "instance",
+                   "machine", "house", "home", "building", "symbol", "ticker", *EPISODE}  # fmt: skip
+COMMANDS: Final = {"command", "cmd", "decision", "control", "treatment", "choice", "move", "setpoint", "dose"}
+OUTCOMES: Final = {"outcome", "result", "final", "total", "label", "target", "survived", "died", "mortality", "length",
+                   "winner", "success", "return", "returns"}  # fmt: skip
+RETURNS: Final = {"rtg", "return_to_go", "returns_to_go", "return", "returns", "advantage", "td_target",
+                  "value_target", "episode_return", "cumulative_return"}  # fmt: skip
+ENDS: Final = {"dead", "death", "died", "crash", "crashed", "failed", "failure", "collision", "collided", "gameover",
+               "over", "end", "ended", "last", "final", "finished", "success", "stopped"}  # fmt: skip
+NOTES: Final = {"note", "notes", "comment", "comments", "message", "msg", "description", "log", "remark", "remarks",
+                "text", "reason"}  # fmt: skip
+COSTS: Final = {"cost", "pnl", "profit", "loss", "payoff"}
+DELAYED: Final = {"prev", "previous", "last", "lag", "lagged", "old", "before"}
+
+MANY_LOST: Final = 0.05
+"""A column with more of its values missing is not proposed for the state."""
+
+MOSTLY: Final = 0.95
+"""A column that rises from row to row in so many cases may order them: a few rows may be wrong."""
+
+PAIRS: Final = 20
+"""So many pairs of rows are needed for what they show to count."""
+
+
+@dataclass(frozen=True)
+class ColumnRole:
+    """A column and its roles.
+
+    Attributes:
+        name: of the column.
+        roles: none: it is left out.
+        why: the reason.
+        sure: no other role is plausible; else `others` are. `settled`: the user said so.
+        values: what it holds, in words.
+    """
+
+    name: str
+    roles: tuple[Role, ...]
+    why: str
+    sure: bool = True
+    others: tuple[Role | str, ...] = ()
+    settled: bool = False
+    values: str = ""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Roles of all columns, in the order of the file.
+
+    `ordered`: their names, those that the user settled first, in that order. `problems`: roles that are needed and no
+    column has -> columns that might have them.
+    """
+
+    columns: Sequence[ColumnRole]
+    ordered: Sequence[str]
+    problems: Mapping[Role, Sequence[str]]
+
+    def having(self, role: Role) -> tuple[str, ...]:
+        """Return the columns with a role, in the order of `ordered`."""
+        roles = {each.name: each.roles for each in self.columns}
+        return tuple(name for name in self.ordered if role in roles[name])
+
+    @property
+    def guessed(self) -> bool:
+        """Whether a role is given that the user has not settled, or is still to be settled."""
+        return bool(self.problems) or any(not each.settled and (each.roles or not each.sure) for each in self.columns)
+
+    @property
+    def unsure(self) -> list[ColumnRole]:
+        """Columns that a person has to decide on."""
+        return [each for each in self.columns if not each.sure]
+
+
+def proposed(
+    head: Head,
+    settled: Mapping[str, tuple[Role, ...]],
+    closed: Collection[Role] = (),
+    *,
+    computed: bool = False,
+) -> Proposal:
+    """Return a role for each column, with the reason.
+
+    Args:
+        head: the first rows.
+        settled: column -> its roles, as the user said; none: it is left out.
+        closed: roles that no other column has.
+        computed: states are computed from all columns, so none is a state by itself.
+    """
+    return _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed).proposal()
+
+
+class _Proposing:
+    def __init__(
+        self, head: Head, settled: Mapping[str, tuple[Role, ...]], closed: set[Role], *, computed: bool
+    ) -> None:
+        self.head, self.settled, self.closed, self.computed = head, settled, closed, computed
+        self.names = [*head.columns, *head.unreadable]
+        self.messages = are_messages(self.names)
+        self.facts: dict[str, ColumnFacts] = {name: facts_of(values) for name, values in head.columns.items()}
+        self.found: dict[str, ColumnRole] = {}
+        self.by_role: dict[Role, list[str]] = {}
+        for name, roles in settled.items():
+            self._put(ColumnRole(name, roles, "you said so", settled=True))
+        self.links: Links = links_of(head, None, None, ())
+        self.later: dict[bytes, str] = {}
+        """Values in the next rows, as float64 -> the column that has them."""
+
+    def proposal(self) -> Proposal:
+        self._ends_and_rewards()
+        self._episode_and_order()
+        self._action()
+        for name in self.head.unreadable:
+            self._unreadable(name)
+        self._named_state()
+        for name in self.head.columns:
+            if name not in self.found:
+                self._put(self._other(name))
+        if not self.computed:
+            self._texts_among_numbers()
+            self._next_states()
+        columns = [self._with_values(self.found[name]) for name in self.names]
+        return Proposal(columns, tuple(self.found), self._problems())
+
+    def _with_values(self, column: ColumnRole) -> ColumnRole:
+        values = self.facts[column.name].values if column.name in self.facts else "cannot be read"
+        return ColumnRole(column.name, column.roles, column.why, column.sure, column.others, column.settled, values)
+
+    def _problems(self) -> dict[Role, tuple[str, ...]]:
+        found: dict[Role, tuple[str, ...]] = {}
+        if self._having("action") is None:
+            few = self._usable(list(self.head.columns))
+            found["action"] = tuple(name for name in few if not set(self.found[name].roles) - {"state"})
+        if self._having("state") is None and not self.computed:
+            found["state"] = ()
+        return found
+
+    # ---- what has the role by its name ----
+
+    def _having(self, role: Role) -> str | None:
+        return next(iter(self._all(role)), None)
+
+    def _all(self, role: Role) -> list[str]:
+        return [name for name in self.by_role.get(role, ()) if role in self.found[name].roles]
+
+    def _put(self, column: ColumnRole) -> None:
+        self.found[column.name] = column
+        for role in column.roles:
+            known = self.by_role.setdefault(role, [])
+            if column.name not in known[-1:]:
+                known.append(column.name)
+
+    def _set(self, name: str, role: Role | None, why: str, *others: Role | str, sure: bool = True) -> None:
+        self._put(ColumnRole(name, () if role is None else (role,), why, sure, others))
+
+    def _free(self, role: Role) -> list[str]:
+        """Return the columns that a role may be given to; none if it is taken, or the user closed it."""
+        if role in self.closed or self._having(role) is not None:
+            return []
+        return [name for name in self.head.columns if name not in self.found]
+
+    def _named(self, role: Role) -> str | None:
+        """Return the free column of a name that is known for a role."""
+        return first_known(self._free(role), SINGLE[role])
+
+    def _ends_and_rewards(self) -> None:
+        if (name := self._named("reward")) is not None and self.facts[name].kind not in ("text", "time"):
+            self._set(name, "reward", "named so")
+        for role in ("terminated", "truncated"):
+            if (name := self._named(role)) is not None and self._is_flag(name):
+                self._set(name, role, "named so")
+
+    def _is_flag(self, name: str) -> bool:
+        return self.facts[name].kind in ("flag", "empty") or self.facts[name].distinct <= 2
+
+    def _episode_and_order(self) -> None:
+        subject: str | None = None
+        if (name := self._named("episode")) is not None:
+            count = self.facts[name].distinct
+            self._set(name, "episode", f"named so; {count:,} episode{'' if count == 1 else 's'}")
+        elif (subject := self._subject()) is not None:
+            self._set(
+                subject, "episode", f"named as what rows belong to, and has {self.facts[subject].distinct:,} values"
+            )
+        ends = [name for name in (self._having("terminated"), self._having("truncated")) if name in self.facts]
+        for candidate in self._orders():
+            if self._having("episode") is None and (block := self._block(candidate)) is not None:
+                self._set(block, "episode", f"changes exactly where {candidate} begins again")
+            episode = self._having("episode")
+            if episode not in (None, *self.facts):
+                break  # it cannot be read: the reader says so
+            links = links_of(self.head, episode, candidate, ends)
+            if not (self._begins_again(candidate) if episode is None else self._rises(candidate, links)):
+                continue
+            begins = int(self._falls(candidate).sum()) if episode is None else 0
+            each = "from row to row" if episode is None else "in each episode"
+            each = f"and begins again {begins:,} times" if begins else each
+            by = " by 1" if links.counts(self.head.columns[candidate]) else ""
+            self._set(candidate, "order", f"rises{by} {each}")
+            break
+        if (name := self._named("order")) is not None and name.lower() in ("seq", "frame_index", "step", "timestep"):
+            self._set(name, "order", "named so, but it does not always rise", "state", "-", sure=False)
+        if (name := self._blocks()) is not None:
+            self._set(
+                name, "episode", "its values come in blocks of rows, as those of runs do", "state", "-", sure=False
+            )
+        if subject is not None and not self._is_blocks(subject):
+            order = self._having("order")
+            if order not in self.facts or self._rises(order, links_of(self.head, None, None, ())):
+                why = "named as what rows belong to, but its rows are mixed, and no order shows it"
+                self._set(subject, "episode", why, "state", "-", sure=False)
+        episode, order = (name if name in self.facts else None for name in map(self._having, ("episode", "order")))
+        self.links = links_of(self.head, episode, order, ends)
+
+    def _orders(self) -> list[str]:
+        """Return the free columns that may order the rows: counters first, then times."""
+        free = [name for name in self._free("order") if self.facts[name].kind in ("time", "whole", "decimal", "flag")]
+        known = [name for word in ORDER for name in free if name.lower() == word]
+        whole = [name for name in free if self.facts[name].kind == "whole" and name.lower() not in NOISE]
+        counters = [name for name in whole if not _is_calendar(name) and self._counts(name)]
+        times = [name for name in free if self.facts[name].kind == "time" or _is_time(name)]
+        calendar = [name for name in free if _is_calendar(name) and self._having("episode") is not None]
+        every = dict.fromkeys([*known, *counters, *times, *calendar])
+        return [name for name in every if self.facts[name].distinct > 1]
+
+    def _counts(self, name: str) -> bool:
+        """Return whether a column rises by 1 within episodes, or begins again where there is no column of these."""
+        episode = self._having("episode")
+        if episode is not None and episode not in self.facts:
+            return False
+        links = links_of(self.head, episode, name if episode is None else None, ())
+        again = episode is not None or (bool(self._falls(name).any()) and self._begins_again(name))
+        return again and len(links.before) >= PAIRS and links.counts(self.head.columns[name])
+
+    def _rises(self, name: str, links: Links) -> bool:
+        """Return whether a column rises within episodes; a few rows may be wrong."""
+        return links.rising(self.head.columns[name]) >= MOSTLY
+
+    def _falls(self, name: str) -> Bools:
+        """Return after which rows a column falls within a file."""
+        over = links_of(self.head, None, None, ())
+        values = ranks(self.head.columns[name])
+        return np.asarray(values[over.after] < values[over.before])
+
+    def _begins_again(self, name: str) -> bool:
+        """Return whether a column rises over the whole file, but for where it begins again with its first value."""
+        values, over = ranks(self.head.columns[name]), links_of(self.head, None, None, ())
+        if self._rises(name, over):
+            return True
+        fallen = values[over.after[self._falls(name)]]
+        return bool((fallen == values[0]).all()) and self._rises(name, links_of(self.head, None, name, ()))
+
+    def _subject(self) -> str | None:
+        """Return the free column of what rows belong to by its name, such as a patient, if the rows do not deny it."""
+        for name in self._free("episode"):
+            words = set(_words(name))
+            if self._may_group(name) and (words & SUBJECTS or (words & IDS and self._is_blocks(name))):
+                return name
+        return None
+
+    def _may_group(self, name: str) -> bool:
+        facts = self.facts[name]
+        some = facts.kind in ("whole", "text") and not facts.missing and not facts.unique
+        return some and 2 <= facts.distinct <= len(self.head) / 2
+
+    def _is_blocks(self, name: str) -> bool:
+        """Return whether each value of a column is in rows that follow each other."""
+        over, values = links_of(self.head, None, None, ()), self.head.columns[name]
+        changes = int((values[over.before] != values[over.after]).sum()) + len(self.head) - len(over.before)
+        return changes == self.facts[name].distinct
+
+    def _block(self, order: str) -> str | None:
+        """Return the free column that changes exactly where the order begins again."""
+        if _is_calendar(order) or not (falls := self._falls(order)).any():
+            return None
+        over = links_of(self.head, None, None, ())
+        for name in self._free("episode"):
+            values = self.head.columns[name]
+            if (
+                name != order
+                and self._may_group(name)
+                and np.array_equal(values[over.before] != values[over.after], falls)
+            ):
+                return name
+        return None
+
+    def _blocks(self) -> str | None:
+        """Return the free column whose values look like numbers or names of runs."""
+        for name in self._free("episode"):
+            facts = self.facts[name]
+            if _is_calendar(name) or facts.distinct < 5 or 5 * facts.distinct > len(self.head):
+                continue
+            rising = facts.kind == "text" or not self._falls(name).any()
+            if self._may_group(name) and rising and self._is_blocks(name):
+                return name
+        return None
+
+    def _action(self) -> None:
+        free = self._free("action")
+        name = first_known(free, ACTION)
+        if name is not None:
+            self._set(name, "action", "named so")
+        else:
+            usable = self._usable(free)
+            likely = [n for n in usable if "action" in _words(n) and not set(_words(n)) & DELAYED]
+            weak = [n for n in usable if set(_words(n)) & COMMANDS and not set(_words(n)) & DELAYED]
+            if len(likely) == 1:
+                self._set(likely[0], "action", "named so")
+            elif len(likely or weak) == 1:
+                self._set((likely or weak)[0], "action", "named as what is commanded", "state", "-", sure=False)
+        name = self._having("action")
+        if name in self.facts and self.facts[name].continuous and not self.found[name].settled:
+            why = "named so, but it has decimals: an action is one of few; number its levels"
+            self._set(name, "action", why, "-", sure=False)
+
+    def _usable(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of few values, which an action may have."""
+        facts = {name: self.facts[name] for name in names}
+        few = {name for name, each in facts.items() if 1 < each.distinct <= 50 and not each.continuous}
+        return [name for name in names if name in few and facts[name].kind != "time"]
+
+    def _unreadable(self, name: str) -> None:
+        if name in self.found:
+            return
+        why = self.head.unreadable[name]
+        if row := re.search(r", row (\d+): column", why):
+            why = f"row {row[1]} holds text, and the others numbers or nothing"
+        else:
+            why = f"holds {why}"
+        known = {*STATE, *(word for words in SINGLE.values() for word in words)}
+        taken = [role for role, words in (*SINGLE.items(), ("state", STATE)) if name.lower() in words]
+        needed = name.lower() in known and all(self._having(role) is None for role in taken)
+        self._set(name, None, why, *(["another column instead"] if needed else []), sure=not needed)
+
+    def _named_state(self) -> None:
+        """Give the role to the columns that are named as a state is; then no other column is one."""
+        if self.computed or "state" in self.closed or self._having("state") is not None:
+            return
+        names = list(self.head.columns)
+        for word in STATE:
+            for each in names:
+                base = each.partition("[")[0]
+                if base.lower() != word:
+                    continue
+                for name in expanded(names, base):
+                    if name not in self.found:
+                        self._set(name, "state", "named so")
+                if self._having("state") is not None:
+                    self.closed.add("state")
+                    return
+
+    # ---- what a column holds ----
+
+    def _other(self, name: str) -> ColumnRole:
+        """Return the role of a column whose name says none of the single ones."""
+        for rule in (self._nothing, self._future, self._clock, self._of_the_action, self._end, self._number_of_rows):
+            if (found := rule(name)) is not None:
+                return found
+        if self.computed:
+            return ColumnRole(name, (), "states are computed from it")
+        if self.messages and name.partition("[")[0].partition(".")[0] == "inputs":
+            return ColumnRole(name, ("input",), "named so")
+        if "state" in self.closed:
+            return ColumnRole(name, (), "not among the columns of the state")
+        for rule in (self._outside, self._gaps, self._context):
+            if (found := rule(name)) is not None:
+                return found
+        kind = {"flag": "a flag", "text": "a category"}.get(self.facts[name].kind, "a quantity")
+        return ColumnRole(name, ("state",), f"{kind} that changes within episodes")
+
+    def _nothing(self, name: str) -> ColumnRole | None:
+        """Leave out what says nothing about the world."""
+        facts, words = self.facts[name], set(_words(name))
+        if facts.kind == "empty" or facts.missing == 1:
+            return ColumnRole(name, (), "empty")
+        if facts.distinct == 1:
+            return ColumnRole(
+                name, (), "the same in all rows that have it" if facts.missing else "the same in all rows"
+            )
+        if name.lower() in NOISE and not _is_time(name):
+            return ColumnRole(name, (), "about the log or the agent by its name, not about the world")
+        base = name.partition("[")[0].lower()
+        for role, known in SINGLE.items():
+            if role != "order" and base in known:  # `t` may be a temperature
+                other = self._having(role)
+                which = (
+                    f"which is {other}"
+                    if other is not None
+                    else "and it is not one number or text"
+                    if base != name
+                    else "not used"
+                )
+                return ColumnRole(name, (), f"named as the {role}, {which}")
+        if self.messages and name == "v":
+            return ColumnRole(name, (), "version of the message")
+        if (
+            facts.unique
+            and len(self.head) >= PAIRS
+            and (facts.kind == "text" or (facts.kind == "whole" and words & IDS))
+        ):
+            return ColumnRole(name, (), "a different one in each row: it identifies the row")
+        if words & IDS and facts.kind in ("text", "whole"):
+            return ColumnRole(name, (), "an identifier by its name")
+        if facts.kind == "text":
+            if words & NOTES and (facts.words or facts.missing > 0 or facts.distinct > 10):
+                return ColumnRole(name, (), "free text by its name")
+            if facts.words and facts.distinct > 5:
+                return ColumnRole(name, (), "free text")
+            if facts.distinct > max(50, len(self.head) // 10):
+                return ColumnRole(name, (), f"text of {facts.distinct:,} different values")
+        return None
+
+    def _future(self, name: str) -> ColumnRole | None:
+        """Leave out what is known only later than the row."""
+        lower, words = name.lower(), set(_words(name))
+        if lower.startswith((*NEXT, "future_")):
+            return ColumnRole(name, (), "of a later row by its name: it would leak the future")
+        if lower in RETURNS:
+            why = "a return by its name, the sum of later rewards: it would leak the future"
+            known = self._having("reward") is not None or lower not in ("return", "returns")
+            return ColumnRole(name, (), why, known, () if known else ("state",))
+        if words & OUTCOMES and self.links.constant(self.head.columns[name]):
+            return ColumnRole(name, (), "what came of the whole episode: it would leak the future")
+        if (other := self._leads(name)) is not None:
+            sure = bool(words & {"new", "after", "future", "tomorrow"})
+            why = f"equals {other} of the next row: it would leak the future"
+            return ColumnRole(name, (), why, sure, () if sure else ("state",))
+        return None
+
+    def _leads(self, name: str) -> str | None:
+        """Return the column whose value in the next row this one has already."""
+        values = self.head.columns[name]
+        if len(self.links.before) < PAIRS or self.facts[name].distinct < 3 or values.dtype.kind not in "if":
+            return None
+        if not self.later:
+            for other, theirs in self.head.columns.items():
+                taken = set(self.found[other].roles if other in self.found else ()) & {"order", "episode"}
+                if not taken and theirs.dtype.kind in "if" and not set(_words(other)) & DELAYED:
+                    self.later.setdefault(theirs.astype(np.float64)[self.links.after].tobytes(), other)
+        other = self.later.get(values.astype(np.float64)[self.links.before].tobytes(), name)
+        return None if other == name or self.links.constant(values) else other
+
+    def _clock(self, name: str) -> ColumnRole | None:
+        """Return the role of times: never a state."""
+        facts, order = self.facts[name], self._having("order")
+        instead = f"; {order} orders the rows" if order is not None else ", and it does not order the rows"
+        if facts.kind == "time":
+            return ColumnRole(name, (), f"a time{instead}")
+        if _is_time(name) and (name.lower() in NOISE or self.links.rising(self.head.columns[name]) >= 0.5):
+            return ColumnRole(name, (), f"a time by its name{instead}")
+        if _is_calendar(name):
+            return self._given("the calendar: no action changes it", name)
+        return None
+
+    def _given(self, why: str, name: str) -> ColumnRole:
+        """Return the proposal for what comes from outside: an input, if there may be inputs; never a state."""
+        if self.computed:
+            return ColumnRole(name, (), "states are computed from it")
+        may = "input" not in self.closed and self.facts[name].kind in ("flag", "whole", "decimal")
+        if may:
+            return ColumnRole(name, ("input",), why, sure=False, others=("-", "state"))
+        sure = "state" in self.closed
+        return ColumnRole(name, (), f"{why}; a table has no inputs", sure=sure, others=() if sure else ("state",))
+
+    def _outside(self, name: str) -> ColumnRole | None:
+        if set(_words(name)) & OUTSIDE:
+            return self._given("by its name, no action changes it", name)
+        return None
+
+    def _of_the_action(self, name: str) -> ColumnRole | None:
+        action = self._having("action")
+        if action is None or action not in self.facts:
+            return None
+        if name.lower().startswith((f"{action.lower()}_", "action_")):
+            return ColumnRole(name, (), f"about the action {action} by its name")
+        if self.facts[name].distinct > 1 and depends_on(self.head.columns[name], self.head.columns[action]):
+            return ColumnRole(name, (), f"a function of {action} in all rows", sure=False, others=("state",))
+        return None
+
+    def _end(self, name: str) -> ColumnRole | None:
+        """Return the role of a flag that holds in last rows of episodes only."""
+        values, last = self.head.columns[name], self.links.last
+        if self.facts[name].kind == "text":
+            known_late = bool((values[~last] == "").all()) and len(self.links.before) >= PAIRS
+            return ColumnRole(name, (), "in last rows of episodes only: it would leak the end") if known_late else None
+        if self.facts[name].kind != "flag" or len(self.links.before) < PAIRS:
+            return None
+        holds = np.nan_to_num(values.astype(np.float64)) == 1
+        if not holds.any() or holds[~last].any() or not set(_words(name)) & ENDS:
+            return None
+        every = bool(holds[last].all())
+        for role in ("terminated", "truncated"):
+            if role not in self.closed and self._having(role) is None:
+                taken = self._having("terminated") is not None
+                why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else"
+                if taken:
+                    return ColumnRole(name, (), f"{why}; {self._having('terminated')} marks the ends")
+                return ColumnRole(name, (role,), why, sure=not every, others=("truncated", "-") if every else ())
+        return ColumnRole(name, (), "true in last rows of episodes only")
+
+    def _number_of_rows(self, name: str) -> ColumnRole | None:
+        values = self.head.columns[name]
+        if len(self.links.before) < PAIRS or self.facts[name].kind not in ("whole", "decimal"):
+            return None
+        if self.links.counts(values):
+            return ColumnRole(name, (), "rises by 1 from row to row: it counts rows")
+        if self.links.rising(values) == 1.0:
+            return ColumnRole(
+                name, (), "rises in each row: a clock or a meter, whose values do not return", sure=False,
+                others=("state",),
+            )  # fmt: skip
+        return None
+
+    def _gaps(self, name: str) -> ColumnRole | None:
+        if self.facts[name].missing > MANY_LOST:
+            why = f"{self.facts[name].missing:.0%} of its values are missing, and a state needs all"
+            return ColumnRole(name, (), why, sure=False, others=("state",))
+        return None
+
+    def _context(self, name: str) -> ColumnRole | None:
+        """Return the proposal for what never changes within an episode."""
+        if self._having("episode") is not None and self.links.constant(self.head.columns[name]):
+            if set(_words(name)) & {"seed", "version", "worker", "split"}:
+                return ColumnRole(name, (), "about the log by its name; the same within each episode")
+            why = "the same within each episode: a kind of episode, or an identifier"
+            return ColumnRole(name, (), why, sure=False, others=("state",))
+        if set(_words(name)) & COSTS and self._having("reward") is None and "reward" not in self.closed:
+            return ColumnRole(
+                name, ("reward",), "by its name what a step earns or costs", sure=False, others=("state", "-")
+            )
+        return None
+
+    # ---- what depends on all columns ----
+
+    def _texts_among_numbers(self) -> None:
+        """Leave texts out of a state with decimals: neither bins nor a world take them."""
+        state = [each for each in self.found.values() if "state" in each.roles and each.name in self.facts]
+        inputs = any("input" in each.roles for each in self.found.values())
+        if not inputs and not any(self.facts[each.name].continuous for each in state):
+            return
+        for each in state:
+            if self.facts[each.name].kind == "text" and not each.settled:
+                why = "a category, and other columns have decimals: bins and worlds need numbers"
+                self._set(each.name, None, why, "a number for each value, made by you", sure=False)
+
+    def _next_states(self) -> None:
+        """Pair `next_x` with `x`, if each column of the state has one."""
+        state = self._all("state")
+        if not state or "next_state" in self.closed or self._having("next_state") is not None:
+            return
+        for before in NEXT:
+            after = [before + name for name in state]
+            if all(name in self.facts and not self.found[name].settled for name in after):
+                for name, of in zip(after, state, strict=True):
+                    self._set(name, "next_state", f"by its name {of} after the step")
+                return
+
+
+@lru_cache(maxsize=1024)
+def _words(name: str) -> list[str]:
+    """Return the words of a name, in lower case.
+
+    >>> _words("outdoorTemp_c[0]")
+    ['outdoor', 'temp', 'c', '0']
+    """
+    return re.findall(r"[a-z]+|\d+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower())
+
+
+def _is_time(name: str) -> bool:
+    words = [word for word in _words(name) if word not in UNITS]
+    return bool(words) and words[-1] in TIMES and (words[-1] != "at" or len(words) > 1)
+
+
+def _is_calendar(name: str) -> bool:
+    words = _words(name)
+    return bool(words) and (words[-1] in CALENDAR or (words[0] in CALENDAR | TIMES and "of" in words))

@@ -1,0 +1,157 @@
+"""Rows of recordings that are left out: one listing by reason, and a limit beyond which nothing is learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.errors import RecordingError
+
+if TYPE_CHECKING:
+    from monitor.arrays import Ints
+    from monitor.authoring.learning.batch import RowBatch
+
+SHOWN: Final = 3
+"""Rows that are named for each reason."""
+
+REASONS: Final = 8
+"""Reasons that are listed."""
+
+DEFAULT: Final = "0.1%"
+
+ADVICE: Final = {
+    "falls": "sort the file by episode and order, or name the right columns (--episode, --order); if the rows are in "
+    "order as they are: --order ''",
+    "is there twice": "leave out rows that were written twice, or name the right columns (--episode, --order)",
+    "is no time": "if the rows are in order as they are: --order ''",
+    "is no end marker": "an end marker is true, false, yes, no, 1 or 0; name its column (--terminated, --truncated), "
+    "or '' for none",
+    "no reward": "without rewards: --reward ''",
+    "not UTF-8": "convert the file, such as with iconv",
+    "has over": "name other columns",
+}
+"""End of a reason -> how to do without leaving such rows out."""
+
+
+@dataclass(frozen=True)
+class RowLimit:
+    """How many rows may be left out: a fraction of all, or a number. `text`: as it was given."""
+
+    text: str
+    fraction: float = 0.0
+    rows: int = 0
+
+    @classmethod
+    def parsed(cls, text: str) -> RowLimit:
+        """Return the limit of `1%` or `3`; RecordingError if it is neither.
+
+        >>> RowLimit.parsed("1%").allows(2, 100), RowLimit.parsed("3").allows(3, 5)
+        (False, True)
+        """
+        try:
+            if text.endswith("%") and 0.0 <= float(text[:-1]) <= 100.0:
+                return cls(text, fraction=float(text[:-1]) / 100.0)
+            if text.isdecimal():
+                return cls(text, rows=int(text))
+        except ValueError:
+            pass
+        raise RecordingError(
+            f"--skip-bad is {text!r:.80}; give a percentage of the rows, such as 1%, or a number of rows"
+        )
+
+    def allows(self, bad: int, rows: int) -> bool:
+        """Return whether so many of the rows may be left out."""
+        return bad <= max(self.rows, self.fraction * rows)
+
+
+@dataclass
+class LeftOut:
+    """Rows that were left out of all that were read.
+
+    Attributes:
+        rows: rows read.
+        counts: reason -> how many rows.
+        first: reason -> the first of them, `SHOWN` at most: file and number of the row from 1.
+    """
+
+    rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+
+    def add(self, reason: str, source: str, numbers: Ints) -> None:
+        """Add rows of a file."""
+        if len(numbers):
+            self.counts[reason] = self.counts.get(reason, 0) + len(numbers)
+            named = self.first.setdefault(reason, [])
+            named += [(source, number) for number in numbers[: SHOWN - len(named)].tolist()]
+
+    def take(self, batch: RowBatch) -> None:
+        """Add the rows of a batch none of which could be read."""
+        self.rows += batch.rows
+        for reason, numbers in batch.torn.items():
+            self.add(reason, batch.source, numbers)
+
+    @property
+    def bad(self) -> int:
+        """Number of rows left out."""
+        return sum(self.counts.values())
+
+    def listing(self) -> str:
+        """Return the listing in a sentence; empty if no row was left out.
+
+        >>> found = LeftOut(138_373, {"torn": 2}, {"torn": [("log.csv", 1_592), ("log.csv", 90_011)]})
+        >>> found.listing()
+        'left out: 2 of 138,373 rows: torn (1,592; 90,011)'
+        """
+        if not self.counts:
+            return ""
+        ordered = sorted(self.counts, key=lambda reason: -self.counts[reason])
+        several = len({source for named in self.first.values() for source, _ in named}) > 1
+        parts = [f"{reason} ({self._named(reason, several=several)})" for reason in ordered[:REASONS]]
+        if rest := sum(self.counts[reason] for reason in ordered[REASONS:]):
+            parts.append(f"{rest:,} for other reasons")
+        return f"left out: {self.bad:,} of {self.rows:,} rows: {', '.join(parts)}"
+
+    def _named(self, reason: str, *, several: bool) -> str:
+        shown = [f"{source} {number:,}" if several else f"{number:,}" for source, number in self.first[reason]]
+        more = self.counts[reason] - len(shown)
+        return "; ".join(shown) + (f"; {more:,} more" if more else "")
+
+    def refuse(self, limit: RowLimit, source: str, before: LeftOut | None = None) -> None:
+        """Raise RecordingError if more rows were left out than the limit allows; `before`: what was accepted before."""
+        bad, rows = self.bad, self.rows
+        if before is not None:
+            bad, rows = bad - before.bad, rows - before.rows
+        if limit.allows(bad, rows):
+            return
+        most = max(self.counts, key=lambda reason: self.counts[reason])
+        advice = next((f". {most}: {way}" for end, way in ADVICE.items() if end in most), "")
+        raise RecordingError(
+            f"{source}: {self.listing()}; more than --skip-bad {limit.text} allows. Correct them, or leave them out by "
+            f"--skip-bad {_enough(bad / rows)}{advice}"
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"rows": self.rows, "counts": dict(self.counts), "first": {k: list(v) for k, v in self.first.items()}}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any] | None) -> LeftOut:
+        """Return what `document` gave; None: nothing is known of rows that were left out."""
+        if document is None:
+            return cls()
+        first = {reason: [(str(s), int(n)) for s, n in named] for reason, named in document["first"].items()}
+        return cls(int(document["rows"]), {str(k): int(v) for k, v in document["counts"].items()}, first)
+
+
+def _enough(fraction: float) -> str:
+    """Return a short percentage that is at least the fraction.
+
+    >>> _enough(2 / 11), _enough(0.00123)
+    ('19%', '0.13%')
+    """
+    percent = min(100.0 * fraction, 100.0)
+    step = 10.0 ** (math.floor(math.log10(percent)) - 1)
+    return f"{min(math.ceil(percent / step - 1e-9) * step, 100.0):.10g}%"

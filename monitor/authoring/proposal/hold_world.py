@@ -1,0 +1,106 @@
+"""How long a takeover should last in a world with numbers: episodes of an agent with a guard, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.proposal.hold import HOLDS, LONGEST, Guarded
+from monitor.authoring.proposal.measure import CandidateFormula
+from monitor.authoring.proposal.paths import RecordedPath
+from monitor.authoring.proposal.world_paths import RecordedNumbers
+from monitor.exact.all_states import values
+from monitor.model.mdp import MDP
+from monitor.worlds import CheckedWorld
+from monitor.worlds.policies import as_world_policy
+
+EPISODES: Final = 2_000
+"""Simulated episodes for each length of takeovers, with the same noise: unsafe fractions are known to about 0.01."""
+NONE: Final = -1
+"""Steps that a takeover must still last, where there is none."""
+TINY: Final = 1e-12
+
+
+class _Alarms:
+    """Whether the alarm fires, and wants a takeover, by the nearest state of a table."""
+
+    def __init__(self, table: MDP, policies: Mapping[str, object], candidate: CandidateFormula) -> None:
+        assert table.observations is not None
+        spread = table.observations.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        self._nearest = cKDTree(table.observations / self._spread)
+        goal, least = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]', candidate.threshold
+        self._fires = values(goal, model=table, policies=policies) < least
+        self._wants = self._fires & (values(f"fallback@0.{goal}", model=table, policies=policies) >= least)
+
+    def __call__(self, states: Floats) -> tuple[Bools, Bools]:
+        near = self._nearest.query(states / self._spread)[1]
+        return self._fires[near], self._wants[near]
+
+
+def guarded_in_world(
+    world: CheckedWorld,
+    policies: Mapping[str, object],
+    table: tuple[MDP, Mapping[str, object]],
+    candidate: CandidateFormula,
+    recorded: tuple[Sequence[RecordedPath], RecordedNumbers],
+    *,
+    seed: int,
+) -> list[Guarded]:
+    """Return what a guard would do to episodes that begin as the recorded ones and are as long: no guard, then `HOLDS`.
+
+    Episodes are simulated in the world. Whether the alarm fires in a state is taken from `table`, the world as a table
+    over recorded states and the policies on it, and rules are those of `hold.guarded`. Inputs are resampled from the
+    first ones of a path, if the world resamples.
+    """
+    paths, numbers = recorded
+    first = np.array([path.states[0] for path in paths])
+    first = first[~world.holds(candidate.label, numbers.states[first])]
+    length = int(np.clip(np.median([len(path.actions) for path in paths]), 1, LONGEST))
+    if not len(first):
+        return []
+    alarms = _Alarms(*table, candidate)
+    own, other = (as_world_policy(name, policies[name], world) for name in ("nominal", "fallback"))
+    starts = first[np.arange(EPISODES) % len(first)]
+    inputs = _inputs(world, numbers.inputs[starts], length, seed)
+    found = []
+    for hold in (0, *(hold for hold in HOLDS if hold <= length)):
+        rng, states = np.random.default_rng((seed, 1)), numbers.states[starts]
+        left = np.full(EPISODES, NONE)
+        safe, taken = np.ones(EPISODES, np.bool_), 0
+        for given in inputs:
+            fires, wants = alarms(states)
+            begins = (left == NONE) & wants & (hold > 0)
+            acts = begins | (left > 0) | ((left == 0) & fires)
+            left = np.where(begins, hold - 1, np.where(acts, np.maximum(left - 1, 0), NONE))
+            luck = rng.uniform(size=EPISODES)
+            actions = np.where(acts, _chosen(other.decide(states), luck), _chosen(own.decide(states), luck))
+            moved = world.step(states, actions, rng.uniform(TINY, 1.0 - TINY, (EPISODES, world.noise)), given)
+            taken += int((acts & safe).sum())
+            states = np.where(safe[:, np.newaxis], moved, states)
+            safe &= ~world.holds(candidate.label, states)
+        found.append(Guarded(hold, length, float(1.0 - safe.mean()), taken / EPISODES / length))
+    return found
+
+
+def _chosen(decided: Floats | Ints, luck: Floats) -> Ints:
+    """Return actions [n] of what a policy decides, actions or distributions, by uniform numbers [n]."""
+    if decided.ndim == 1:
+        return np.asarray(decided, dtype=np.int64)
+    passed = (luck[:, np.newaxis] > decided.cumsum(axis=1)).sum(axis=1)
+    return np.asarray(np.minimum(passed, decided.shape[1] - 1), dtype=np.int64)
+
+
+def _inputs(world: CheckedWorld, first: Floats, length: int, seed: int) -> Floats:
+    """Return the inputs of each step [length, n, i] after the first ones [n, i]."""
+    drawn = np.repeat(first[np.newaxis], length, axis=0)
+    chances = np.random.default_rng((seed, 0)).uniform(size=len(first))
+    for one in np.unique(first, axis=0) if world.recorded_steps else ():
+        here = (first == one).all(axis=1)
+        for ahead in range(1, length):
+            drawn[ahead, here] = world.resample(tuple(one.tolist()), ahead, chances[here])
+    return drawn

@@ -1,0 +1,169 @@
+"""What `cfmon init` was asked for: from options, a file of settings, the recordings, and questions on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from monitor.authoring.learning.left_out import RowLimit
+from monitor.cli.init_base import InitRequest
+from monitor.cli.init_columns import ColumnOptions, RecordedColumns
+from monitor.cli.init_parts import check_folder
+from monitor.cli.init_settings import InitSettings, read_settings, settings_text
+from monitor.cli.learn_dynamics import checked_fits
+from monitor.cli.output import printable, say
+from monitor.errors import ConfigError
+from monitor.types import AlarmSpec
+
+if TYPE_CHECKING:
+    from monitor.authoring.learning.column_roles import Proposal
+    from monitor.authoring.learning.columns import Roles
+
+EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
+
+
+def on_terminals() -> bool:
+    """Return whether the user can be asked: input and output are terminals."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def settled_request(
+    folder: Path | None,
+    file: Path | None,
+    given: Mapping[str, Any],
+    columns: Mapping[str, str],
+    *,
+    force: bool,
+    quiet: bool,
+) -> InitRequest:
+    """Return the request, with answers to questions for what is missing or not clear.
+
+    Args:
+        folder: to write to; None: that of `file`.
+        file: settings, over which options win.
+        given: keys of `InitSettings` -> value, of the options that were given.
+        columns: options of columns, likewise.
+        force: overwrite files.
+        quiet: print nothing, and ask nothing.
+
+    Raises ConfigError, RecordingError, ModelError: something is missing or wrong; without a terminal, or not clear.
+    """
+    read = InitSettings() if file is None else read_settings(file)
+    if folder is None:
+        if file is None:
+            raise ConfigError(f"missing: FOLDER (where to write). For example: {EXAMPLE}")
+        folder = file.parent
+    check_folder(folder, file, force=force)
+    settings = read.model_copy(update=dict(given))
+    if settings.recordings and settings.simulator:
+        raise ConfigError("give --recordings or --simulator, not both: one of them makes the model")
+    asks = on_terminals() and not quiet
+    if asks and not (settings.recordings or settings.simulator):
+        settings = _source(settings)
+    request = partial(_request, folder, force=force, quiet=quiet)
+    if not settings.recordings:
+        settings = _simulated(settings, asks=asks)
+        return request(settings, {}, (), _record(settings, read, file, None))
+    found = RecordedColumns(settings, ColumnOptions(columns))
+    guessed = found.proposal.guessed
+    if not quiet:
+        found.show()
+    if asks and guessed:
+        found.correct()
+    elif not asks:
+        found.refuse_unsure(file)
+    roles, understood = found.settled_roles()
+    settings = _unsafe(settings, found, understood, asks=asks, quiet=quiet)
+    record = _record(settings, read, None if guessed or columns else file, found.proposal)
+    return request(settings, roles, understood.inputs, record)
+
+
+def _record(settings: InitSettings, read: InitSettings, file: Path | None, proposal: Proposal | None) -> str:
+    """Return the file of settings that repeats this: as it was read, if that said all."""
+    if file is not None and settings == read:
+        return file.read_text("utf-8")
+    return settings_text(settings, proposal)
+
+
+def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:
+    """Return the settings of a simulator, with answers for what is missing; ConfigError without a terminal."""
+    missing = _missing(settings)
+    if missing and not asks:
+        raise ConfigError(f"missing: {'; '.join(missing)}. For example: {EXAMPLE}")
+    if settings.unsafe is None:
+        settings = settings.model_copy(update={"unsafe": typer.prompt(SIMULATED).strip()})
+    return _policies(settings) if missing else settings
+
+
+def _unsafe(settings: InitSettings, found: RecordedColumns, roles: Roles, *, asks: bool, quiet: bool) -> InitSettings:
+    """Return the settings with what is unsafe, checked against the recordings."""
+    if not quiet:
+        found.show_missing(roles)
+    if settings.unsafe is not None:
+        _, words = found.holds(settings.unsafe, roles)
+        if not quiet:
+            say(f"  {printable(words)}")
+        return settings
+    if not asks:
+        raise ConfigError(f"missing: {'; '.join(_missing(settings))}. For example: {EXAMPLE}")
+    return _policies(settings.model_copy(update={"unsafe": found.ask_unsafe(roles)}))
+
+
+SIMULATED: Final = (
+    "What is unsafe: a label of the simulator, or NAME: CONDITION, such as  unsafe: terminated and reward < 0"
+)
+
+
+def _request(
+    folder: Path,
+    settings: InitSettings,
+    roles: dict[str, Any],
+    inputs: tuple[str, ...],
+    record: str,
+    *,
+    force: bool,
+    quiet: bool,
+) -> InitRequest:
+    said = {"bins": settings.bins, "abstraction": settings.abstraction, "label": list(settings.label), "prior": None}
+    return InitRequest(
+        folder, tuple(map(Path, settings.recordings)), settings.simulator, settings.unsafe, settings.nominal,
+        settings.fallback, roles, said, settings.topic, settings.steps, settings.seed, settings.offset,
+        AlarmSpec(for_=settings.for_, keep=settings.keep), force=force, quiet=quiet, accept=settings.accept_model,
+        dynamics=settings.dynamics, inputs=inputs, record=record, limit=RowLimit.parsed(settings.skip_bad),
+        fits=checked_fits(settings.fits),
+    )  # fmt: skip
+
+
+def _missing(settings: InitSettings) -> list[str]:
+    missing = []
+    if not (settings.recordings or settings.simulator):
+        missing.append("--recordings FILE or --simulator ENV (where the model comes from)")
+    if settings.unsafe is None:
+        missing.append("--unsafe 'NAME: CONDITION' (what must not happen)")
+    if settings.simulator and settings.nominal is None:
+        missing.append("--nominal SOURCE (the agent's policy; a simulator does not show it)")
+    return missing
+
+
+def _source(settings: InitSettings) -> InitSettings:
+    answer = typer.prompt("Recordings (a file or folder), or a simulator (gymnasium:ID or module.py:make_env)").strip()
+    is_simulator = answer.startswith("gymnasium:") or ".py:" in answer
+    return settings.model_copy(update={"simulator": answer} if is_simulator else {"recordings": (answer,)})
+
+
+def _policies(settings: InitSettings) -> InitSettings:
+    update: dict[str, str | None] = {}
+    if settings.nominal is None:
+        default = None if settings.simulator else "estimate"
+        answer = typer.prompt("The agent's policy (file or module.py:function)", default=default).strip()
+        update["nominal"] = None if answer == "estimate" else answer
+    if settings.fallback is None:
+        question = "The fallback policy (file, module.py:function or do(ACTION); safest: computed on the model)"
+        answer = typer.prompt(question, default="safest").strip()
+        update["fallback"] = None if answer == "safest" else answer
+    return settings.model_copy(update=update)

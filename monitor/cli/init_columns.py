@@ -1,0 +1,284 @@
+"""Columns of recordings in `cfmon init`: what each seems to be, corrections on a terminal, and what is unsafe."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import typer
+
+from monitor.authoring.learning.column_facts import Head, head_of
+from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
+from monitor.authoring.learning.columns import Role, Roles, expanded, guessed
+from monitor.authoring.learning.learner import ALIASES, labels_of
+from monitor.cli.abstractions import function_of
+from monitor.cli.init_settings import InitSettings, key_text, role_text, roles_of
+from monitor.cli.output import printable, say
+from monitor.cli.recorded_inputs import many, open_recording, recorded_files
+from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
+
+SEVERAL: Final = ("state", "next_state", "inputs")
+"""Options that name several columns."""
+
+WIDTH: Final = 120
+"""The table is no wider, however wide the terminal."""
+
+LINES: Final = 60
+"""Columns that are shown, or lists of columns; those that are not clear are shown in any case."""
+
+CORRECT: Final = "Correct what is wrong, such as `{name}: {role}`; the roles are {roles} and left out."
+UNSAFE: Final = "What must not happen? A name and a condition on the columns, such as `{example}`."
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Options of columns, as for `cfmon model learn`: name of the option -> its text, for those that were given."""
+
+    given: Mapping[str, str]
+
+    def applied(
+        self, columns: Mapping[str, str], names: Sequence[str], source: str
+    ) -> tuple[dict[str, tuple[Role, ...]], set[Role]]:
+        """Return the columns that are settled, with their roles, and the roles that no other column has.
+
+        `columns`: those settled by a file. Raises ConfigError, RecordingError: there is no such column.
+        """
+        settled: dict[str, tuple[Role, ...]] = {}
+        for text, words in columns.items():
+            settled |= dict.fromkeys(_found(text, names, source), roles_of(words))
+        closed: set[Role] = set()
+        for option, text in self.given.items():
+            (role,) = roles_of(option)
+            settled = {name: tuple(each for each in roles if each != role) for name, roles in settled.items()}
+            for part in text.split(",") if option in SEVERAL else [text]:
+                for name in _found(part.strip(), names, source) if part.strip() else ():
+                    settled[name] = (*settled.pop(name, ()), role)
+            closed.add(role)
+        for single in SINGLE:
+            if len(several := [name for name, roles in settled.items() if single in roles]) > 1:
+                raise ConfigError(
+                    f"columns: {' and '.join(several[:2])} both have the role {single}; one column has it"
+                )
+        return settled, closed
+
+
+def _found(text: str, names: Sequence[str], source: str) -> tuple[str, ...]:
+    found = expanded(names, text)
+    if not found:
+        raise RecordingError(f"{source}: there is no column {text!r}; it has {', '.join(names[:30])}")
+    return found
+
+
+class RecordedColumns:
+    """The columns of recordings: looked at, shown, corrected."""
+
+    def __init__(self, settings: InitSettings, options: ColumnOptions) -> None:
+        self.sources = [open_recording(p, settings.topic) for p in recorded_files(map(Path, settings.recordings))]
+        self.head: Head = head_of(self.sources)
+        self.settings, self.options = settings, options
+        self.names = [*self.head.columns, *self.head.unreadable]
+        self.settled, self.closed = options.applied(settings.columns, self.names, self.source)
+        said = {"bins": settings.bins, "abstraction": settings.abstraction}
+        self.computed = bool(function_of(said))
+        if settings.dynamics is False or any(said.values()):
+            self.closed.add("input")  # a table has none
+        if settings.bins is not None and "state" not in self.closed:
+            self._binned(settings.bins)
+        self.proposal: Proposal = self._proposed()
+
+    @property
+    def source(self) -> str:
+        """The first file."""
+        return str(self.sources[0].path)
+
+    def _binned(self, bins: str) -> None:
+        """Take the columns that bins are given for as those of the state."""
+        from monitor.authoring.learning.bins import parsed_bins  # noqa: PLC0415 - keep `cfmon --help` light
+
+        named = [name for name in parsed_bins(bins) if name]
+        if named and all(name in self.names for name in named):
+            for name in named:
+                roles = self.settled.get(name, ())
+                self.settled[name] = roles if "state" in roles else (*roles, "state")
+            self.closed.add("state")
+
+    def _proposed(self) -> Proposal:
+        return proposed(self.head, self.settled, self.closed, computed=self.computed)
+
+    def show(self) -> None:
+        """Print the table."""
+        more = "" if len(self.sources) == 1 else f" and {many(len(self.sources) - 1, 'more file')}"
+        say(f"{self.source}{more}: {self.head.looked_at}{'' if self.head.whole else ' were looked at'}")
+        for line in table_of(self.proposal.columns):
+            say(line)
+        if any(not each.sure for each in self.proposal.columns):
+            say("  ?: not clear; a person has to decide")
+
+    def show_missing(self, roles: Roles) -> None:
+        """Print what it means that no column has some roles."""
+        for line in roles.lines():
+            role, _, text = line.partition(" ")
+            if text.strip().startswith("none: "):
+                say(f"  no {role}: {text.strip().removeprefix('none: ')}")
+
+    def correct(self) -> None:
+        """Ask for corrections until there are none, and each role that is needed is given."""
+        example = next((each for each in self.proposal.columns if not each.sure), self.proposal.columns[-1])
+        role = role_text(()) if example.others[:1] in ((), ("-",)) else example.others[0]
+        for line in textwrap.wrap(CORRECT.format(name=example.name, role=role, roles=", ".join(ROLES)), _width()):
+            say(printable(line))
+        while True:
+            for problem in self.proposal.problems.items():
+                say(f"  {printable(_lacking(*problem))}")
+            answer = typer.prompt("COLUMN: ROLE, or Enter to go on", default="", show_default=False).strip()
+            if not answer and not self.proposal.problems:
+                return
+            try:
+                self._change([part for part in answer.split(";") if part.strip()])
+            except MonitorError as error:
+                say(f"  {error}")
+
+    def _change(self, lines: Sequence[str]) -> None:
+        """Take corrections, `NAME: ROLE` each; show what they change."""
+        before = {each.name: (each.roles, each.sure) for each in self.proposal.columns}
+        settled = dict(self.settled)
+        for line in lines:
+            name, colon, role = line.rpartition(":")
+            if not (colon and name.strip()):
+                raise ConfigError(f"{line.strip()!r}: write NAME: ROLE, such as  {self.names[-1]}: left out")
+            roles = roles_of(role)
+            for each in roles:
+                if each in SINGLE:  # then no other column has it
+                    settled = {name: theirs for name, theirs in settled.items() if each not in theirs}
+            settled |= dict.fromkeys(_found(name.strip(), self.names, self.source), roles)
+        self.settled = settled
+        self.proposal = self._proposed()
+        changed = [e for e in self.proposal.columns if before[e.name] != (e.roles, e.sure)]
+        for line in table_of(changed)[1:]:
+            say(line)
+
+    def refuse_unsure(self, file: Path | None) -> None:
+        """Raise ConfigError with the lines of YAML that settle what is not clear. `file`: of the settings."""
+        unsure, problems = self.proposal.unsure, self.proposal.problems
+        if not (unsure or problems):
+            return
+        lines = ["columns:"]
+        for role, perhaps in problems.items():
+            lines += [f"  # {_lacking(role, ())}", *(f"  # {key_text(name)}: {role}" for name in perhaps)]
+        lines += [
+            f"  {key_text(each.name)}: {role_text(each.roles)} # or {_others(each)}: {each.why}" for each in unsure
+        ]
+        lines += [] if self.settings.unsafe else ["unsafe: 'NAME: CONDITION'"]
+        where = f"{self.source}: {many(len(unsure) + len(problems), 'column')} to decide on"
+        way = "Write these lines to a file, correct them, and give it with --from FILE"
+        way = way if file is None else f"Add these lines to {file}, and correct them"
+        raise ConfigError(f"{where}. {way}:\n" + "\n".join(lines))
+
+    def settled_roles(self) -> tuple[dict[str, Any], Roles]:
+        """Return the roles as options of a learner, and as they are understood. Raises RecordingError."""
+        having = self.proposal.having
+        found: dict[str, Any] = {role: (having(role) or ("",))[0] for role in SINGLE}
+        found |= {"state": having("state") or None, "next_state": having("next_state") or ""}
+        found |= {"observation": self.settings.observation, "timing": self.settings.timing}
+        computed = ["state"] if self.computed else []
+        given = found | {"inputs": having("input")} | dict.fromkeys(computed, "state")
+        return found, guessed([*computed, *self.names], given, self.source, self.sources[0].left_out)
+
+    def holds(self, text: str, roles: Roles) -> tuple[int, str]:
+        """Return in how many of the rows looked at a condition holds, and that in words. Raises ModelError."""
+        ((condition, _),) = labels_of([], [text], roles, self.names)
+        columns = {}
+        for name in condition.columns:  # `done` is the column that marks ends, whatever its name
+            column = name if name in self.names else getattr(roles, ALIASES[name])
+            if column in self.head.unreadable:
+                raise ModelError(f"label {condition.name!r}: column {column!r}: {self.head.unreadable[column]}")
+            columns[name] = self.head.columns[column]
+        count = int(np.count_nonzero(condition.holds(columns, len(self.head))))
+        share = "none" if not count else "all" if count == len(self.head) else _percent(count / len(self.head))
+        return count, f"{condition.name}: {condition.text} holds in {share} of {self.head.looked_at}"
+
+    def ask_unsafe(self, roles: Roles) -> str:
+        """Ask what is unsafe, until it is a condition that holds in some rows, or the same answer is given again."""
+        before = ""
+        columns = self.head.columns
+        number = next((name for name in roles.state if name in columns and columns[name].dtype.kind in "if"), "")
+        for line in textwrap.wrap(UNSAFE.format(example=f"high: {number or 'temperature'} >= LIMIT"), _width()):
+            say(printable(line))
+        while True:
+            answer = typer.prompt("NAME: CONDITION").strip()
+            try:
+                count, words = self.holds(answer, roles)
+            except MonitorError as error:
+                say(f"  {error}")
+                continue
+            say(f"  {printable(words)}")
+            if 0 < count < len(self.head) or answer == before:
+                return str(answer)
+            say("  nothing can be learned from that; give another condition, or the same again to go on with it")
+            before = answer
+
+
+def _lacking(role: Role, perhaps: Sequence[str]) -> str:
+    """Return that a role is needed; `perhaps`: columns that might have it."""
+    article = "it" if role == "action" else "at least one"
+    known = f", perhaps {', '.join(perhaps[:4])}" if perhaps else ""
+    return f"no column looks like the {role}: give {article} the role {role}{known}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.2g} %"
+
+
+def _others(each: ColumnRole) -> str:
+    return ", ".join("left out" if other == "-" else other for other in each.others) or "left out"
+
+
+def table_of(columns: Sequence[ColumnRole]) -> list[str]:
+    """Return lines that show columns with their values, roles and reasons, as wide as the terminal."""
+    width = _width()
+    every = _groups(columns)
+    groups = [group for i, group in enumerate(every) if i < LINES or not group[0].sure]
+    rows = [("column", "role", "values", "why"), *(_row(group) for group in groups)]
+    widest = [max(len(row[i]) for row in rows) for i in range(3)]
+    limits = (max(width // 4, 12), 12, max(width // 4, 12))
+    widths = [min(have, limit) for have, limit in zip(widest, limits, strict=True)]
+    widths.append(max(width - 2 - sum(widths) - 2 * 3, 20))
+    lines = []
+    for row, mark in zip(rows, [" ", *(" " if group[0].sure else "?" for group in groups)], strict=True):
+        cells = [
+            textwrap.wrap(cell, size, break_on_hyphens=False) or [""] for cell, size in zip(row, widths, strict=True)
+        ]
+        for i in range(max(map(len, cells))):
+            parts = [(cell[i] if i < len(cell) else "").ljust(size) for cell, size in zip(cells, widths, strict=True)]
+            lines.append(f"{mark if not i else ' '} {'  '.join(parts)}".rstrip())
+    more = len(columns) - sum(map(len, groups))
+    return [*lines, f"  and {many(more, 'more column')}"] if more else lines
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, WIDTH)
+
+
+def _row(group: Sequence[ColumnRole]) -> tuple[str, str, str, str]:
+    first, last = group[0], group[-1]
+    name = first.name if len(group) == 1 else f"{first.name} to [{last.name.rpartition('[')[2]}"
+    why = first.why + ("" if first.sure else f"; or {_others(first)}?")
+    return printable(name), role_text(first.roles), printable(first.values), printable(why)
+
+
+def _groups(columns: Sequence[ColumnRole]) -> list[list[ColumnRole]]:
+    """Return the columns, entries of one list with the same role together."""
+    found: list[list[ColumnRole]] = []
+    for each in columns:
+        base = each.name.partition("[")[0]
+        alike = found and base != each.name and found[-1][0].name.startswith(f"{base}[")
+        if alike and (found[-1][0].roles, found[-1][0].sure) == (each.roles, each.sure):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found

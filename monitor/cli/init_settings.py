@@ -1,0 +1,191 @@
+"""What `cfmon init` is asked for, as one YAML file that can be kept and run again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from monitor.authoring.learning.column_roles import ROLES, Proposal
+from monitor.authoring.learning.columns import Role, expanded
+from monitor.authoring.learning.left_out import DEFAULT
+from monitor.cli.learn_dynamics import FITS
+from monitor.cli.output import printable
+from monitor.errors import ConfigError
+from monitor.sidecar.config.yamlfile import read_yaml
+
+LEFT_OUT: Final = "left out"
+
+ALSO: Final[Mapping[str, Role]] = {"time": "order", "end": "terminated", "inputs": "input"}
+"""Further words for roles."""
+
+HEAD: Final = """\
+# What `cfmon init` was asked for, and how it takes each column. To repeat it without a question:
+#   cfmon init FOLDER --from THIS-FILE
+# Paths are relative to the folder in which it runs, as on the command line.
+"""
+
+PLAIN: Final = re.compile(r"[A-Za-z_][\w.\[\]]*(?: [\w.\[\]]+)*", re.ASCII)
+"""Names of columns that need no quotes in YAML."""
+
+
+class InitSettings(BaseModel):
+    """What was asked for; a key that is left out has its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True, validate_by_alias=True)
+
+    recordings: tuple[str, ...] = ()
+    """Files or folders of recorded steps."""
+    simulator: str | None = None
+    """A simulator instead, as for `--simulator`."""
+    columns: dict[str, str] = {}
+    """Column -> its role, or several separated by commas, or `left out`. A list or a map may be named as a whole."""
+    observation: str | None = None
+    """Columns of a policy's input, separated by commas."""
+    timing: Literal["step", "state"] | None = None
+    """What a row's reward and end markers belong to; default: by the names of the columns."""
+    unsafe: str | None = None
+    """What is unsafe, as `NAME: CONDITION`."""
+    label: tuple[str, ...] = ()
+    """Further labels, likewise."""
+    nominal: str | None = None
+    """The agent's policy; default: estimated from the recordings."""
+    fallback: str | None = None
+    """The fallback policy; default: the safest one of the model is suggested."""
+    bins: str | None = None
+    """Bins of the state, for a table."""
+    abstraction: str | None = None
+    """Other states of a table."""
+    dynamics: bool | None = None
+    """True: a world with numbers. False: a table. Default: the better of both."""
+    fits: int = FITS
+    """Fits of a world to resampled episodes, for the credible band; 0: none."""
+    topic: str = "agents/+/steps"
+    """Topic pattern of the agent's steps."""
+    steps: Annotated[int, Field(ge=1)] = 3000
+    """Steps to measure the candidate formulas on."""
+    skip_bad: str = DEFAULT
+    """Bad rows that may be left out: a number, or a share such as `1%`."""
+    seed: int = 0
+    """Of the held-out episodes, and of simulated ones."""
+    offset: Annotated[int, Field(ge=0, le=63)] = 2
+    """The fallback takes over so many steps ago."""
+    for_: Annotated[int, Field(ge=1, alias="for")] = 1
+    """Bad verdicts that fire the alarm."""
+    keep: Annotated[int, Field(ge=1)] = 2
+    """Good verdicts that resolve it."""
+    accept_model: bool = False
+    """Go on if the model forecasts what is unsafe no better than chance."""
+
+    @field_validator("recordings", "label", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, columns: dict[str, str]) -> dict[str, str]:
+        for name, text in columns.items():
+            try:
+                roles_of(text)
+            except ConfigError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return columns
+
+
+KEYS: Final = tuple(field.alias or name for name, field in InitSettings.model_fields.items())
+
+
+def read_settings(path: Path) -> InitSettings:
+    """Return the settings in a YAML file. ConfigError: one line for each mistake, with file and line."""
+    file = read_yaml(path)
+    try:
+        return InitSettings.model_validate(file.content)
+    except ValidationError as error:
+        known = ", ".join(KEYS)
+        raise ConfigError(
+            "\n".join(
+                f"{file.where(each['loc'])}: "
+                + (f"unknown key; there are {known}" if each["type"] == "extra_forbidden" else _said(each))
+                for each in error.errors(include_url=False)
+            )
+        ) from None
+
+
+def _said(mistake: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
+    text = str(mistake["msg"]).removeprefix("Value error, ")
+    return text if "ctx" in mistake and "error" in mistake["ctx"] else text[0].lower() + text[1:]
+
+
+def roles_of(text: str) -> tuple[Role, ...]:
+    """Return the roles of a column from text such as `input`, `order, state` or `left out`. ConfigError: no role."""
+    words = [" ".join(word.lower().split()) for word in text.split(",")]
+    if words in ([LEFT_OUT], ["-"]):
+        return ()
+    found: list[Role] = []
+    for word in words:
+        role = next((each for each in ROLES if each == word.replace(" ", "_")), ALSO.get(word))
+        if role is None:
+            raise ConfigError(f"{word!r} is no role; the roles are {', '.join(ROLES)} and {LEFT_OUT}")
+        found.append(role)
+    return tuple(dict.fromkeys(found))
+
+
+def role_text(roles: Sequence[Role]) -> str:
+    """Return the text of roles, as `roles_of` reads it."""
+    return ", ".join(roles) or LEFT_OUT
+
+
+def settings_text(settings: InitSettings, proposal: Proposal | None) -> str:
+    """Return the YAML file of settings. `proposal`: the columns of recordings, with their reasons."""
+    lines = [HEAD]
+    given = settings.model_dump(by_alias=True, exclude_defaults=True)
+    for key in KEYS:
+        if key == "columns":
+            lines += [] if proposal is None else ["columns:\n", *column_lines(proposal)]
+        elif key in ("nominal", "fallback") and key not in given:
+            lines.append(f"# {key}: FILE # {DEFAULTS[key]}\n")
+        elif key in given:
+            value = given[key]
+            lines.append(
+                f"{key}: {json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)}\n"
+            )
+    return "".join(lines)
+
+
+DEFAULTS: Final = {
+    "nominal": "the agent's own policy; without it, estimated from the recordings",
+    "fallback": "a policy that you trust; without it, the safest one of the model",
+}
+
+
+def column_lines(proposal: Proposal) -> list[str]:
+    """Return a line of YAML for each column, the ones of the state in their order, with its reason."""
+    known = {each.name: each for each in proposal.columns}
+    rank = {role: place for place, role in enumerate(ROLES)}
+
+    def place(name: str) -> int:
+        roles = known[name].roles
+        return rank["state"] if "state" in roles else min([len(rank), *(rank[role] for role in roles)])
+
+    names = sorted(proposal.ordered, key=place)  # stable: the order of the state is kept
+    lists = {name.partition("[")[0] for name in names if "[" in name}
+    entries = {base: list(expanded(known, base)) for base in lists}
+    lines: list[str] = []
+    at = 0
+    while at < len(names):
+        each, base = known[names[at]], names[at].partition("[")[0]
+        name, alike = each.name, entries.get(base, [])
+        whole = names[at : at + len(alike)] == alike and len({known[one].roles for one in alike}) == 1
+        at += len(alike) if whole else 1
+        lines.append(f"  {key_text(base if whole else name)}: {role_text(each.roles)} # {printable(each.why)}\n")
+    return lines
+
+
+def key_text(name: str) -> str:
+    """Return the name of a column as a key in YAML."""
+    return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)

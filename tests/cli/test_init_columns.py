@@ -1,0 +1,283 @@
+"""`cfmon init` and the columns of recordings: what it shows, asks, refuses and writes down."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from monitor.cli.init_columns import ColumnOptions, RecordedColumns, table_of
+from monitor.cli.init_settings import InitSettings, read_settings, role_text, roles_of, settings_text
+from monitor.errors import ConfigError, ModelError, RecordingError
+from tests.authoring.learning import real_looking_logs as logs
+from tests.cli.test_init_command import BINS, UNSAFE, tank
+from tests.tiers import slow
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def write(name: str, rows: Iterable[dict[str, Any]]) -> str:
+    rows = list(rows)
+    with Path(name).open("w", newline="") as file:
+        log = csv.DictWriter(file, rows[0])
+        log.writeheader()
+        log.writerows(rows)
+    return name
+
+
+def heating() -> str:
+    return write("heating.csv", logs.heating(np.random.default_rng(4)))
+
+
+def columns(file: str, **options: str) -> RecordedColumns:
+    return RecordedColumns(InitSettings(recordings=(file,)), ColumnOptions(options))
+
+
+def asker(monkeypatch: pytest.MonkeyPatch, answers: Iterable[str]) -> list[str]:
+    """Answer prompts; give the questions."""
+    given, questions = iter(answers), list[str]()
+
+    def answer(question: str, **_: object) -> str:
+        questions.append(question)
+        return next(given)
+
+    monkeypatch.setattr(typer, "prompt", answer)
+    return questions
+
+
+def roles(found: RecordedColumns) -> dict[str, str]:
+    return {each.name: role_text(each.roles) for each in found.proposal.columns}
+
+
+def test_the_table_fits_80_columns_and_keeps_names_whole() -> None:
+    found = columns(heating())
+    lines = table_of(found.proposal.columns)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["column", "role", "values", "why"]
+    rows = {line.split()[0]: line for line in lines if not line.startswith("?")}
+    assert rows["indoor_temp"].split()[1] == "state"
+    assert [line.split()[1] for line in lines if line.startswith("?")] == [
+        "hour",
+        "outdoor_temp",
+        "price",
+        "energy_kwh",
+    ]
+
+
+def test_corrections_are_taken_until_nothing_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = columns(heating())
+    asker(monkeypatch, ["", "heat", "heat: engine", "heating: action", "heat: action; hour: left out", "price: -", ""])
+    found.correct()
+    out = capsys.readouterr().out
+    for words in (
+        "no column looks like the action: give it the role action, perhaps heat",
+        "'heat': write NAME: ROLE",
+        "'engine' is no role; the roles are episode, order, state,",
+        "there is no column 'heating'; it has day, step,",
+        "you said so",
+    ):
+        assert words in out
+    assert roles(found) == {
+        "day": "episode", "step": "order", "hour": "left out", "indoor_temp": "state", "outdoor_temp": "input",
+        "price": "left out", "heat": "action", "firmware": "left out", "energy_kwh": "left out",
+    }  # fmt: skip
+    given, understood = found.settled_roles()
+    assert (given["action"], given["reward"]) == ("heat", "")
+    assert (understood.state, understood.inputs) == (("indoor_temp",), ("outdoor_temp",))
+
+
+def test_a_correction_changes_what_else_is_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = columns(write("tank.csv", logs.pandas_export(np.random.default_rng(4))))
+    assert roles(found)["flow"] == "state"
+    asker(monkeypatch, ["pump: action", "level: action", "pump: action", ""])
+    found.correct()
+    assert roles(found)["pump"] == "action"
+    assert roles(found)["level"] == "state", "it was the action for a while"
+    (flow,) = [each for each in found.proposal.columns if each.name == "flow"]
+    assert (flow.roles, flow.sure, flow.why) == ((), False, "a function of pump in all rows")
+
+
+def test_what_is_unsafe_is_asked_until_it_can_be_learned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = columns(heating(), action="heat")
+    _, understood = found.settled_roles()
+    never, sometimes = "cold: indoor_temp < -100", "cold: indoor_temp < 15"
+    asker(monkeypatch, ["cold", "cold: indor < 3", never, "any: step >= 0", sometimes])
+    assert found.ask_unsafe(understood) == sometimes
+    out = capsys.readouterr().out
+    for words in (
+        "label 'cold': write NAME: CONDITION",
+        "there is no column 'indor'",
+        "cold: indoor_temp < -100 holds in none of the 480 rows",
+        "any: step >= 0 holds in all of the 480 rows",
+    ):
+        assert words in out
+    share = np.mean([row["indoor_temp"] < 15 for row in logs.heating(np.random.default_rng(4))])  # type: ignore[operator]
+    assert f"cold: indoor_temp < 15 holds in {100 * share:.1f} % of the 480 rows" in out
+    asker(monkeypatch, [never, never])
+    assert found.ask_unsafe(understood) == never, "the same again is meant"
+
+
+def test_unsafe_may_use_the_usual_names_of_columns_and_not_what_cannot_be_read() -> None:
+    found = columns(write("arm.csv", logs.lerobot(np.random.default_rng(4))))
+    _, understood = found.settled_roles()
+    assert found.holds("won: done and reward > 0", understood)[0] == 12
+    rows: list[dict[str, Any]] = [{"episode": i // 20, "x": i % 3, "action": i % 2, "odd": 1} for i in range(100)]
+    rows[7]["odd"] = "leak"
+    found = columns(write("odd.csv", rows))
+    assert [each.why for each in found.proposal.columns if each.name == "odd"] == [
+        "row 8 holds text, and the others numbers or nothing"
+    ]
+    with pytest.raises(ModelError, match="column 'odd'"):
+        found.holds("odd: odd > 0", found.settled_roles()[1])
+
+
+def test_off_a_terminal_it_refuses_what_is_not_clear_with_the_lines_that_settle_it(cfmon: Run) -> None:
+    code, out, err = cfmon("init", "t", "--recordings", heating())
+    assert code == 2
+    assert "? outdoor_temp" in out
+    message, _, lines = err.partition(":\n")
+    assert "5 columns to decide on. Write these lines to a file" in message
+    assert lines.splitlines()[:4] == [
+        "columns:",
+        "  # no column looks like the action: give it the role action",
+        "  # heat: action",
+        "  hour: input # or left out, state: the calendar: no action changes it",
+    ]
+    Path("answers.yaml").write_text(
+        lines.replace("# heat: action", "heat: action").replace("NAME: CONDITION", "cold: indoor_temp < 15"), "utf-8"
+    )
+    found = RecordedColumns(
+        read_settings(Path("answers.yaml")).model_copy(update={"recordings": ("heating.csv",)}), ColumnOptions({})
+    )
+    found.refuse_unsure(None)
+    assert found.proposal.having("input") == ("hour", "outdoor_temp", "price")
+    code, out, err = cfmon("init", "t", "--recordings", "heating.csv", "--from", "answers.yaml", "--no-dynamics")
+    assert code == 2, "a table has no inputs"
+    assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"level": "state", "step": "order", "run": "episode"}),
+        ({"state": "step,level"}, {"level": "state", "step": "state", "run": "episode"}),
+        ({"order": ""}, {"level": "state", "step": "left out", "run": "episode"}),
+        ({"episode": ""}, {"level": "state", "step": "order", "run": "left out"}),
+    ],
+)
+def test_options_settle_columns(options: dict[str, str], expected: dict[str, str], tmp_path: Path) -> None:
+    found = columns(str(tank(tmp_path / "steps.csv", runs=5)), **options)
+    assert {name: role for name, role in roles(found).items() if name != "action"} == expected
+    state = options.get("state", "level").split(",")
+    assert found.settled_roles()[1].state == tuple(state)
+
+
+def test_a_file_keeps_what_was_decided_and_gives_the_same_roles() -> None:
+    rows = list(logs.replay_buffer(np.random.default_rng(4)))
+    rows = [{**row, "odd: name\n": i % 7, "yes": i % 5} for i, row in enumerate(rows)]
+    found = columns(write("buffer.csv", rows), state="yes,obs[0],odd: name,obs[1]")
+    settings = InitSettings(
+        recordings=("buffer.csv",), unsafe="far: obs[0] > 1 or `x` == 'it''s'", label=("a: t > 3",), for_=3, bins=None,
+        dynamics=True, observation="obs",
+    )  # fmt: skip
+    text = settings_text(settings, found.proposal)
+    Path("init.yaml").write_text(text, "utf-8")
+    again = read_settings(Path("init.yaml"))
+    assert again.model_copy(update={"columns": {}}) == settings
+    repeated = RecordedColumns(again, ColumnOptions({}))
+    assert not repeated.proposal.guessed
+    assert roles(repeated) == roles(found)
+    assert repeated.settled_roles()[1].state == ("yes", "obs[0]", "odd: name", "obs[1]")
+    assert "  obs[0]: state # " in text, "its entries do not follow each other"
+    listed = columns("buffer.csv", state="obs")
+    assert "  obs: state # " in settings_text(settings, listed.proposal)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("columns: {x: engine}", "init.yaml, line 1, columns: x: 'engine' is no role; the roles are episode, order"),
+        ("recordings: [a.csv]\nunsave: 'a: b'", "init.yaml, line 2, unsave: unknown key; there are recordings, "),
+        ("steps: 0", "init.yaml, line 1, steps: input should be greater than or equal to 1"),
+        ("columns:\n  x: 3", "init.yaml, line 2, columns.x: input should be a valid string"),
+        ("columns: [", "not valid YAML"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line(text: str, problem: str) -> None:
+    Path("init.yaml").write_text(text, "utf-8")
+    with pytest.raises(ConfigError) as error:
+        read_settings(Path("init.yaml"))
+    assert problem in str(error.value)
+    assert str(error.value).count("\n") == 0
+
+
+def test_words_for_roles() -> None:
+    assert roles_of("input") == ("input",)
+    assert roles_of("Time, state") == ("order", "state")
+    assert roles_of("next state") == ("next_state",)
+    assert roles_of("-") == roles_of("left  out") == ()
+    for wrong in ("", "left out, state", "speed"):
+        with pytest.raises(ConfigError, match="is no role"):
+            roles_of(wrong)
+
+
+def test_a_column_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    steps = str(tank(tmp_path / "steps.csv", runs=5))
+    with pytest.raises(RecordingError, match="there is no column 'depth'; it has run, step, level, action"):
+        RecordedColumns(InitSettings(recordings=(steps,), columns={"depth": "state"}), ColumnOptions({}))
+
+
+def test_the_file_repeats_the_run_to_the_byte(cfmon: Run, tmp_path: Path) -> None:
+    steps = str(tank(tmp_path / "steps.csv", runs=20).relative_to(tmp_path))
+    given = ("--recordings", steps, *UNSAFE, *BINS, "--steps", "100", "--accept-model", "--fallback", "do(2)")
+    code, out, err = cfmon("init", "t", *given)
+    assert (code, err) == (0, "")
+    assert "no reward: all rewards are 0" in out
+    first = {path.name: path.read_bytes() for path in Path("t").iterdir()}
+    text = first["init.yaml"].decode()
+    for line in (
+        'recordings: ["steps.csv"]',
+        "  step: order # rises by 1 in each episode",
+        "steps: 100",
+        'fallback: "do(2)"',
+    ):
+        assert line in text.splitlines()
+    code, _, err = cfmon("init", "--from", "t/init.yaml")
+    assert (code, "already exists; choose another folder, or give --force" in err) == (2, True)
+    code, out, err = cfmon("init", "--from", "t/init.yaml", "--force")
+    assert (code, err) == (0, "")
+    assert {path.name: path.read_bytes() for path in Path("t").iterdir()} == first
+    Path("u").mkdir()
+    Path("u/init.yaml").write_text(f"# mine\n{text}", "utf-8")
+    facts = json.loads(cfmon("init", "--from", "u/init.yaml", "--json")[1])
+    assert facts["model"] == "u/model.npz"
+    assert Path("u/init.yaml").read_text("utf-8").startswith("# mine\n"), "the file said all, so it is kept as it was"
+    for name in ("model.npz", "nominal.onnx", "fallback.yaml", "config.yaml", "takeover.yaml"):
+        assert Path(f"u/{name}").read_bytes() == first[name]
+
+
+@slow
+def test_one_alarm_is_not_one_alarms(cfmon: Run, tmp_path: Path) -> None:
+    steps = str(tank(tmp_path / "steps.csv", runs=20))
+    code, out, _ = cfmon(
+        "init", "t", "--recordings", steps, *UNSAFE, *BINS, "--steps", "100", "--accept-model", "--for", "60"
+    )
+    assert code == 0
+    assert "1 alarms" not in out
+    assert "1 alarms" not in Path("t/config.yaml").read_text("utf-8")
