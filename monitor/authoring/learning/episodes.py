@@ -430,12 +430,14 @@ class _LinkedRows:
         self.counts_up = counts_up
         begins = back | again if counts_up else back
         wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
+        broken = (torn | unsure) & (self.roles.episode is None)  # another episode may have begun there
+        wrong &= ~broken
         if self.roles.episode is None and back.sum() > 2 and 2 * back.sum() > pairs.sum():
             raise self._unordered(int(np.flatnonzero(back)[0]), order)
         if self.roles.episode is not None:
             wrong |= back
         if wrong.any():
-            self._leave_out(order, ~pairs | begins & (self.roles.episode is None))
+            self._leave_out(order, ~pairs | broken | begins & (self.roles.episode is None))
             return
         linked = pairs & ~begins
         cut = linked & (torn | (unsure & ~(rise == 1) if counts_up else unsure))
