@@ -148,7 +148,7 @@ class Episodes:
 
     A row that lacks what it needs is left out and named in `left_out`. It is a gap in its episode: no transition leads
     to it, from it, or across it. If its episode cannot be read either, it is one in every open episode in which no
-    step counter shows that nothing is missing.
+    step counter shows that nothing is missing; without a column of episodes no counter shows that.
 
     Attributes:
         roles, states, actions, conditions: what rows mean.
@@ -430,15 +430,18 @@ class _LinkedRows:
         self.counts_up = counts_up
         begins = back | again if counts_up else back
         wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
+        broken = (torn | unsure) & (self.roles.episode is None)  # another episode may have begun there
+        wrong &= ~broken
         if self.roles.episode is None and back.sum() > 2 and 2 * back.sum() > pairs.sum():
             raise self._unordered(int(np.flatnonzero(back)[0]), order)
         if self.roles.episode is not None:
             wrong |= back
         if wrong.any():
-            self._leave_out(order, ~pairs | begins & (self.roles.episode is None))
+            self._leave_out(order, ~pairs | broken | begins & (self.roles.episode is None))
             return
         linked = pairs & ~begins
-        cut = linked & (torn | (unsure & ~(rise == 1) if counts_up else unsure))
+        proven = (rise == 1) & bool(counts_up and self.roles.episode is not None)
+        cut = linked & (torn | (unsure & ~proven))
         gap = linked & (rise != 1) & ~cut if counts_up else np.zeros(self.count, np.bool_)
         self.gaps = int(gap.sum())
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))

@@ -17,7 +17,7 @@ from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.row_files import open_rows
 from monitor.errors import RecordingError
-from tests.tiers import examples
+from tests.tiers import examples, scaled
 
 Row = tuple[int, int, int, int]
 """Episode, step, state, action."""
@@ -46,7 +46,7 @@ def expected(rows: list[Row], bad: dict[int, str], *, counts: bool, named: bool)
             continue
         gone = named and bad.get(i - 1) == "torn" and not (counts and step == 0)
         if not named:
-            gone = i - 1 in bad
+            gone = bad.get(i - 1) in ("empty", "odd")  # of the one path; a torn row may be of any
         starts += step == 0 and not gone
         if before is None or before in bad:
             continue
@@ -71,6 +71,7 @@ def counted(learner: Learner) -> Counter[Row]:
     return found
 
 
+@scaled
 @pytest.mark.parametrize("order", ["step", None])
 @pytest.mark.parametrize("layout", ["one by one", "interleaved", "without names"])
 def test_no_transition_leads_to_from_or_across_a_row_that_is_left_out(
@@ -98,7 +99,7 @@ def test_no_transition_leads_to_from_or_across_a_row_that_is_left_out(
             learner.end_file()
             pairs, starts = expected(rows, bad, counts=order is not None, named=named)
             assert counted(learner) == pairs
-            if size > 1:  # the row before may be of another batch
+            if size == 1000:  # the row left out may be of another batch
                 assert learner.tally.visited["starts"].sum() == starts
             assert learner.left_out.rows == len(rows)
             assert learner.left_out.counts == Counter(BAD[kind] for kind in bad.values())
