@@ -340,7 +340,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
     allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
     transition into this state earned. `policy`: sha256 of the policy the agent says it runs. `inputs`: recorded
-    inputs of a world with numbers.
+    inputs of a world with numbers. In Python numbers and arrays of numpy count as numbers and lists.
     """
 
     agent: str

@@ -1,10 +1,12 @@
 """Sentences of an alert: a summary that stands alone, and details.
 
-A person woken at night must be able to act on the summary alone and to read it out on the telephone: what happened and
-how bad it is, what to do, and how sure that is, in fewer than 200 characters, whatever the names and numbers are. The
-details are the counterfactual, what else could have been done, and how the numbers were obtained. The numbers are those
-of the verdict, rounded to two decimals, or to as many as distinguish a value from the threshold it misses; those of one
-summary have the same number of decimals where there is room. Quotes are from the user's formula.
+A person woken at night must be able to act on the summary alone, and to read it out on the telephone. It says what
+happened and how bad it is, what to do, and how sure that is. It has fewer than 200 characters, whatever the names and
+numbers are. The details are the counterfactual, what else could have been done, and how the numbers were obtained.
+
+The numbers are those of the verdict. They are rounded to two decimals, or to as many as distinguish a value from the
+threshold it misses. The numbers of one summary have the same number of decimals where there is room. Quotes are from
+the user's formula.
 """
 
 from __future__ import annotations

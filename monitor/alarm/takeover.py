@@ -1,7 +1,7 @@
 """Judgement of a takeover: the formula behind it, its outcome, and a sentence about it.
 
-The formula is a conjunction of two goals at the takeover's first step: the goal on the path as it was, and the goal
-under the deployed policy from there on (docs/semantics.md, section 8.5).
+The formula is a conjunction of two goals, both from the takeover's first step on. The first is the goal on the path as
+it was. The second is the goal under the deployed policy (docs/semantics.md, section 8.5).
 """
 
 from __future__ import annotations

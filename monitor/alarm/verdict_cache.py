@@ -1,7 +1,7 @@
 """What is made from a verdict, kept while agents on the same path share it.
 
-Most alerts of a fleet are about a verdict that another agent got before (`runtime/shared_verdicts.py`), so their
-figures, their sentences and the bytes of their evidence are made once.
+Most alerts of a fleet are about a verdict that another agent got before (`runtime/shared_verdicts.py`). What alerts on
+one verdict have in common is made once: figures, sentences, and the bytes of the evidence.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ OFFSETS: Final = 64
 class VerdictCache(Generic[_T]):
     """Values made from verdicts, and from an `owner` that lives as long as its formula.
 
-    A verdict is recognized by its quantities and its recourse: they are the same objects in each copy of a shared one,
-    and an entry keeps them, so that their identity stays theirs. All else is compared.
+    A verdict is recognized by the identity of its quantities and its recourse: each copy of a shared verdict has the
+    same objects. An entry keeps these objects, so no others can get their identity. All other fields are compared.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The world after an intervention: a time-inhomogeneous Markov chain, conditioned on the observed path.
 
-Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model), with abduction in closed form: the noise of
-different steps is independent and each step's noise is used once on a path, so conditioning acts row by row.
+Source: Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model). Abduction has a closed form here. The
+noise of different steps is independent, and a path uses each step's noise once, so conditioning acts row by row.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def init(
     *,
     settings: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="answers as `init.yaml` has them; FOLDER is then that of the file"),
+        typer.Option("--from", metavar="FILE", help="answers, as in FOLDER/init.yaml; FOLDER is then that of the file"),
     ] = None,
     recordings: Annotated[
         list[Path] | None,

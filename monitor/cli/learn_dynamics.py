@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.row_files import RowFile
 
 FITS: Final = 16
+WRITTEN: Final = ("{0}.scale.onnx", "{0}.fits/{0}.fit*.yaml", "{0}.fits/{0}.fit*.onnx")
+"""Files of a world that a later one may lack, by the stem of its manifest."""
 Fits = Annotated[
     int, typer.Option(help="fits to resampled episodes, for the credible band; 39 for a level of .95 (--dynamics)")
 ]
@@ -189,14 +192,22 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
 
 
 def write_world(world: Candidate, target: Path) -> None:
-    """Write a manifest and its graphs, and load them. Raises ModelError."""
+    """Write a manifest and its graphs, remove those that an earlier one had more, and load them. Raises ModelError."""
     from monitor.worlds import load_world  # noqa: PLC0415 - keep `cfmon --help` light
 
+    folder, files = target.parent, {**world.files, target.name: world.text.encode()}
     try:
-        for name, content in (*world.files.items(), (target.name, world.text.encode())):
-            path = target.parent / name
+        for name, content in files.items():
+            path = folder / name
             path.parent.mkdir(exist_ok=True)
             write_file(path, content)
+        for pattern in WRITTEN:
+            for path in folder.glob(pattern.format(escape(target.stem))):
+                if path.relative_to(folder).as_posix() not in files:
+                    path.unlink()
+        fits = folder / f"{target.stem}.fits"
+        if fits.is_dir() and not any(fits.iterdir()):
+            fits.rmdir()
     except OSError as error:
         raise ModelError(f"{target}: cannot be written: {error.strerror}") from error
     load_world(target)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import numpy as np
+from msgspec.structs import replace
 
 from monitor.arrays import Floats
 from monitor.evaluation.procedures import (
     DRAWS,
+    NESTED_DRAWS,
+    NESTED_LIMIT,
     Draw,
     Estimate,
     check_outcomes,
@@ -21,11 +25,12 @@ from monitor.evaluation.procedures import (
     span,
     summary,
 )
-from monitor.exact.verdict import resolve
+from monitor.exact.verdict import regret_outcome, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Regret, Temporal
 from monitor.logic.traversal import goals, regret_goals
-from monitor.sampled.sampler import Path, Question, Sampler
+from monitor.sampled.handover import ERROR, TooLate
+from monitor.sampled.sampler import AnyQuestion, Path, Sampler
 from monitor.statistics import Leaf, Strength, Tree, combine, evaluate, strengths
 from monitor.types import Drawn, Outcome, Quantity, Verdict
 
@@ -60,7 +65,7 @@ class Case:
         self._sampler, self._rewards, self._path = sampler, rewards, path
         self._drawn, self._terminated, self._spare, self._acted = drawn, terminated, spare, acted
         self._short: list[str] = []
-        self._questions: dict[Goal, Question] = {}
+        self._questions: dict[Goal, AnyQuestion] = {}
 
     def plain(self, formula: Formula) -> Verdict:
         """Return the verdict of a Boolean combination; of several quantities, the offset of the last is reported."""
@@ -94,7 +99,7 @@ class Case:
             effect_bounds = others[0] - ends[1], others[1] - ends[0]
         return self._verdict(
             (nominal, alternative),
-            outcome=_outcome(nominal.holds, alternative.holds),
+            outcome=regret_outcome(nominal.holds, alternative.holds),
             bounds=alternative.bounds,
             effect=alternative.value - nominal.value,
             effect_bounds=effect_bounds,
@@ -106,10 +111,13 @@ class Case:
         if (certain := self._certain(goal)) is not None:
             quantity = self._quantity(goal, text, Estimate(certain, 0, None))
             return self._verdict((quantity,), value=certain, offset=quantity.offset)
-        found = estimate(goal, self._draw(goal), span(goal, self._rewards), self._drawn)
+        within, drawn = span(goal, self._rewards), self._limited(goal)
+        found = estimate(goal, self._draw(goal), within, drawn)
+        if self._is_nested(goal):
+            found = between(found, estimate(goal, self._draw(goal, most=True), within, drawn))
         if found.short:
             self._short.append(
-                f"{found.samples} samples (sampling.limit) leave a wider interval than sampling.error asks for"
+                f"{found.samples} samples ({self._limit_of(goal)}) leave a wider interval than sampling.error asks for"
             )
         quantity = self._quantity(goal, text, found)
         return self._verdict((quantity,), value=found.mean, bounds=found.bounds, offset=quantity.offset)
@@ -125,10 +133,11 @@ class Case:
 
         A test ends when its draws are far from the bound, so their mean is too far on average.
         """
-        count, found = min(DRAWS, self._drawn.sampling.limit), dict(tested)
+        found = dict(tested)
         for goal, quantity in tested.items():
+            count = min(NESTED_DRAWS if self._is_nested(goal) else DRAWS, self._drawn.sampling.limit)
             if 0 < quantity.samples < count:
-                mean = summary(self._draw(goal)(range(count)), span(goal, self._rewards), self._drawn.sampling)
+                mean = self._mean_of(goal, count)
                 found[goal] = self._quantity(goal, quantity.text, mean, holds=quantity.holds)
         return found
 
@@ -146,12 +155,51 @@ class Case:
         above = decided_by_range(goal.test, within)
         if above is not None:
             found = first_look(draw, within, sampling)
+        elif self._is_nested(goal):
+            found, above = self._test_between(goal, strength)
         else:
             found, above = decided(decision(goal, strength, within, self._drawn), draw, within, sampling)
         if above is None:
-            near = f"{text} is open after {found.samples} samples (sampling.limit)"
+            near = f"{text} is open after {found.samples} samples ({self._limit_of(goal)})"
             self._short.append(f"{near}: at about {found.mean:.6g} it is too near its bound")
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
+
+    def _test_between(self, goal: Goal, strength: Strength) -> tuple[Estimate, bool | None]:
+        """Test a goal of whose draws a least and a greatest outcome are known; beyond the bound by `ERROR`."""
+        within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
+        assert goal.test is not None
+        for wanted, apart in ((True, ERROR), (False, -ERROR)):
+            test = dataclasses.replace(goal.test, bound=goal.test.bound + apart)
+            farther = dataclasses.replace(goal, test=test)
+            if decided_by_range(test, within) is not None:
+                continue
+            draw = self._draw(goal, most=not wanted)
+            found, above = decided(decision(farther, strength, within, drawn), draw, within, drawn.sampling)
+            samples = max(samples, found.samples)
+            if above is wanted:
+                return self._mean_of(goal, samples), wanted
+        return self._mean_of(goal, max(samples, 1)), None
+
+    def _mean_of(self, goal: Goal, count: int) -> Estimate:
+        """Return the mean of a number of draws, with a confidence sequence."""
+        within, sampling = span(goal, self._rewards), self._drawn.sampling
+        least = summary(self._draw(goal)(range(count)), within, sampling)
+        if not self._is_nested(goal):
+            return least
+        return between(least, summary(self._draw(goal, most=True)(range(count)), within, sampling))
+
+    def _is_nested(self, goal: Goal) -> bool:
+        return isinstance(self._question(goal), TooLate)
+
+    def _limited(self, goal: Goal) -> Drawn:
+        """Return the settings with the limit of samples that a goal has."""
+        sampling = self._drawn.sampling
+        limit = min(sampling.limit, NESTED_LIMIT) if self._is_nested(goal) else sampling.limit
+        return replace(self._drawn, sampling=replace(sampling, limit=limit))
+
+    def _limit_of(self, goal: Goal) -> str:
+        """Return the name of that limit."""
+        return "sampling.limit" if self._limited(goal) == self._drawn else "limit NESTED_LIMIT"
 
     def _quantity(self, goal: Goal, text: str, found: Estimate, *, holds: bool | None = None) -> Quantity:
         offset, _, clipped = resolve(goal.world.offset, len(self._path))
@@ -167,7 +215,7 @@ class Case:
             confidence=None if found.bounds is None else 1.0 - self._drawn.sampling.error_alpha,
         )
 
-    def _question(self, goal: Goal) -> Question:
+    def _question(self, goal: Goal) -> AnyQuestion:
         if goal not in self._questions:
             self._questions[goal] = self._sampler.question(
                 goal, self._path, first_seq=self._drawn.first, terminated=self._terminated, acted=self._acted
@@ -178,11 +226,13 @@ class Case:
         """Return the value of a goal for which nothing needs to be drawn."""
         return self._question(goal).certain if self._spare else None
 
-    def _draw(self, goal: Goal) -> Draw:
-        within = span(goal, self._rewards)
+    def _draw(self, goal: Goal, *, most: bool = False) -> Draw:
+        """Return what draws outcomes; `most`: the greatest ones, of a goal that has a least and a greatest."""
+        within, question = span(goal, self._rewards), self._question(goal)
 
         def draw(particles: range) -> Floats:
-            values = self._question(goal).outcomes(particles)
+            outcomes = question.most if most and isinstance(question, TooLate) else question.outcomes
+            values = outcomes(particles)
             check_outcomes(goal, values, within)
             return values
 
@@ -246,14 +296,14 @@ class Case:
         return not self._spare or any(quantity.samples for quantity in quantities)
 
 
+def between(least: Estimate, most: Estimate) -> Estimate:
+    """Return the estimate of a probability in [0, 1] of whose draws a least and a greatest outcome are known."""
+    assert least.bounds is not None
+    assert most.bounds is not None
+    ends = max(least.bounds[0] - ERROR, 0.0), min(most.bounds[1] + ERROR, 1.0)
+    return Estimate((least.mean + most.mean) / 2.0, least.samples, ends, least.short or most.short)
+
+
 def _interval(quantity: Quantity) -> tuple[float, float] | None:
     """Return an interval that contains a quantity; of an exact one its value."""
     return quantity.bounds if quantity.samples else (quantity.value, quantity.value)
-
-
-def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
-    if nominal:
-        return "safe"
-    if nominal is None or alternative is None:
-        return "undecided"
-    return "regret" if alternative else "unavoidable"

@@ -21,12 +21,14 @@ from monitor.evaluation.sampled_checker import ERRORS, outcomes_of, with_error
 from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
-from monitor.logic.traversal import quantity_goals
+from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import Bands, BandSettings, Drawn, Verdict
 from monitor.worlds import Moment
 
 LEAST_FITS = 2
 """Fewest fits whose values have a least and a greatest one."""
+
+NOT_NESTED = "no credible band: each fit would take as many draws as handover itself"
 
 Estimate = tuple[float, float | None]
 """A value and its standard error; None if nothing needs to be drawn."""
@@ -62,8 +64,11 @@ class FitBands:
         goals = quantity_goals(formula)
         if not goals or not verdict.quantities:
             return verdict
-        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         count = len(self._fits)
+        if any(handover_goal(goal) is not None for goal in goals):
+            how = replace(verdict.bands or Bands(), fits=count, level=min(self._level, highest_level(count)))
+            return replace(verdict, bands=missing(how, [NOT_NESTED]))
+        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
         reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
         enough = len(answers) >= LEAST_FITS
         level = min(self._level, highest_level(len(answers) if enough else count))

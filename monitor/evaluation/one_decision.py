@@ -66,7 +66,7 @@ def with_one_decision(
     except MonitorError as error:  # a world or a policy fails
         return unexamined(verdict, str(error))
     changes = None if found is None else _described(found, search.steps, action_names)
-    cut = len(search.steps) * (len(action_names) - 1) > MOST_TRIED
+    cut = search.count(len(action_names)) > MOST_TRIED
     reason = f"{ALONE}{f' (the newest {MOST_TRIED})' if cut else ''}{'' if changes else NONE}"
     return replace(verdict, recourse=Recourse(changes=changes, reason=reason))
 
@@ -117,6 +117,10 @@ class _Search:
             if test.holds(again.value - sign * ERRORS * error):
                 return again
         return known if known is not None and test.holds(known.value) else None
+
+    def count(self, actions: int) -> int:
+        """Return how many changes there are: a decision that was not yet taken can be each of the actions."""
+        return sum(actions - (taken is not None) for _, taken, *_ in self.steps)
 
     def _changes(self, actions: int) -> Iterator[Change]:
         for begins in reversed(range(len(self.steps))):

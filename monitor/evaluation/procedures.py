@@ -45,6 +45,10 @@ Decision = Sprt | TSprt | RegionBets | ThresholdBets
 FIRST_BATCH, LARGEST_BATCH = 256, 1 << 14
 DRAWS = 1024
 """Draws of a value that somebody reads: the standard error of a probability is below .016."""
+NESTED_DRAWS = FIRST_BATCH
+"""The same of `handover`, each draw of which needs thousands of draws: the standard error is below .032."""
+NESTED_LIMIT = 2_000
+"""Most draws of `handover`, whatever `sampling.limit` allows: some seconds."""
 SEQUENCE_BATCH = 1 << 12
 """Samples between checks whether an estimate is good enough."""
 

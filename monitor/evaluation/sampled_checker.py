@@ -19,7 +19,7 @@ from monitor.logic.syntax import Goal, Regret
 from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.sampled import Sampler, Scene
-from monitor.sampled.sampler import Path, Question
+from monitor.sampled.sampler import AnyQuestion, Path
 from monitor.sampled.scene import has_nested
 from monitor.types import Drawn, Verdict
 
@@ -27,7 +27,7 @@ ERRORS = 3.0
 """Standard errors that such a value must be beyond a bound, so that it counts as beyond."""
 
 
-def estimated(question: Question, particles: range = range(DRAWS)) -> tuple[float, float | None]:
+def estimated(question: AnyQuestion, particles: range = range(DRAWS)) -> tuple[float, float | None]:
     """Return the value of a question from these draws, and its standard error; None if nothing needs to be drawn.
 
     The number of draws is fixed. That of a test depends on what it drew, so its mean leans away from the bound.
@@ -35,7 +35,7 @@ def estimated(question: Question, particles: range = range(DRAWS)) -> tuple[floa
     return with_error(outcomes_of(question, particles))
 
 
-def outcomes_of(question: Question, particles: range = range(DRAWS)) -> float | Floats:
+def outcomes_of(question: AnyQuestion, particles: range = range(DRAWS)) -> float | Floats:
     """Return the outcomes [n] of a question in these draws, or its one outcome if nothing needs to be drawn."""
     return question.outcomes(particles) if question.certain is None else question.certain
 
@@ -134,7 +134,7 @@ class SampledChecker:
         terminated: bool = False,
         acted: Sequence[str] = (),
         begins: int = 0,
-    ) -> Question:
+    ) -> AnyQuestion:
         """Return a goal on a path, ready to be drawn; arguments as for `verdict` and `Sampler.question`.
 
         `drawn`: None if nothing is to be drawn.

@@ -18,8 +18,8 @@ from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import InterventionRef, Probability, Regret, Reward
-from monitor.logic.traversal import goals, regret_goals
+from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret, Reward, WorldRef
+from monitor.logic.traversal import goals, handover_goal, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
 from monitor.types import Drawn, Engine, Tier, Verdict
@@ -105,7 +105,10 @@ class WorldChecker:
             acted=acted,
             spare=engine != "sampled",
         )
-        if isinstance(formula, Regret) and verdict.outcome != "safe":
+        late = handover_goal(formula)
+        if late is not None:
+            verdict = self._with_values_now(verdict, late, path, drawn, terminated=terminated, acted=acted)
+        elif isinstance(formula, Regret) and verdict.outcome != "safe":
             verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
@@ -159,6 +162,30 @@ class WorldChecker:
             useful = verdict.offset
         return replace(verdict, profile=values, latest_useful=useful, drawn=drawn if was_drawn else None)
 
+    def _with_values_now(
+        self,
+        verdict: Verdict,
+        late: Goal,
+        path: Sequence[Moment],
+        drawn: Drawn,
+        *,
+        terminated: bool,
+        acted: Sequence[str],
+    ) -> Verdict:
+        """Return the verdict on `handover` with the values of its goal under nominal and if handed over now."""
+        goals_now = dataclasses.replace(late, world=WorldRef()), late
+        questions = [self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted) for goal in goals_now]
+        (stays, one), (given, other) = (estimated(question) for question in questions)
+        assert late.test is not None
+        at_worst = given + (-ERRORS if late.test.comparison in (">=", ">") else ERRORS) * (other or 0.0)
+        was_drawn = verdict.drawn is not None or one is not None or other is not None
+        return replace(
+            verdict,
+            profile={0: (stays, given)},
+            latest_useful=0 if late.test.holds(at_worst) else None,
+            drawn=drawn if was_drawn else None,
+        )
+
     @property
     def fits(self) -> int:
         """The number of fits to other data that each world has which has some; 0 if none has."""
@@ -210,12 +237,17 @@ class WorldChecker:
         found = set[int]()
         for goal, changes, offset in goals(formula):
             held = 0 if verdict.profile else len(path) - 1 - resolve(offset, len(path))[1]
-            automaton = self.scene.automaton(goal.measure)
-            last = automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)  # the last state read
+            late = handover_goal(goal)
+            last = self._last_read(goal) + (0 if late is None else self._last_read(late))
             if last > held + 1:  # the next state depends on inputs that were recorded
                 worlds = [self.models[each.name] if each.kind == "model" else self.model for each in changes]
                 found |= {each.recorded_steps for each in worlds}
         return min(found - {0}, default=None)
+
+    def _last_read(self, goal: Goal) -> int:
+        """Return how many steps after its offset a goal reads the last state."""
+        automaton = self.scene.automaton(goal.measure)
+        return automaton.horizon(automaton.start) - isinstance(goal.measure, Probability)
 
     def _tiers(self, formula: Formula, path: Sequence[Moment]) -> tuple[Tier, ...]:
         """Return what is known of the noise of the held steps that a formula looks back on."""

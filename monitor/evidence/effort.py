@@ -13,7 +13,7 @@ from typing import Final
 from monitor.evidence.document import Evidence
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Temporal
-from monitor.logic.traversal import children, regret_goals, subformulas
+from monitor.logic.traversal import children, handover_goal, regret_goals, subformulas
 
 MAX_WORK: Final = 100_000
 """Obligations of a formula, counted at each offset, that are evaluated for evidence of any origin: seconds of work."""
@@ -30,6 +30,15 @@ EXAMINED: Final = 4 * DECISIONS
 DRAWS: Final = 1_000
 """Steps of samples that cost as much as one obligation."""
 
+NESTED: Final = 2_000, 256
+"""In a world with numbers: most draws of `handover`, and how often each draws the other policy from a state."""
+
+TRIED: Final = 256 * 128 + 1_024
+"""Most draws of the decisions that are tried where a goal is missed in a world with numbers."""
+
+AT_OFFSET: Final = 2 * 1_024
+"""Draws of both policies at each other offset of the takeover, likewise."""
+
 
 def work(evidence: Evidence) -> int:
     """Return the work, posterior models, fits and samples included, in obligations to evaluate.
@@ -37,7 +46,9 @@ def work(evidence: Evidence) -> int:
     Raises FormulaError if the evidence's text is not a formula.
     """
     last = max(len(evidence.path) - 1, 0)
-    total = farthest = unfolded = 0
+    total = farthest = unfolded = steps = 0
+    drawn = evidence.verdict.drawn
+    limit, in_world = 0 if drawn is None else drawn.sampling.limit, evidence.verdict.causal_model == "world"
     for goal, changes in _goals(parse(evidence.text)):
         parts, offset = _parts(goal), goal.world.offset
         back = min(offset, last) if offset >= 0 else max(last + 1 + offset, 0)
@@ -45,12 +56,15 @@ def work(evidence: Evidence) -> int:
         if changes > 1 and evidence.verdict.recourse is not None:
             total += _size(goal.measure) * EXAMINED
         farthest, unfolded = max(farthest, back), unfolded + changes * parts
+        nested = in_world and handover_goal(goal) is not None
+        steps += (min(limit, NESTED[0]) * NESTED[1] if nested else limit) * changes * parts
+        if in_world and drawn is not None and changes > 1:
+            steps += (AT_OFFSET * back + (0 if evidence.verdict.recourse is None else TRIED)) * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands
         total += max(bands.draws, bands.fits) * (unfolded + farthest)
-    drawn = evidence.verdict.drawn
-    return total if drawn is None else total + drawn.sampling.limit * unfolded // DRAWS
+    return total + steps // DRAWS
 
 
 def _goals(formula: Formula) -> Iterator[tuple[Goal, int]]:

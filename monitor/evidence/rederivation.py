@@ -19,7 +19,7 @@ from monitor.evidence.contradictions import differences
 from monitor.evidence.document import Evidence
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
-from monitor.logic.traversal import quantity_goals
+from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
@@ -212,7 +212,7 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
     number = goal_numbers(verdict, asked)
     quantities = tuple(
-        replace(each, value=mean(asked[number[each.text]], given._replace(draws=max(each.samples, 1))))
+        replace(each, value=mean(asked[number[each.text]], _with_draws(given, each.samples)))
         for each in verdict.quantities
     )
     profile, recourse = dict(verdict.profile), verdict.recourse
@@ -230,14 +230,23 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
             value = _changed(asked[0], recourse.changes, verdict.offset, given)
             recourse = replace(recourse, changes=replace(recourse.changes, value=value))
             helped += ("and by the engine that no other single decision is better",)
+    late = handover_goal(formula)
+    if late is not None:
+        drawn, stays = given._replace(draws=DRAWS), dataclasses.replace(late, world=WorldRef())
+        profile = {0: (mean(stays, drawn), mean(late, drawn))}
     judged = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
     return Derived([_with_fits(judged, asked, given), verdict], helped)
+
+
+def _with_draws(given: Given, samples: int) -> Given:
+    """Return what a quantity depends on that needed so many draws; 0: none, since no noise matters to it."""
+    return given._replace(draws=max(samples, 1), certain=not samples)
 
 
 def _with_fits(verdict: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
     """Return a verdict on a learned world with the credible band that the referee finds at its level."""
     how = verdict.bands
-    if how is None or how.level is None:
+    if how is None or how.level is None or any(handover_goal(goal) is not None for goal in asked):
         return verdict
     found = credible_bands(asked, given._replace(draws=DRAWS), how.fits, how.level)
     number = goal_numbers(verdict, asked)

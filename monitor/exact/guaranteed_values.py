@@ -1,7 +1,8 @@
 """Guaranteed values: bounds over every causal model and every row of a learned model's confidence set.
 
-Backward induction over offsets, first beyond the observed path, where it is the same for all paths and done once, then
-along the path, over the states that some model reaches. See docs/semantics.md, section 13.4.
+They are computed by backward induction over offsets (docs/semantics.md, section 13.4). Beyond the observed path the
+induction is the same for all paths, and done once. Then it goes along the path, over the states that some model
+reaches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Values beyond the observed path, by backward induction over (offset, obligation) cells.
 
-Nothing is observed there, so only the law, the automaton and the remaining horizon matter: values are computed once per
-law and measure and shared by all paths, agents and offsets. Two ways give the same numbers: a table over all states,
-for a small model or a watched formula, and `LazyValues` for requested states, where a table is too large or would serve
-one query.
+Nothing is observed there, so a value depends only on the law, the automaton and the remaining horizon. It is computed
+once per law and measure, and shared by all paths, agents and offsets. Two ways give the same numbers. A table has all
+states, for a small model or a watched formula. `LazyValues` computes requested states, where a table is too large or
+would serve one query only.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from monitor.logic.syntax import (
 from monitor.logic.traversal import asks_back, goals, handover_goal, regret_goals
 from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, ProfileExtremes, Quantity, Verdict
 
-__all__ = ["IncrementalCheck", "Path", "is_missed", "latest_useful", "resolve"]
+__all__ = ["IncrementalCheck", "Path", "is_missed", "latest_useful", "regret_outcome", "resolve"]
 
 
 Band = tuple[float, float]
@@ -211,11 +211,11 @@ class IncrementalCheck:
         other = self._in_world(change, position, measure, alternative, used, clipped)
         met = self._compared(self._regret_texts[0], test, one)
         meets = self._compared(self._regret_texts[1], test, other)
-        outcome = _outcome(met.holds(), meets.holds())
+        outcome = regret_outcome(met.holds(), meets.holds())
         ends = self._extreme_profile(change, measure, offset + 1)
         robust: bool | None = None
         if self.causal_model != "gumbel" and not self._refused:
-            possible = {_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
+            possible = {regret_outcome(n, a) for n in (met.least, met.greatest) for a in (meets.least, meets.greatest)}
             robust = len(possible) == 1
         return Verdict(
             self.text,
@@ -430,7 +430,7 @@ def _over(test: Test, value: float, band: Band | None) -> tuple[bool, bool]:
     return least, greatest
 
 
-def _outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
+def regret_outcome(nominal: bool | None, alternative: bool | None) -> Outcome:  # noqa: FBT001 - two truths
     """Return the outcome of `regret` from the truth of the goal in both worlds; None: not known."""
     if nominal:
         return "safe"

@@ -100,9 +100,14 @@ def save_model(model: MDP, path: str | Path) -> None:
     `ModelWarning` that lists it.
 
     Raises:
-        ModelError: the format cannot be written or cannot hold a name; a file beside it would be read as a part of the
-            model; the file cannot be written.
+        ModelError: the model is no table; the format cannot be written or cannot hold a name; a file beside it would be
+            read as a part of the model; the file cannot be written.
     """
+    if not isinstance(model, MDP):
+        raise ModelError(
+            f"model {path}: what is written is a table (an MDP), not {model!s:.80}; a world with numbers is kept as "
+            "its manifest with the files beside it, or as its Python file"
+        )
     form = next((each for each in FORMATS if each.suffix and str(path).endswith(each.suffix)), FORMATS[0])
     if not form.writer or str(path).endswith(PROGRAMS):
         raise ModelError(f"model {path}: cannot be written in this format; write {written_forms()}")

@@ -18,8 +18,8 @@ from monitor.evidence.document import Evidence
 from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic import PathAutomaton, parse, print_formula
 from monitor.logic.printer import print_change
-from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
-from monitor.logic.traversal import goals, subformulas
+from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Probability, Reward
+from monitor.logic.traversal import goals, handover_goal, subformulas
 from monitor.picture.axes import ROW, ChartFrame, draw_axes
 from monitor.picture.charts import dash_of, ink_of
 from monitor.picture.draw import MARGIN, draw_foot, draw_undrawn
@@ -67,7 +67,7 @@ def draw_numbers(
 ) -> str:
     """Return the picture as an SVG document; equal evidence gives equal bytes.
 
-    Of a formula with several goals the first is drawn.
+    Of a formula with several goals the first is drawn; of `handover` both policies from the last step on.
 
     Raises:
         LimitError: the formula has no quantity, or its noise is not drawn by the referee.
@@ -77,6 +77,8 @@ def draw_numbers(
     if not found:
         raise LimitError(f"alarm {evidence.alert}: its formula asks for no probability or reward, so nothing is drawn")
     goal, changes, offset = found[0]
+    if (late := handover_goal(goal)) is not None:
+        goal, changes = late, (NOMINAL, late.world.change)
     given = given_of(evidence, world, policies, models or {})
     given = given._replace(draws=_draws(evidence))
     compared = [_compared(change, offset, given, _steps(goal.measure)) for change in changes]

@@ -56,8 +56,14 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
 
     Raises:
         PolicyError: a file is missing, altered or too large, holds what `onnx_scan` refuses, or does not fit the
-            manifest or the model; the output is NaN, infinite, or no distribution; or an action is unavailable.
+            manifest or the model; the output is NaN, infinite, or no distribution; or an action is unavailable; or the
+            model is no table.
     """
+    if not isinstance(model, MDP):
+        raise PolicyError(
+            f"policy {manifest_path}: it is evaluated in every state of a table (an MDP), not of {model!s:.80}; "
+            "in a world with numbers give the manifest's path itself as the policy, to monitor.check or Monitor"
+        )
     return opened(manifest_path, lambda manifest, content, where: table_from_onnx(content, manifest, model, where))
 
 

@@ -2,19 +2,37 @@
 
 It needs of the world its `step` and its inverse. Noise is Philox4x32-10 written out here, paths are arrays that grow
 step by step, and a path formula is read by its definition on whole paths: no automaton, no particles, nothing shared
-with `monitor.sampled`. Held steps use the noise of what was observed, later ones fresh noise (docs/worlds.md).
+with `monitor.sampled`. Held steps use the noise of what was observed, later ones fresh noise (docs/worlds.md). In
+`handover` the other policy is drawn from each state of each path (docs/semantics.md, section 8.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, InterventionRef, Label, Not, Or, Probability, Regret, Until
+from monitor.logic.syntax import (
+    NOMINAL,
+    And,
+    Const,
+    Formula,
+    Goal,
+    InterventionRef,
+    Label,
+    Not,
+    Or,
+    Probability,
+    Regret,
+    Test,
+    Until,
+)
+from monitor.logic.traversal import handover_goal
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -27,6 +45,12 @@ ACTION, POSTERIOR, INPUTS = 1, 2, 3
 """What noise is for, beside the next state (0): choices of stochastic policies, weighted draws, later inputs."""
 BLOCK = 1024
 """Draws that a world makes together of a posterior of its own."""
+LOOKS = (64, 256, 1024)
+"""Draws of the policy that takes over, in `handover`, after which it is tested whether it meets the goal."""
+WRONG = 1e-3
+"""Probability that any of these tests is wrong in a draw."""
+OTHER_NOISE = 1 << 63
+"""Added to the seed for these draws."""
 
 
 class Given(NamedTuple):
@@ -35,6 +59,7 @@ class Given(NamedTuple):
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
     the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards, forecasts and resampled inputs
     are used. `draws`: how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
+    `certain`: the answer needs no noise, so one draw is the answer.
     """
 
     path: Sequence[Any]
@@ -45,6 +70,7 @@ class Given(NamedTuple):
     seed: int
     draws: int
     acted: Sequence[str] = ()
+    certain: bool = False
 
 
 def mean(goal: Goal, given: Given, later: int = 0) -> float:
@@ -53,16 +79,95 @@ def mean(goal: Goal, given: Given, later: int = 0) -> float:
 
 
 def outcomes(goal: Goal, given: Given, later: int = 0) -> Floats:
-    """Return a goal's outcomes in draws 0, 1, ..; of a `delta` the differences.
+    """Return a goal's outcomes in draws 0, 1, ..; of a `delta` the differences, of `handover` 1/2 for one that is open.
 
     `later`: how many steps after the goal's offset the intervention begins; until then nothing is changed.
 
     Raises LimitError for what is not drawn again here.
     """
+    late = handover_goal(goal)
+    if late is not None:
+        return _too_late(goal, late, given)
     begin = _begin(goal.world.offset, given)
     changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
     found = [_Paths(change, begin, given, later).outcomes(goal) for change in changes]
     return found[0] if len(found) == 1 else found[0] - found[1]
+
+
+def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
+    """Return in which draws the policy of `late` misses its goal from a state that nominal visits: 0, 1, or open."""
+    assert isinstance(goal.measure, Probability)
+    assert isinstance(goal.measure.path, Until)
+    states = goal.measure.path.high + 1
+    last = len(given.path) - 1
+    nominal = _Paths(NOMINAL, last, given)
+    missed, open_ = np.zeros(given.draws, dtype=np.bool_), np.zeros(given.draws, dtype=np.bool_)
+    for offset in range(states):
+        at, inputs = nominal.at(offset), nominal.inputs(offset)
+        left = np.flatnonzero(~missed)
+        for here, each in _same_inputs(left, inputs):
+            moment = given.path[-1]._replace(action=None, inputs=each)
+            begun = given._replace(path=[moment], first=given.first + last + offset, acted=())
+            found = _meets(late, begun, at[here], here, states)
+            missed[here[found == 0.0]] = True
+            open_[here[found == 0.5]] = True
+    return np.asarray(np.where(missed, 1.0, np.where(open_, 0.5, 0.0)))
+
+
+def _same_inputs(draws: Ints, inputs: Any) -> Iterator[tuple[Ints, tuple[float, ...]]]:  # noqa: ANN401 - as they come
+    """Yield draws that have the same inputs at a step, and these."""
+    if isinstance(inputs, tuple):
+        yield draws, inputs
+        return
+    rows: dict[tuple[float, ...], list[int]] = {}
+    for draw in draws.tolist():
+        rows.setdefault(tuple(inputs[draw].tolist()), []).append(draw)
+    for row, those in rows.items():
+        yield np.array(those), row
+
+
+def _meets(late: Goal, given: Given, states: Floats, draws: Ints, tests: int) -> Floats:
+    """Return 1 where a goal is met from a state [n], 0 where it is missed, 1/2 where that is open."""
+    assert late.test is not None
+    if given.certain:
+        one = _Paths(late.world.change, 0, given, start=states, numbers=draws).outcomes(late)
+        return np.array([float(late.test.holds(value)) for value in one.tolist()])
+    found = np.full(len(states), 0.5)
+    successes, made = np.zeros(len(states)), 0
+    for look in LOOKS:
+        undecided = np.flatnonzero(found == 0.5)
+        if not len(undecided):
+            break
+        width = look - made
+        numbers = (draws[undecided, np.newaxis] * LOOKS[-1] + np.arange(made, look)).ravel()
+        start = np.repeat(states[undecided], width, axis=0)
+        more = given._replace(seed=given.seed + OTHER_NOISE, draws=len(numbers))
+        drawn = _Paths(late.world.change, 0, more, start=start, numbers=numbers).outcomes(late)
+        successes[undecided] += drawn.reshape(-1, width).sum(axis=1)
+        made = look
+        for n in undecided.tolist():
+            found[n] = _decided(late.test, successes[n], look, WRONG / (tests * len(LOOKS)))
+    return found
+
+
+def _decided(test: Test, successes: float, count: int, error: float) -> float:
+    """Return 1 if so many successes show that a probability passes a test, 0 that it does not, 1/2 for neither."""
+    least, most = test.holds(0.0), test.holds(1.0)
+    if least == most:
+        return float(least)
+    chances = _binomial(count, test.bound)
+    if math.fsum(chances[: int(successes) + 1]) <= error:
+        return float(least)
+    return float(most) if math.fsum(chances[int(successes) :]) <= error else 0.5
+
+
+@cache
+def _binomial(count: int, chance: float) -> list[float]:
+    """Return the probability of 0, 1, .., `count` successes."""
+    if chance in (0.0, 1.0):
+        return [float(k == chance * count) for k in range(count + 1)]
+    ways = [math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(count + 1)]
+    return [math.exp(way + k * math.log(chance) + (count - k) * math.log1p(-chance)) for k, way in enumerate(ways)]
 
 
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
@@ -80,9 +185,21 @@ def _begin(at: int, given: Given) -> int:
 
 
 class _Paths:
-    """Drawn paths from an intervention on, as far as they were asked for."""
+    """Drawn paths from an intervention on, as far as they were asked for.
 
-    def __init__(self, change: InterventionRef, begin: int, given: Given, later: int = 0) -> None:
+    `start`: the state in which each begins, if it is not that of the path; `numbers`: those of the draws, likewise.
+    """
+
+    def __init__(
+        self,
+        change: InterventionRef,
+        begin: int,
+        given: Given,
+        later: int = 0,
+        *,
+        start: Floats | None = None,
+        numbers: Ints | None = None,
+    ) -> None:
         if change.decides:
             raise LimitError(f"{change.name} decides for the goal, which is not drawn")
         self._change, self._later, self._policies = change, later, given.policies
@@ -90,12 +207,14 @@ class _Paths:
         self._main = given.worlds[""]
         self._world = given.worlds[change.name] if change.kind == "model" else self._main
         self._seed = given.seed
-        self._draws = draws = given.draws
+        self._numbers = np.arange(given.draws) if numbers is None else numbers
+        self._draws = draws = len(self._numbers)
         self._held, self._acted = given.path[begin:], given.acted[begin:]
         if draws * len(self._held[0][0]) > MOST:
             raise LimitError(f"the paths take more than {MOST:,} numbers")
-        self._inputs: Any = self._held[-1][2]
-        self._states: list[Floats] = [np.repeat(np.array([self._held[0][0]]), draws, axis=0)]
+        self._inputs: list[Any] = []
+        begins = np.repeat(np.array([self._held[0][0]]), draws, axis=0) if start is None else start
+        self._states: list[Floats] = [begins]
         self._actions: list[Ints] = []
 
     def outcomes(self, goal: Goal) -> Floats:
@@ -163,20 +282,25 @@ class _Paths:
                 happened = (states == np.array(state)).all(axis=1) & (actions == action)
                 moved[happened] = successor
         else:
-            if ahead := offset - (len(self._held) - 1):
-                self._inputs = self._later_inputs(ahead)
-            moved = self._world.step(states, actions, fresh, self._inputs)
+            moved = self._world.step(states, actions, fresh, self.inputs(offset))
         stays = self._stays(offset, states)
         moved[stays] = states[stays]
         self._states.append(moved)
         self._actions.append(actions)
 
-    def _later_inputs(self, ahead: int) -> Any:  # noqa: ANN401 - one row for all draws, or one for each
-        """Return the inputs of the step `ahead` of the last pair: the next forecast, or resampled."""
+    def inputs(self, offset: int) -> Any:  # noqa: ANN401 - one row for all draws, or one for each
+        """Return the inputs at an offset from the last pair's on: those of the pair, then forecast or resampled."""
+        last = len(self._held) - 1
+        while len(self._inputs) <= offset - last:
+            ahead = len(self._inputs)
+            self._inputs.append(self._later_inputs(ahead, self._first + last) if ahead else self._held[-1][2])
+        return self._inputs[offset - last]
+
+    def _later_inputs(self, ahead: int, last: int) -> Any:  # noqa: ANN401 - likewise
+        """Return the inputs of the step `ahead` of the last pair, whose step is number `last`."""
         if not self._world.recorded_steps:
-            return self._world.forecast(self._inputs)
-        last = self._first + len(self._held) - 1
-        chances = uniforms(self._seed, 4 * last + INPUTS, np.arange(self._draws), 1)[:, 0]
+            return self._world.forecast(self._inputs[-1])
+        chances = uniforms(self._seed, 4 * last + INPUTS, self._numbers, 1)[:, 0]
         return self._world.resample(self._held[-1][2], ahead, chances)
 
     def _stays(self, offset: int, states: Floats) -> Bools:
@@ -206,8 +330,8 @@ class _Paths:
 
     def _raced(self, chances: Floats, offset: int) -> Ints:
         """Return actions drawn from distributions [draws, A], given the observed one (docs/semantics.md, section 7)."""
-        counts = np.arange(self._draws)
-        clocks = -np.log1p(-uniforms(self._seed, 4 * (self._first + offset) + ACTION, counts, chances.shape[1]))
+        noise = uniforms(self._seed, 4 * (self._first + offset) + ACTION, self._numbers, chances.shape[1])
+        clocks = -np.log1p(-noise)
         if offset < len(self._held) and self._held[offset][1] is not None:
             state, taken = self._held[offset][0], self._held[offset][1]
             acting = self._acted[offset] if offset < len(self._acted) else "nominal"
@@ -222,20 +346,21 @@ class _Paths:
 
     def _posterior(self, posterior: Callable[[np.random.Generator, int], Any], step: int) -> Floats:
         """Return the noise [draws, noise] of a held step by the world's own posterior, block by block."""
-        chances, parts = uniforms(self._seed, step, np.arange(self._draws), 1)[:, 0], []
-        for block in range(0, self._draws, BLOCK):
-            counter = np.random.Philox(key=[self._seed, step], counter=[0, 0, 0, block // BLOCK])
+        chances, blocks = uniforms(self._seed, step, self._numbers, 1)[:, 0], self._numbers // BLOCK
+        noise = np.empty((self._draws, self._world.noise))
+        for block in np.unique(blocks):
+            counter = np.random.Philox(key=[self._seed, step], counter=[0, 0, 0, int(block)])
             drawn, weights = posterior(np.random.Generator(counter), BLOCK)
-            here = chances[block : block + BLOCK]
+            here = np.flatnonzero(blocks == block)
             if weights is None:
-                parts.append(drawn[: len(here)])
+                noise[here] = drawn[self._numbers[here] % BLOCK]
             else:
-                parts.append(drawn[np.minimum(np.searchsorted(np.cumsum(weights), here), BLOCK - 1)])
-        return np.concatenate(parts)
+                noise[here] = drawn[np.minimum(np.searchsorted(np.cumsum(weights), chances[here]), BLOCK - 1)]
+        return noise
 
     def _fresh(self, offset: int) -> Floats:
         """Return uniform numbers [draws, noise] of a step."""
-        return uniforms(self._seed, 4 * (self._first + offset), np.arange(self._draws), self._world.noise)
+        return uniforms(self._seed, 4 * (self._first + offset), self._numbers, self._world.noise)
 
 
 def uniforms(seed: int, step: int, draws: Ints, width: int) -> Floats:

@@ -1,22 +1,22 @@
 """Forecast verification: the probability a verdict gives the agent's own future, compared with that future.
 
-A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` forecasts with which probability the agent, under the nominal policy,
-satisfies the path formula. Twenty steps later the outcome is known. For each formula and agent one forecast at a time
-is *followed*: its path formula is progressed through the observed states until it is due; then the next verdict is
-followed.
+A verdict on `P>=0.9 [ G<=20 !"unsafe" ]` is a forecast: with this probability the agent satisfies the path formula
+under the nominal policy. Twenty steps later the outcome is known. For each formula and agent, one forecast at a time is
+*followed*: its path formula is progressed through the observed states until the forecast is due. Then the next verdict
+is followed.
 
-A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise, where the data end early,
-a forecast that failed would be counted and one still open dropped: what is counted would depend on the outcome.
+A forecast is due when its whole horizon has passed, even if it is decided earlier. Otherwise the count would depend on
+the outcome: where the data end early, a forecast that failed would be counted, and one still open would be dropped.
 
-Forecasts followed one after the other do not overlap, so outcome minus forecast is a martingale difference if the model
-is correct and the agent follows the nominal policy: A. Dawid, "The well-calibrated Bayesian" (1982). The verdicts of
-one path share most of their future; counting all of them would count one piece of luck many times.
+Forecasts followed one after the other do not overlap. So outcome minus forecast is a martingale difference if the model
+is correct and the agent follows the nominal policy (A. Dawid, "The well-calibrated Bayesian", 1982). The verdicts of
+one path share most of their future: to count all of them would count one piece of luck many times.
 
 The nominal path begins at the offset of the quantity, so its first states are observed (docs/semantics.md,
-section 2.3). They are read first; a formula they decide forecasts nothing.
+section 2.3). They are read first. A formula that they decide forecasts nothing.
 
-Of a sampled verdict the forecast is drawn anew, in a number of draws that is fixed: the mean of a test, which stops by
-what it drew, is no unbiased estimate.
+The forecast of a sampled verdict is drawn anew, with a fixed number of draws. The mean of the verdict's own test would
+be biased, because the test stops depending on what it drew.
 """
 
 from __future__ import annotations

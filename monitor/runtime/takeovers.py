@@ -4,17 +4,17 @@ A takeover begins at the step where another known policy acts and nominal acted 
 It is *followed* until the horizon of a goal has passed. Then two truths are compared (docs/semantics.md, section 8.5):
 
 - what happened: the goal is met or missed on the observed path from the takeover on, a fact;
-- what would have happened if the deployed policy had gone on: the goal's probability (or mean reward) under the
-  deployed policy from the takeover on, given what was observed since, compared with the goal's bound.
+- what would have happened if the deployed policy had gone on: its value from the takeover on, given what was observed
+  since, meets or misses the goal's bound. The value is a probability or a mean reward.
 
-Both are the quantities of one verdict: of a table they are exact, with bounds over causal models where the formula has
-them; in a world with numbers they are drawn where noise is not known, and tested like other verdicts of a stream. They
-are derived again from evidence like those of any verdict. The goals are those of the formulas that name the policy: of
+Both are the quantities of one verdict. On a table they are exact, with bounds over causal models where the formula has
+them. In a world with numbers they are drawn where noise is not known, and tested like other verdicts of a stream. They
+are derived again from evidence like those of any verdict. The goals are those of the formulas that name the policy: in
 `regret(fallback@2, Q)` and `handover(fallback, Q, h)`, Q judges the takeovers by `fallback`.
 
-A takeover is judged only when the whole horizon has passed, or the episode has terminated, even if the goal is decided
-earlier: whether it is counted must not depend on how it ends. For the same reason a path that cannot hold the whole
-horizon judges none. One that cannot be judged is `undecided`.
+A takeover is judged when the whole horizon has passed or the episode has terminated, and not earlier, even if the goal
+is decided before: whether a takeover is counted must not depend on how it ends. For the same reason, no takeover is
+judged on a path that cannot hold the whole horizon. A takeover that cannot be judged is `undecided`.
 """
 
 from __future__ import annotations

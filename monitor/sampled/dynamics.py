@@ -64,6 +64,10 @@ class Dynamics(Protocol):
         """Return the same for the step after one whose outcome is not known."""
         ...
 
+    def inputs(self, keys: Keys, given: Given) -> tuple[float, ...] | Floats:
+        """Return the inputs [i] of a step, or of each particle [n, i]; none in a model without inputs."""
+        ...
+
     def certain(self, state: AnyArray, action: Ints, given: Given) -> bool:
         """Return whether one particle, state [1] and action [1], moves without noise of its own."""
         ...
@@ -106,6 +110,11 @@ class RowDynamics:
         """Return that nothing is known."""
         del given
         return NOTHING
+
+    def inputs(self, keys: Keys, given: ObservedRow) -> tuple[float, ...]:
+        """Return none."""
+        del keys, given
+        return ()
 
     def certain(self, state: Ints, action: Ints, given: ObservedRow) -> bool:
         """Return False: the noise of a row is drawn."""
@@ -171,7 +180,7 @@ class WorldDynamics:
         """Return the next states [n, f]: the observed one where the observed action is taken in the observed state."""
         noise = given.noise
         if noise is None:
-            return self.world.step(states, actions, self._fresh(keys), self._inputs(keys, given))
+            return self.world.step(states, actions, self._fresh(keys), self.inputs(keys, given))
         happened = self._happened(noise, states, actions)
         if happened.all():
             return np.repeat(np.array([noise.successor]), len(states), axis=0)
@@ -179,7 +188,7 @@ class WorldDynamics:
         moved[happened] = noise.successor
         return moved
 
-    def _inputs(self, keys: Keys, given: _Known) -> tuple[float, ...] | Floats:
+    def inputs(self, keys: Keys, given: _Known) -> tuple[float, ...] | Floats:
         """Return the inputs [i] of a step or, where they are resampled, those of each particle [n, i]."""
         if not given.ahead:
             return given.inputs

@@ -9,7 +9,7 @@ As long as no particle needs noise of its own, all are one path, and that is kep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 
@@ -158,10 +158,36 @@ class Ensemble:
         new._obligations = np.repeat(self._obligations, count)  # noqa: SLF001
         return new
 
+    def at(self, offset: int, states: AnyArray, particles: Ints | None = None) -> Ensemble:
+        """Return a copy that begins so many steps later, in states [n]; with `particles` [n] each has noise of its own.
+
+        Without them `states` is one state, and the copy one path.
+        """
+        assert not self._apart, "particles are told apart once"
+        new, open_ = copy(self), len(self._open)
+        new._apart, new._first = particles is not None, self._first + offset  # noqa: SLF001 - here and below: its own
+        new._values = np.repeat(self._values, len(states))  # noqa: SLF001
+        new._open = np.arange(len(states) * open_)  # noqa: SLF001
+        new._noise = (np.zeros(1, dtype=np.int64) if particles is None else particles)[: len(states) * open_]  # noqa: SLF001
+        new._states = states[: len(states) * open_]  # noqa: SLF001
+        new._obligations = np.repeat(self._obligations, len(states))  # noqa: SLF001
+        return new
+
+    def copied(self) -> Ensemble:
+        """Return a copy that advances on its own."""
+        new = copy(self)
+        new._values = self._values.copy()  # noqa: SLF001 - its own
+        return new
+
     @property
     def states(self) -> AnyArray:
         """States of the undecided particles."""
         return self._states
+
+    @property
+    def keys(self) -> Keys:
+        """Keys of the noise of the undecided particles at the present step."""
+        return Keys(self._seed, self._first + self.offset, self._noise)
 
     @property
     def size(self) -> int:
@@ -184,15 +210,23 @@ class Ensemble:
             last: the last observed pair, whose outcome is not known.
             ended: the state an episode has terminated in: absorbing from here on, and without reward.
         """
-        ahead = copy(self)
-        ahead._values = self._values.copy()  # noqa: SLF001 - its own
+        ahead = self.copied()
+        for _ in ahead.follow(last, ended):
+            pass
+        return None if len(ahead._open) else ahead._values  # noqa: SLF001 - its own
+
+    def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
+        """Yield what is known of each step from the last observed pair on, then advance by it, until all are decided.
+
+        It ends early where a step takes noise and the particles are not apart. Arguments as for `outcomes`.
+        """
         pair: Pair | None = last
         given = self._world.dynamics.given(last, None)
-        while len(ahead._open):  # noqa: SLF001 - its own
-            if not ahead._step(pair, given, ended):  # noqa: SLF001 - its own
-                return None
+        while len(self._open):
+            yield given
+            if not self._step(pair, given, ended):
+                return
             pair, given = None, self._world.dynamics.beyond(given)
-        return ahead._values  # noqa: SLF001 - its own
 
     def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
         """Choose actions, read the label sets, draw the next states of the undecided particles.
@@ -272,7 +306,7 @@ class Ensemble:
 
     def _move(self, actions: Ints, given: Given, ended: State | None) -> None:
         """Advance every particle to its next state."""
-        keys, self.offset = Keys(self._seed, self._first + self.offset, self._noise), self.offset + 1
+        keys, self.offset = self.keys, self.offset + 1
         move = self._world.dynamics.move
         moving = None if ended is None else ~same(self._states, ended)
         if moving is None or moving.all():

@@ -13,8 +13,10 @@ import numpy as np
 from monitor.arrays import Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
+from monitor.logic.traversal import handover_goal
 from monitor.sampled.dynamics import Pair, State
 from monitor.sampled.ensemble import Ensemble, StepTable
+from monitor.sampled.handover import TooLate
 from monitor.sampled.scene import Ending, Scene, has_nested
 
 Path = Sequence[Pair]
@@ -107,7 +109,7 @@ class Sampler:
         terminated: bool = False,
         acted: Sequence[str] = (),
         begins: int = 0,
-    ) -> Question:
+    ) -> AnyQuestion:
         """Return a goal on a path, ready to be drawn.
 
         Args:
@@ -120,12 +122,24 @@ class Sampler:
 
         Raises:
             PathError: an observed transition is impossible.
-            LimitError: a nested quantity looks back.
-            FormulaError: a quantity is nested in a path of a simulated model.
+            LimitError: a nested quantity looks back, or `handover` is between two policies that choose by chance.
+            FormulaError: a quantity is nested in a path of a simulated model, and it is no `handover`.
             PolicyError, ModelError: a simulator or its policy breaks its contract.
         """
         if not path:
             raise PathError("the path is empty; it needs at least one pair (state, action)")
+        late = handover_goal(goal) if self.scene.draws_nested else None
+        if late is not None:
+            return TooLate(
+                self.scene,
+                goal,
+                late,
+                self.steps(late.measure),
+                last=path[-1],
+                number=first_seq + len(path) - 1,
+                seed=self.seed,
+                terminated=terminated,
+            )
         position = _position(goal.world.offset, len(path))
         pairs, first = list(path[position:]), first_seq + position
         changes = [goal.world.change] + ([] if goal.world.baseline is None else [goal.world.baseline])
@@ -149,7 +163,8 @@ class Sampler:
         cache: EnsembleCache | None = None,
     ) -> Floats:
         """Return `question(..).outcomes(particles, cache)`."""
-        return self.question(goal, path, first_seq=first_seq, terminated=terminated).outcomes(particles, cache)
+        question = self.question(goal, path, first_seq=first_seq, terminated=terminated)
+        return question.outcomes(particles) if isinstance(question, TooLate) else question.outcomes(particles, cache)
 
     def steps(self, measure: Probability | Reward) -> StepTable:
         """Return the step table of a measure's automaton, made once."""
@@ -189,6 +204,9 @@ class Question:
             block = particles[begin : begin + BLOCK]
             values[begin : begin + len(block)] = _difference([world.outcomes(block, cache) for world in self._worlds])
         return values
+
+
+AnyQuestion = Question | TooLate
 
 
 class _SampledWorld:

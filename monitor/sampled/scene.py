@@ -14,8 +14,8 @@ from monitor.exact.evaluators import Evaluators, deployed_name
 from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Reward
-from monitor.logic.traversal import asks_back, goals, nested_goals
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Regret, Reward
+from monitor.logic.traversal import asks_back, goals, handover_goal, nested_goals
 from monitor.model import MDP, encode_action
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
 from monitor.sampled.dynamics import Dynamics, State, dynamics_of
@@ -34,10 +34,16 @@ class Ending:
 
 
 EXACT_ONLY = "use engine: exact, or name a policy"
+ONLY_P = "handover is drawn for the goal P only; ask for a P, or make a table of the model"
 
 
 class Scene(Protocol):
     """Worlds to draw from, with automata and label functions of measures."""
+
+    @property
+    def draws_nested(self) -> bool:
+        """Whether the quantity in `handover` is drawn; else `labels` says where it holds."""
+        ...
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change."""
@@ -66,6 +72,8 @@ class Enumerated:
     Raises LimitError if a nested quantity looks back (`@t`, t not 0): it depends on each particle's own past, which
     only the exact engine supports.
     """
+
+    draws_nested = False
 
     def __init__(self, evaluators: Evaluators) -> None:
         self._evaluators, model = evaluators, evaluators.model
@@ -122,6 +130,8 @@ class Simulated:
     `deployed`: another name of the nominal policy, by which it can be an intervention where another one acted.
     """
 
+    draws_nested = True
+
     def __init__(
         self,
         model: Simulator | VectorSimulator | CheckedWorld,
@@ -140,16 +150,22 @@ class Simulated:
         self._labels: dict[Probability | Reward, LabelFunction] = {}
 
     def validate(self, formula: Formula, text: str) -> None:
-        """Raise FormulaError at the first unknown name, and at a quantity nested in a path."""
+        """Raise FormulaError at the first unknown name, and at a quantity nested in a path unless it is `handover`."""
         for goal, changes, _ in goals(formula):
-            for change in changes:
-                self._check_change(change, text)
-            if isinstance(goal.measure, Probability):
-                for nested in nested_goals(goal.measure.path):
-                    raise _refused(nested, text)
-                for atom in self.automaton(goal.measure).atoms:
-                    if isinstance(atom, Label) and atom.name not in self._worlds.main.labels:
-                        raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
+            late = None if isinstance(formula, Regret) else handover_goal(goal)
+            if late is not None and not isinstance(late.measure, Probability):
+                raise error_at(ONLY_P, text, 0)
+            self._check(goal if late is None else late, changes if late is None else (late.world.change,), text)
+
+    def _check(self, goal: Goal, changes: Sequence[InterventionRef], text: str) -> None:
+        for change in changes:
+            self._check_change(change, text)
+        if isinstance(goal.measure, Probability):
+            for nested in nested_goals(goal.measure.path):
+                raise _refused(nested, text)
+            for atom in self.automaton(goal.measure).atoms:
+                if isinstance(atom, Label) and atom.name not in self._worlds.main.labels:
+                    raise error_at(_unknown("label", atom.name, self._worlds.main.labels), text, atom.at)
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
         """Return the world of a change; `acted`: names of the policies that acted from the intervention on."""
@@ -284,7 +300,7 @@ def _refused(nested: Goal, text: str) -> FormulaError:
     at = max(text.find(shown), 0)
     problem = (
         f"{shown} is nested in a path, which a simulated model cannot answer: each draw would need draws of its own; "
-        "enumerate the model, or ask it alone"
+        "only handover is drawn so: ask for that, enumerate the model, or ask it alone"
     )
     return error_at(problem, text, at)
 

@@ -3,13 +3,17 @@
 Samples are arguments; nothing here draws a number, reads a clock or knows a formula. A decision is True, False or None,
 undecided within the given samples.
 
-A sequential test has a `start()`, an `update(state, samples)` that stops at the very sample that decides, however
-the samples are divided into batches, and `decide(runs)` for many tests at once. A state has `samples` and `holds`.
+A sequential test has three methods: `start()`, `update(state, samples)`, and `decide(runs)` for many tests at once.
+`update` stops at the very sample that decides, however the samples are divided into batches. A state has `samples` and
+`holds`.
 
-Which one: `Sprt` for a probability against a threshold, `RegionBets` for a reward or an effect, `combine` for Boolean
-combinations, `sample_size` and the intervals for `=?`; on a stream `ConfidenceSequence` or `ThresholdBets` within a
-verdict and `StreamRule` across verdicts. `TSprt` with `EqualOutcome` is the paper's test of a reward or an effect: its
-strength holds for normal samples only.
+Which one to use:
+
+- a probability against a threshold: `Sprt`; a reward or an effect: `RegionBets`; Boolean combinations: `combine`;
+- a number (`=?`): `sample_size` and the intervals;
+- on a stream: `ConfidenceSequence` or `ThresholdBets` within a verdict, and `StreamRule` across verdicts.
+
+`TSprt` with `EqualOutcome` is the paper's test of a reward or an effect. Its strength holds for normal samples only.
 """
 
 from monitor.statistics.alpha_spending import StreamRule, fraction

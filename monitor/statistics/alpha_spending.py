@@ -4,23 +4,24 @@ A test repeated at every message raises false alarms without limit: at alpha = .
 test n of a stream gets alpha_n = alpha (1/log2(n+1) - 1/log2(n+2)) as its probability to reject a true formula.
 
 Proof. The fractions telescope: those of the first N tests sum to 1 - 1/log2(N+2) < 1. So P(any test rejects a true
-formula) <= sum of alpha_n < alpha, whatever the number of messages and however the tests depend on each other (paths
-overlap, noise is kept): the union bound needs no independence. Test n is made at alpha_n (1 - beta), which compensates
-the factor by which Wald's thresholds may fail (see `Strength`). QED
+formula) <= sum of alpha_n < alpha, whatever the number of messages. The tests may depend on each other, because paths
+overlap and noise is kept: the union bound needs no independence. Test n is made at alpha_n (1 - beta), which
+compensates the factor by which Wald's thresholds may fail (see `Strength`). QED
 
 Each test requires that its samples follow the world of its query, given that query. An agent that reacts to our alarms
 makes later queries depend on earlier samples; then this needs fresh noise for each message. For an `Sprt` "true" means
 beyond its indifference region; `ThresholdBets` has none.
 
-Not promised: beta, the probability to accept a false formula, is that of one test; a breach that lasts is tested again
-at the next message. With k formulas on one stream alpha is per formula; give each alpha/k for all.
+Beta, the probability to accept a false formula, is not bounded over the stream: it is that of one test. A breach that
+lasts is tested again at the next message. With k formulas on one stream, alpha holds for each formula; to bound the
+probability for all of them together, give each alpha/k.
 
-The price. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. That is log(alpha/alpha_n) nats more than
-a single test needs: 14.0 more at the 10,000th test, 19.4 at the millionth; a single one with alpha = .05 needs 3.0. The
-usual weights 6/(pi n)^2 take 18.9 and 28.1. If the formula is true the test ends at B ~ beta, which hardly changes, so
-the common verdict costs the same.
+The cost. To reject, the likelihood ratio of test n must reach A ~ 1/alpha_n. A single test with alpha = .05 needs 3.0
+nats. Test n needs log(alpha/alpha_n) nats more: 14.0 at the 10,000th test, 19.4 at the millionth. The usual weights
+6/(pi n)^2 would need 18.9 and 28.1. If the formula is true, the test ends at B ~ beta, which hardly changes. So the
+common verdict costs the same as in a single test.
 
-A test that is undecided when its samples run out is a verdict too; its fraction of alpha is spent all the same.
+A test that is undecided when its samples run out spends its fraction of alpha too.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Source: I. Waudby-Smith and A. Ramdas, *Estimating means of bounded random variables by betting* (JRSS B 2024), hedged
 capital, Theorem 3, with the predictable plug-in bets of their Section 4.2.
 
-To test that the mean of samples x in [0, 1] is m (or less), bet against it: wealth 1, multiplied at each sample by
-1 + bet (x - m), the bet chosen before the sample is seen. If the mean is at most m the wealth is a nonnegative
-supermartingale, so by Ville's inequality it reaches 1/alpha at any time with probability at most alpha. `up` bets that
-the mean is larger than m, `down` that it is smaller. Bets are truncated to c/m (or c/(1 - m)), c = 1/2, so wealth stays
-positive.
+To test that the mean of samples x in [0, 1] is m (or less), bet against it. The wealth begins with 1. Each sample
+multiplies it by 1 + bet (x - m); the bet is chosen before the sample is seen. If the mean is at most m, the wealth is a
+nonnegative supermartingale. By Ville's inequality it then reaches 1/alpha at any time with probability at most alpha.
+`up` bets that the mean is larger than m, `down` that it is smaller. Bets are truncated to c/m (or c/(1 - m)), c = 1/2,
+so wealth stays positive.
 
 With these bets `up` falls in m and `down` rises in m. So the means that neither rejects form an interval, whose ends
 are found by bisection over any set of points; between two points the outer one is the valid end.

@@ -1,9 +1,12 @@
 """Boolean combinations of tested formulas: the strength that each test needs, and the truth of the combination.
 
 Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", "Boolean combinations", after H. Younes
-and R. Simmons (2006). Not Phi at <alpha, beta>: Phi at <beta, alpha>. A conjunction of N at <alpha, beta>: each of them
-at <alpha/N, beta>, for it is wrongly false if any of N is, and wrongly true only if a false one is accepted. A
-disjunction by De Morgan: each at <alpha, beta/N>.
+and R. Simmons (2006). To test a formula at <alpha, beta>, test its parts like this:
+
+- not Phi: Phi at <beta, alpha>;
+- a conjunction of N formulas: each at <alpha/N, beta>. It is wrongly false if any of the N is wrongly false, and
+  wrongly true only if a false one is accepted;
+- a disjunction of N formulas, by De Morgan: each at <alpha, beta/N>.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """Which of many hypotheses are rejected: e-BH, with the false discovery rate of all rejections below a level.
 
-Each hypothesis i has an e-value e_i and a weight w_i; the weights, chosen without looking at the e-values, sum to 1 at
-most. e-BH rejects the R hypotheses with the largest w_i e_i, with R the largest number such that all of these are at
-least 1/(level R). A true hypothesis that is rejected has 1/R <= level w_i e_i; so the expected fraction of true ones
-among those rejected is at most the sum of level w_i E[e_i] over the true ones, which is at most the level, however the
-e-values depend on each other. With e-processes this holds at each stopping time.
+Each hypothesis i has an e-value e_i and a weight w_i. The weights are chosen without looking at the e-values, and sum
+to at most 1. e-BH rejects the R hypotheses with the largest w_i e_i, where R is the largest number such that all of
+these are at least 1/(level R).
 
-`adjusted` gives up some evidence for more: .1 e^.9 of the highest value e that an e-process has reached. The expected
-value of that is at most 1 over the whole stream, since the integral of .1 e^.9 / e^2 over e >= 1 is 1. So it holds at
-any time, whatever the choice of the time depends on, also on the future and on streams of which the e-process knows
-nothing; and a rejection stays.
+Proof. A true hypothesis that is rejected has 1/R <= level w_i e_i. So the expected fraction of true ones among the
+rejected is at most the sum of level w_i E[e_i] over the true ones. That is at most the level, because E[e_i] <= 1 and
+the weights sum to at most 1. The e-values may depend on each other. With e-processes this holds at each stopping time.
+QED
+
+`adjusted` returns a weaker e-value that holds at any time: .1 e^.9, where e is the highest value that an e-process has
+reached. Its expected value over the whole stream is at most 1, since the integral of .1 e^.9 / e^2 over e >= 1 is 1.
+The choice of the time may then depend on anything, also on the future and on other streams. And a rejection stays.
 
 Source: R. Wang, A. Ramdas, *False discovery rate control with e-values* (JRSS B 2022), also for weights; H. Wang,
 S. Dandapanthula, A. Ramdas, *Anytime-valid FDR control with the stopped e-BH procedure* (2025); G. Shafer, A. Shen,

@@ -1,8 +1,10 @@
 """Test that all samples are equal, which a t statistic cannot make: it has no standard error to divide by.
 
 Two interventions that agree on every sampled path give differences that are all 0; others may give differences that
-are all c. Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures", who run "a dedicated SPRT to
-test that the probability of obtaining equal outcomes is equal to 1", for c = 0; here it is any c.
+are all c.
+
+Source: Kazemi & Paoletti (arXiv 2212.08712), Appendix "Decision procedures". They run "a dedicated SPRT to test that
+the probability of obtaining equal outcomes is equal to 1" for c = 0. Here c may be any number.
 """
 
 from __future__ import annotations

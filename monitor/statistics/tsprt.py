@@ -5,8 +5,9 @@ and E. Erdfelder, *Controlling decision errors with minimal costs* (2020).
 
 The paper's ratio of two noncentral t densities, f_T(-t | m-1, delta sqrt m) / f_T(t | m-1, delta sqrt m), overflows in
 the libraries that have them (m = 500, t = 60). With a = delta sqrt(m) t / sqrt(t^2 + m - 1) it equals J(-a) / J(a),
-where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. And a is delta times the sum of x - theta, over the
-root of the sum of its squares: there is no division by a vanishing standard error, and no cancellation.
+where J(a) is the integral of y^(m-1) exp(-(y-a)^2 / 2) over y > 0. Written with the samples x, a is delta times the sum
+of x - theta, divided by the root of the sum of (x - theta)^2. So nothing is divided by a vanishing standard error, and
+no digits cancel.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Literal
 
+import numpy as np
+from msgspec.structs import asdict, replace
+
 from monitor.errors import ConfigError, InputError
 from monitor.stream.encoding import MAX_BYTES, unpack
 from monitor.types import Episode, Observation, RawInputs, RawState
@@ -115,11 +118,30 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
 def validate(observation: Observation) -> Observation:
     """Return an observation that a library user built as `decode` would: checked by its rules, values normalized.
 
+    Numbers and arrays of numpy count as numbers and lists.
+
     Raises:
         InputError: with one of `REASONS`.
     """
     _check_agent(observation.agent)
-    return _checked(observation)
+    try:
+        return _checked(observation)
+    except InputError:
+        plain = {key: _without_numpy(value) for key, value in asdict(observation).items()}
+        if all(value is getattr(observation, key) for key, value in plain.items()):
+            raise
+        return _checked(replace(observation, **plain))
+
+
+def _without_numpy(value: object) -> object:
+    """Return a value with Python's own numbers and lists in place of numpy's; the same object if it has none."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple) and any(isinstance(each, np.generic) for each in value):
+        return [_without_numpy(each) for each in value]
+    if isinstance(value, dict) and any(isinstance(each, np.generic) for each in value.values()):
+        return {name: _without_numpy(each) for name, each in value.items()}
+    return value
 
 
 def is_plain(observation: Observation) -> bool:

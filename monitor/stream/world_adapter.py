@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,7 @@ class WorldAdapter(Adapter):
     def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: WorldPolicy) -> None:
         super().__init__(settings)
         self._world, self._nominal = world, nominal
+        self._asked: tuple[tuple[float, ...], Floats | None] = (), None  # the last state, and nominal's choice there
 
     def read(self, observation: Observation) -> Pair:
         """Return features, action and inputs of an observation. Raises InputError."""
@@ -117,10 +119,13 @@ class WorldAdapter(Adapter):
         return repeats - float(likely[action]), float((likely**3).sum()) - repeats**2
 
     def _likely(self, state: tuple[float, ...]) -> Floats | None:
-        try:
-            return self._nominal.likely(state)
-        except MonitorError:
-            return None  # the verdicts, which depend on it, are undecided and say why
+        """Return nominal's probabilities in a state, asked once a step; None if it fails."""
+        if self._asked[0] != state:
+            likely: Floats | None = None  # the verdicts, which depend on it, are undecided and say why
+            with suppress(MonitorError):
+                likely = self._nominal.likely(state)
+            self._asked = state, likely
+        return self._asked[1]
 
 
 def _numbers(given: RawState | RawInputs | None, named: tuple[Feature, ...], key: str) -> tuple[float, ...]:

@@ -26,7 +26,7 @@ TRIED: Final = 256
 """Draws of a posterior that are tried on an observed step."""
 MAX_ABDUCTIONS: Final = 4096
 """Observed steps whose noise is kept, of all paths together, before all are forgotten."""
-NO_REWARDS: Final = "add reward(x, a, x_next), which takes a world in Python, or ask for a P"
+NO_REWARDS: Final = "add reward(x, a, x_next), or to a manifest a graph `reward`, or ask for a P"
 EFFECTIVE: Final = 0.1
 """Fewest effective draws of a posterior, as a fraction of all: below it the weights are too uneven to rely on."""
 

@@ -20,6 +20,7 @@ class Ranges:
         self._low = np.array([max(each.low, -LARGEST_NUMBER) for each in features])  # one comparison finds NaN too
         self._high = np.array([min(each.high, LARGEST_NUMBER) for each in features])
         self._whole = np.flatnonzero([each.whole for each in features])
+        self._any = (self._low.max(), self._high.min()) if features and not len(self._whole) else (np.inf, -np.inf)
 
     def outside(self, values: Sequence[float] | Floats) -> str:
         """Return which of the numbers [f] cannot be, and why; empty if all can."""
@@ -27,6 +28,8 @@ class Ranges:
 
     def first_outside(self, rows: AnyArray) -> int | None:
         """Return the first of rows [n, f] with a number that cannot be; None if there is none."""
+        if rows.size and rows.min() >= self._any[0] and rows.max() <= self._any[1]:
+            return None  # whichever feature's they are: a fifth of the time
         inside = (rows >= self._low) & (rows <= self._high)
         if inside.all() and not (len(self._whole) and (rows[:, self._whole] % 1.0).any()):
             return None

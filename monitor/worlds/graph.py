@@ -26,7 +26,9 @@ def as_model_errors() -> Iterator[None]:
 
 
 class Graph:
-    """A graph with inputs among `x` [batch, f], `a` [batch, A] (one-hot) and `w` [batch, i], and one output [batch, k].
+    """A graph with inputs among `x` [batch, f], `a` [batch, A] (one-hot) and others, and one output [batch, k].
+
+    `widths`: that of each input, by name; `columns`: k.
 
     Raises ModelError: the file is unsafe, or has other inputs or outputs.
     """
@@ -51,7 +53,7 @@ class Graph:
             )
 
     def __call__(self, given: Mapping[str, Floats]) -> Floats:
-        """Return the output [n, k] for x [n, f], a [n, A] and w [n, i]. Raises ModelError."""
+        """Return the output [n, k] for its inputs, each [n, width]. Raises ModelError."""
         count = len(given["x"])
         if count <= BATCH:
             return self._run(given)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -64,7 +65,8 @@ def world_of(packed: bytes, where: str) -> LocationScale:
 class LocationScale:
     """A `World` made of a manifest. `content`: its bytes, with those of its files; empty until they are known.
 
-    `fits`: the worlds of the manifests under `fits`, with the ranges, labels and inputs to come of this one.
+    `fits`: the worlds of the manifests under `fits`, with the ranges, labels, rewards and inputs to come of this one.
+    `reward`: the reward of n transitions, [n]; None if the manifest has none.
 
     Args:
         manifest: its description.
@@ -86,6 +88,10 @@ class LocationScale:
         def graph(file: File, columns: int) -> Graph:
             return Graph(content(file), f"{where}, {file.file}", widths, columns)
 
+        self.reward = None
+        if (paid := manifest.reward) is not None:
+            given = {"x": widths["x"], "a": widths["a"], "x_next": widths["x"]}
+            self.reward = partial(_reward, Graph(content(paid), f"{where}, {paid.file}", given, 1), len(self.actions))
         numbers = [n for n, each in enumerate(manifest.features) if not each.values]
         still = (
             ()
@@ -185,14 +191,15 @@ class LocationScale:
         """Return the world of the manifest of a fit, whose files lie in that manifest's folder."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
-        if manifest.fits or manifest.recorded_inputs:
-            raise ModelError(f"world {where}: it is a fit; take fits and recorded_inputs out, as the world's are used")
+        if manifest.fits or manifest.recorded_inputs or manifest.reward:
+            problem = "it is a fit; take fits, recorded_inputs and reward out, as the world's are used"
+            raise ModelError(f"world {where}: {problem}")
         fit = LocationScale(
             manifest.described_by(described),
             lambda file: content(file.model_copy(update={"file": str(folder / file.file)})),
             where,
         )
-        fit.recorded_steps, fit.resample = self.recorded_steps, self.resample
+        fit.recorded_steps, fit.resample, fit.reward = self.recorded_steps, self.resample, self.reward
         return fit
 
     def _given(self, x: Floats, a: Ints, w: Floats) -> dict[str, Floats]:
@@ -258,6 +265,11 @@ class _Number:
         still = scale == 0.0  # the noise did not matter
         ends = [self._distribution.cumulative((end - location) / np.where(still, 1.0, scale)) for end in (low, high)]
         return np.where(still, 0.0, ends[0]), np.where(still, 1.0, ends[1])
+
+
+def _reward(graph: Graph, actions: int, x: Floats, a: Ints, x_next: Floats) -> Floats:
+    """Return the rewards [n] of n transitions."""
+    return graph({"x": x, "a": np.eye(actions)[a], "x_next": x_next})[:, 0]
 
 
 def _distribution(manifest: Manifest, column: int, where: str) -> Distribution:

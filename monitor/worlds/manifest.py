@@ -25,7 +25,8 @@ class _Strict(BaseModel):
 class File(_Strict):
     """A file beside the manifest.
 
-    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), and one output.
+    An ONNX graph has inputs among `x` (the state), `a` (the action, one-hot) and `w` (the inputs), that of `reward`
+    among `x`, `a` and `x_next` (the next state); and one output.
     """
 
     file: Annotated[str, Field(min_length=1, max_length=256)]
@@ -135,11 +136,13 @@ class Manifest(_Strict):
     """One distribution, or one for each feature by name; those not named are normal."""
     labels: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")], str] = {}
     """Name -> condition, such as `level >= 9 and mode == 'busy'`."""
+    reward: File | None = None
+    """Graph of the reward of a step: one output [batch, 1]; absent: formulas with R are refused."""
     learned: bool = False
     """Whether location, scale and noise were estimated from data."""
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
     """Manifests of the same world estimated from other data, such as resampled recordings: what they answer differently
-    the data leave open. Ranges, labels and inputs to come are those of this world.
+    the data leave open. Ranges, labels, rewards and inputs to come are those of this world.
     """
 
     @model_validator(mode="after")

@@ -37,6 +37,8 @@ def examine(world: CheckedWorld) -> None:
             _check_row(world, states[n], moved[n], alone[0])
         for n in range(STATES):
             _check_inverse(world, Moment(tuple(states[n].tolist()), action, inputs), noise[n], moved[n])
+        if world.has_rewards:
+            world.rewards(states, np.full(STATES, action), moved)
     _try_later_inputs(world, inputs)
     for label in world.labels:
         world.holds(label, states)

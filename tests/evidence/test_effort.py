@@ -115,6 +115,20 @@ def test_a_thousand_steps_of_samples_cost_as_much_as_a_part(evidence: Evidence, 
     )
 
 
+def test_in_a_world_the_draws_beside_those_of_the_verdict_count(evidence: Evidence) -> None:
+    drawn = Drawn(Sampling(limit=3_000), seed=1, first=0, alpha=0.01, beta=0.01)
+
+    def of(text: str, **more: object) -> int:
+        verdict = replace(evidence.verdict, causal_model="world", drawn=drawn, **more)
+        return work(replace(evidence, text=text, verdict=verdict))
+
+    both, back = f"regret(careful@2, {GOAL})", 2
+    assert of(both) == (5 + back) * 3 + 2 * 3 * 5 + 2 * 1024 * back * 5 // 1_000
+    tried = (2 * 3_000 + 2 * 1024 * back + 256 * 128 + 1024) * 5 // 1_000
+    assert of(both, recourse=Recourse("no")) == (5 + back) * 3 + 5 * 40 + tried
+    assert of(f"handover(careful, {GOAL}, 2) >= 0.1") == 3 * 5 + 2_000 * 256 * 3 * 5 // 1_000
+
+
 @pytest.mark.parametrize(("draws", "fits", "times"), [(64, 0, 64), (0, 16, 16), (64, -(10**9), 64)])
 def test_each_model_and_each_fit_costs_as_much_as_the_answer(
     evidence: Evidence, draws: int, fits: int, times: int

@@ -21,6 +21,8 @@ from monitor.authoring.formats.drn import read_drn
 from monitor.authoring.formats.prism_explicit import read_combined, read_prism
 from monitor.authoring.formats.umb import read_umb
 from monitor.authoring.formats.umb_write import umb_files
+from monitor.authoring.learning.column_facts import head_of
+from monitor.authoring.learning.column_roles import proposed
 from monitor.authoring.learning.columns import guessed
 from monitor.authoring.learning.mcap_rows import McapRows
 from monitor.authoring.learning.recorded_tables import TableEvents
@@ -358,6 +360,8 @@ def table(data: bytes) -> None:
     with contextlib.suppress(RecordingError):
         rows = McapRows(file, "/a") if kind == "mcap" else open_rows(file)
         names = rows.names()
+        with contextlib.suppress(RecordingError):
+            proposed(head_of([rows]), {})
         roles = guessed(names, {}, "fuzzed", rows.left_out)
         assert sum(len(batch) for batch in rows.batches(names)) >= 0
         for event in TableEvents(rows, roles, "agents/+/steps", "ada", 1.0):

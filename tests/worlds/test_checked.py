@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from monitor.errors import LimitError, ModelError, PathError
+from monitor import load_policy, save_model
+from monitor.errors import LimitError, ModelError, PathError, PolicyError
 from monitor.evaluation.noise_rows import NoiseRows
 from monitor.worlds import Feature, Moment, load_world
 from tests.worlds.samples import Tank
@@ -206,3 +208,12 @@ def test_a_forecast_outside_of_its_range_is_an_error() -> None:
     falling = type("Falling", (Tank,), {"forecast": lambda self, w: w - 5.0})
     with pytest.raises(ModelError, match=r"forecast\(.*\) gives rain=.*, outside 0 to inf"):
         load_world(falling)
+
+
+def test_what_takes_a_table_says_so_of_a_world(tmp_path: Path) -> None:
+    world = load_world(Tank)
+    with pytest.raises(PolicyError, match=r"careful.yaml: .* world 'tank 1'; in a world with numbers give"):
+        load_policy("careful.yaml", world)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"not world 'tank 1'; a world with numbers is kept as its manifest"):
+        save_model(world, tmp_path / "tank.npz")  # type: ignore[arg-type]
+    assert not any(tmp_path.iterdir())

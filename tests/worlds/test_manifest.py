@@ -258,6 +258,8 @@ def test_networks_as_step_and_policy(tmp_path: Path) -> None:
         ),
         ({"features": [MIXED["features"][1] | {"low": 0}]}, "named values are not rounded, clipped or bounded"),
         ({"location": None}, "location is for the features without named values"),
+        ({"reward": linear({"w": [[1]]}, [0])}, "its input 'w' is .*; inputs are floats among x .*, x_next"),
+        ({"reward": linear({"x_next": [[1, 1]] * 3}, [0, 0])}, r"reward.onnx: its output has shape .8, 2., not .8, 1."),
         ({"scale": linear({"w": [[-1, 0]]}, [-1, 0])}, "the scale graph gives -.*; a scale is 0 or more"),
         ({"mode": linear({"w": [[1, 1, 1]]}, [0, 0, 0])}, "end the graph with a softmax"),
     ],
@@ -360,7 +362,10 @@ def test_each_mistake_of_a_fit_is_reported(tmp_path: Path) -> None:
         ({"actions": ["shut"]}, "fit 1 has other action names than the world"),
         ({"features": [{"name": "volume"}]}, "fit 1 has other features than the world"),
         ({"scale": [0]}, "fit 1 has other noise than the world"),
-        ({"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2}, "it is a fit; take fits and recorded_inputs out"),
+        (
+            {"fits": [{"file": "a.yaml", "sha256": "0" * 64}] * 2},
+            "it is a fit; take fits, recorded_inputs and reward out",
+        ),
     ],
 )
 def test_a_fit_is_of_the_same_world(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

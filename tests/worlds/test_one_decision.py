@@ -267,6 +267,20 @@ def test_only_so_many_decisions_are_tried_the_newest_first(
         assert verdict.recourse.changes.offset == 2
 
 
+@pytest.mark.parametrize(("last", "most", "cut"), [(1, 4, False), (1, 3, True), (None, 5, False), (None, 4, True)])
+def test_a_decision_that_was_not_yet_taken_can_be_each_action(
+    last: int | None,
+    most: int,
+    cut: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(one_decision, "MOST_TRIED", most)
+    path = [((8.0,), 0, (0.8,)), ((8.7,), 0, (0.9,)), ((9.5,), 0, (0.1,)), ((9.5,), last, (0.1,))]
+    verdict = check('regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])', model=Tank, path=path, policies=TANKS)
+    assert verdict.recourse is not None
+    assert ("the newest" in verdict.recourse.reason) == cut
+
+
 def test_where_the_verdict_draws_nothing_no_decision_is_drawn() -> None:
     """So much rain fills the tank whatever leaks, so its noise is not known; both policies keep the valve shut."""
     path = [((8.9,), 0, (1.5,)), ((10.0,), 0, (0.0,))]

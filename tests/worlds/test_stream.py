@@ -22,6 +22,7 @@ from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
 from monitor.stream.decode import decode
+from monitor.stream.world_adapter import WorldAdapter
 from monitor.types import (
     Alert,
     Blind,
@@ -39,6 +40,7 @@ from monitor.types import (
     TrustSettings,
 )
 from monitor.worlds import Moment, load_world
+from monitor.worlds.policies import as_world_policy
 from tests.tiers import examples, scaled
 from tests.worlds.samples import Tank
 
@@ -454,3 +456,19 @@ def test_an_interval_is_tested_by_a_draw_in_it_and_what_did_not_matter_is_not() 
     after = msgspec.structs.replace(after, state=(10.0,))
     cells = {next(iter(rows.transitions(f"a{k}", before, after)))[1] for k in range(60)}
     assert cells == {0, 1, 2, 3}, "the leak was below one half"
+
+
+def test_the_nominal_policy_is_asked_once_a_step() -> None:
+    asked: list[Any] = []
+
+    def nominal(states: Any) -> Any:
+        asked.append(states.tolist())
+        return np.zeros(len(states), dtype=int)
+
+    world = load_world(Tank)
+    adapter = WorldAdapter(world, StreamSettings(encoder="features"), as_world_policy("nominal", nominal, world))
+    for state in ((6.0,), (7.0,), (6.0,)):
+        assert adapter.excess(state, 1)[0] > 0.0
+        assert adapter.off_policy(state, 1)
+        assert not adapter.off_policy(state, 0)
+    assert asked == [[[6.0]], [[7.0]], [[6.0]]]

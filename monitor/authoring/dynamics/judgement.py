@@ -230,7 +230,7 @@ def _forecast_ranks(world: LocationScale, parts: Parts, windows: Ints, rng: np.r
         w = np.repeat(steps.w[windows[:, k]], DRAWS, axis=0)
         a = a if k == 0 else behaviour.actions(x, w)
         x = np.clip(world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, x.shape), w), low, high) if len(x) else x
-    return _ranks(x.reshape(len(windows), DRAWS, -1), steps.x_next[windows[:, -1]], rng)
+    return _ranks(x.reshape(len(windows), DRAWS, x.shape[1]), steps.x_next[windows[:, -1]], rng)
 
 
 def _windows(path: Ints, rng: np.random.Generator) -> Ints:

@@ -253,7 +253,8 @@ class _Proposing:
             if order not in self.facts or self._rises(order, links_of(self.head, None, None, ())):
                 why = "named as what rows belong to, but its rows are mixed, and no order shows it"
                 self._set(subject, "episode", why, "state", "-", sure=False)
-        episode, order = (name if name in self.facts else None for name in map(self._having, ("episode", "order")))
+        named = (self._having("episode"), self._having("order"))
+        episode, order = (name if name in self.facts else None for name in named)
         self.links = links_of(self.head, episode, order, ends)
 
     def _orders(self) -> list[str]:

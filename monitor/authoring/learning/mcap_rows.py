@@ -73,8 +73,10 @@ class McapRows(RecordRows):
                 f"{self.path}: has no summary, as if its recording was cut off; `mcap recover` adds one"
             )
         topics = sorted({each.topic for each in summary.channels.values() if _is_known(each, summary.schemas)})
-        if self._topic in topics or len(topics) == 1:
-            return self._topic if self._topic in topics else topics[0]
+        json = {each.topic for each in summary.channels.values() if each.message_encoding == "json"}
+        for known in ({self._topic} & set(topics), json, topics):
+            if len(known) == 1:
+                return str(next(iter(known)))
         if not topics:
             raise RecordingError(f"{self.path}: no topic has JSON messages, or those of ROS 2 with their definitions")
         raise RecordingError(f"{self.path}: several topics can be read; give one of {', '.join(topics)} by --topic")

@@ -230,32 +230,43 @@ class _Lines:
     """Lines of a file of at most `LINE` bytes each.
 
     `replaced`: what stands for bytes that are no text. Attributes: `taken`: their characters or bytes so far.
-    `garbled`: a line has `replaced`.
+    `garbled`: a line has `replaced`. `row`: the lines since this list was emptied.
     """
 
     def __init__(self, file: IO[Any], path: Path, replaced: str | bytes) -> None:
-        self._file, self._path = file, path
-        self._replaced = replaced
-        self.number = self.taken = 0
+        self._file, self._path, self._replaced = file, path, replaced
+        self._number = self.taken = 0
         self.garbled = False
-        self._first: Any = None
+        self.row: list[Any] = []
+        self._again: list[Any] = []
 
     def peek(self) -> Any:  # noqa: ANN401 - text or bytes
-        """Return the first line, which is still to come."""
-        self._first = self._file.readline(LINE)
-        return self._first
+        """Return the next line, which is still to come."""
+        line = self._read()
+        self._again.append(line)
+        return line
+
+    def back(self) -> bool:
+        """Take the lines of the row back but the first, and return whether there are any: they are to come again."""
+        again = self.row[1:]
+        self._again += again[::-1]
+        self.row.clear()
+        return bool(again)
 
     def __iter__(self) -> Iterator[Any]:
-        line = self.peek() if self._first is None else self._first
-        while line:
-            self.number += 1
-            self.taken += len(line)
-            if len(line) >= LINE and line[-1:] not in ("\n", b"\n"):
-                raise RecordingError(f"{self._path}, line {self.number}: is longer than {LINE >> 20} MiB")
+        while line := self._again.pop() if self._again else self._read():
             if self._replaced in line:
                 self.garbled = True
+            self.row.append(line)
             yield line
-            line = self._file.readline(LINE)
+
+    def _read(self) -> Any:  # noqa: ANN401 - text or bytes
+        line = self._file.readline(LINE)
+        self._number += 1
+        self.taken += len(line)
+        if len(line) >= LINE and line[-1:] not in ("\n", b"\n"):
+            raise RecordingError(f"{self._path}, line {self._number}: is longer than {LINE >> 20} MiB")
+        return line
 
 
 def _batches(
@@ -342,41 +353,48 @@ class CsvRows:
             with opened(self.path) as (file, at):
                 lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", "replace", newline=""), self.path, "\ufffd")
                 separator = max(",;\t|", key=lines.peek().count)
-                reader = csv.reader(lines, delimiter=separator)
-                header = next(reader, [])
+                header = next(csv.reader(lines, delimiter=separator), [])
                 names = self._header(header, lines)
-                yield names, self._rows(reader, lines, header, at), separator
+                yield names, self._rows(lines, header, separator, at), separator
         except csv.Error as error:
             raise RecordingError(f"{self.path}: its first line is not CSV ({error})") from error
         except OSError as error:
-            raise RecordingError(f"{self.path}: cannot be read: {error.strerror}") from error
+            raise RecordingError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _rows(
-        self, reader: Iterator[list[str]], lines: _Lines, header: list[str], at: Callable[[], int] | None
+        self, lines: _Lines, header: list[str], separator: str, at: Callable[[], int] | None
     ) -> Iterator[list[str] | str]:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
         width = len(header)
+        lines.row.clear()
         while True:
             try:
                 for row in reader:
-                    if not row:
-                        continue
                     self.taken = lines.taken
                     self.position = lines.taken if at is None else at()
-                    if lines.garbled:
-                        lines.garbled = False
+                    if len(row) != width and row:
+                        yield NOT_TEXT if lines.garbled else TORN
+                        if lines.back():
+                            break
+                    elif lines.garbled:
                         yield NOT_TEXT
-                    elif len(row) != width:
-                        yield TORN
                     elif row == header:
                         yield "the header again"
-                    else:
+                    elif row:
                         yield row
-            except csv.Error:  # such as a field that is too long, because a quote is not closed
-                yield TORN
-                continue
+                    lines.row.clear()
+                    lines.garbled = False
+                else:
+                    return
+            except csv.Error:  # a quote that is not closed, or text behind one that is
+                yield _alone(lines.row, separator, width)
+                lines.back()
             except EOFError:
                 yield CUT_OFF
-            return
+                return
+            # the row had a quote that is not closed: only its first line is lost
+            lines.garbled = False
+            reader = csv.reader(lines, delimiter=separator, strict=True)
 
     def _header(self, fields: Sequence[str], lines: _Lines) -> tuple[str, ...]:
         if lines.garbled:
@@ -431,6 +449,15 @@ def row_suffix(path: Path) -> str:
     """
     last, inner = path.suffix.lower(), Path(path.stem).suffix.lower()
     return inner if last in PACKED and inner in TEXTS else last
+
+
+def _alone(lines: Sequence[str], separator: str, width: int) -> list[str] | str:
+    """Return the row of one line that is not quoted by the rules; `TORN` if there are more lines, or other columns."""
+    try:
+        row = next(csv.reader(lines[:1], delimiter=separator), [])
+    except csv.Error:  # such as a field that is too long
+        return TORN
+    return row if len(lines) == 1 and len(row) == width else TORN
 
 
 def refuse_names(names: Sequence[str], path: Path) -> None:
@@ -525,6 +552,7 @@ class JsonRows(RecordRows):
                 lines = _Lines(file, self.path, b"\n\n")  # which no line has: bytes are decoded later
                 try:
                     for line in lines:
+                        lines.row.clear()
                         if not line.strip():
                             continue
                         try:

@@ -1,4 +1,4 @@
-"""Settings that are fields of a struct in `monitor.types`: default, range and meaning are written there, once.
+"""Sections of a configuration, and settings that are fields of a struct in `monitor.types`: written there, once.
 
 What documents a field is read from the source only when a schema is asked for: at a start it would take a tenth of it.
 """
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 RANGE = ("ge", "gt", "le", "lt")
 
@@ -40,6 +40,19 @@ def describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
     for name, field in section.model_fields.items():
         if name in texts:
             schema["properties"][field.alias or name]["description"] = texts[name]
+
+
+class Section(BaseModel):
+    """A section of the configuration; the text below a field documents it. No error repeats a value."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
+        hide_input_in_errors=True,
+        strict=False,
+        json_schema_extra=describe,
+    )
 
 
 @cache

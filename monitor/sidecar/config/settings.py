@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from monitor.sidecar.config.derived import describe, setting
+from monitor.sidecar.config.derived import Section, describe, setting
 from monitor.sidecar.config.fields import (
     Count,
     Duration,
@@ -33,7 +33,6 @@ from monitor.sidecar.config.fields import (
     Words,
     as_text,
 )
-from monitor.sidecar.config.section import Section
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import YamlFile, dotted
 from monitor.sidecar.mqtt.broker import Broker, Tls, parse_broker

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
+from monitor.sidecar.config.derived import Section
 from monitor.sidecar.config.fields import Duration, Name
-from monitor.sidecar.config.section import Section
 from monitor.sidecar.webhooks.target import parse_target
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ pytest.importorskip("sklearn")
 
 import monitor
 from monitor.cli import main
+from monitor.cli.learn_dynamics import write_world
 from monitor.sidecar.events import Message
 from monitor.sidecar.recording import Header, Recorder
 from monitor.types import Bands, Instant
@@ -26,6 +28,7 @@ from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.location_scale import LocationScale, read_world
 from tests.authoring.dynamics.plants import COLUMNS, NOISE, PLANTS, linear, record, recorded, spread
 from tests.tiers import first, slow
+from tests.worlds import graphs
 
 Learn = Callable[..., tuple[int, str, str]]
 Learned = Callable[[str], tuple[Path, dict[str, Any]]]
@@ -307,6 +310,23 @@ def changed(rows: list[list[object]], column: str, value: Callable[[int, object]
 
 
 ROWS = record(linear, 3, 12, 20)
+
+
+def test_a_world_leaves_no_files_of_the_one_before(tmp_path: Path) -> None:
+    old = ("plant.scale.onnx", "plant.fits/plant.fit1.yaml", "plant.fits/plant.fit12.location.onnx")
+    others = ("plant.html", "plants.scale.onnx", "mine.onnx")
+    (tmp_path / "plant.fits").mkdir()
+    for name in (*old, *others):
+        (tmp_path / name).write_bytes(b"old")
+    manifest = {"features": [{"name": "level"}], "actions": ["shut"], "location": "file:location", "scale": [0.1]}
+    text = graphs.world_files(tmp_path, manifest, location=graphs.linear({"x": [[0.9]]}, [0.0])).read_text()
+    files = {"location.onnx": (tmp_path / "location.onnx").read_bytes()}
+    write_world(SimpleNamespace(files=files, text=text), tmp_path / "plant.yaml")  # type: ignore[arg-type]
+    assert not (tmp_path / "plant.fits").exists()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"plant.yaml", "world.yaml", "location.onnx", *others}
+
+
 BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
     "text": (
         changed(ROWS, "level", lambda n, v: "high" if n == 7 else v),

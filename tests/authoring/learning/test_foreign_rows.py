@@ -246,7 +246,7 @@ def test_messages_of_ros_2_are_rows(tmp_path: Path) -> None:
             writer.write_message("/steps", schema, {**step, "picture": b"abc"}, n, n)
         writer.finish()  # type: ignore[no-untyped-call]
     (path,) = recorded_files([bag])
-    rows = open_recording(path, "agents/+/steps")
+    rows = open_recording(path, "agents/+/steps")  # no such topic, but there is only one
     assert rows.names() == ("stamp", "run", "level[0]", "level[1]", "valve", "done")
     (batch,) = rows.batches(rows.names())
     assert batch.columns["stamp"].tolist() == [100, 100.5, 101, 101.5, 102, 102.5]

@@ -1,0 +1,225 @@
+"""Whether handing over will be too late, drawn: docs/semantics.md, sections 8.4 and 9.1.
+
+A draw is a path of the nominal policy. At each of its states the other policy is drawn too, with noise of its own,
+until it is known whether it meets the goal from there, or `LOOKS` ends. A state where that stays open counts as one
+where it is met and as one where it is missed: so a draw has a least and a greatest outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr, bdtrc
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.errors import LimitError
+from monitor.logic import TRUE
+from monitor.logic.syntax import NOMINAL, Goal, Label, Probability, Test, Until
+from monitor.sampled.dynamics import Pair
+from monitor.sampled.ensemble import Ensemble, StepTable
+from monitor.sampled.scene import Ending, Scene
+from monitor.worlds import Moment
+
+LOOKS: Final = (64, 256, 1024)
+"""Draws of the other policy from a state after which it is tested whether it meets the goal from there."""
+ERROR: Final = 1e-3
+"""Probability that any of the tests of one draw is wrong."""
+APART: Final = 1 << 63
+"""Added to the seed for the noise of the other policy's draws."""
+AT_ONCE: Final = 1 << 16
+"""Draws of the other policy that are made at once, which bounds memory."""
+PARTICLES: Final = 1 << 32
+
+
+class TooLate:
+    """A goal `nominal@0.P [ F<=h !(F@0.Q) ]` on a path, ready to be drawn: 1 if `F` misses `Q` from a state, else 0.
+
+    Args:
+        scene: the worlds to draw from.
+        goal: the whole goal; `given`: `F@0.Q` in it.
+        steps: step table of `Q`.
+        last: the last observed pair; `number`: of its step in the episode.
+        seed: of the noise, below 2**63.
+        terminated: the episode has ended in the last state.
+
+    Raises LimitError: both policies choose by chance.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        goal: Goal,
+        given: Goal,
+        steps: StepTable,
+        *,
+        last: Pair,
+        number: int,
+        seed: int,
+        terminated: bool,
+    ) -> None:
+        assert isinstance(goal.measure, Probability)
+        assert isinstance(goal.measure.path, Until)
+        assert given.test is not None
+        self._states, self._last, self._ended = goal.measure.path.high + 1, last, last[0] if terminated else None
+        self._test = _StateTest(given.test, self._states)
+        nominal, other = scene.world(NOMINAL), scene.world(given.world.change)
+        ending = Ending(last[0], 0) if terminated else None
+        labels = scene.labels(given.measure, given.world.change, ending)
+        here = np.asarray(last[0])[np.newaxis]
+        chances = [world.decisions(0).decide(here).ndim == 2 for world in (other, nominal)]
+        if all(chances) and (last[1] is None or self._states > 1):
+            raise LimitError(
+                "both the nominal policy and the one that takes over choose by chance, and for that handing over later "
+                "is not drawn; give one of them as a policy that always takes its likeliest action"
+            )
+        self._dynamics = nominal.dynamics
+        self._trunk = Ensemble(
+            nominal, StepTable(_Clock(self._states)), _unread, seed=seed, state=last[0], first=number
+        )
+        # It begins anywhere: `at` sets the state, and `first` is the number of the last observed step.
+        self._other = Ensemble(other, steps, labels, seed=seed + APART, state=last[0], first=number)
+        self._ends = np.zeros(0), np.zeros(0)
+
+    @cached_property
+    def certain(self) -> float | None:
+        """The outcome, if it is the same in all drawn worlds because none needs noise; else None."""
+        nominal = self._trunk.copied()
+        for offset, known in enumerate(nominal.follow(self._last, self._ended)):
+            inputs = self._dynamics.inputs(nominal.keys, known)
+            if not isinstance(inputs, tuple):
+                return None
+            met = self._other.at(offset, nominal.states).outcomes(self._pair(offset, inputs), self._ended)
+            if met is None:
+                return None
+            if not self._test.holds(float(met[0])):
+                return 1.0
+            if offset + 1 == self._states:
+                return 0.0
+        return None
+
+    def outcomes(self, particles: range) -> Floats:
+        """Return the least outcomes [n] of draws: 1 where it is known that the goal is missed from some state."""
+        return self._drawn(particles)[0]
+
+    def most(self, particles: range) -> Floats:
+        """Return the greatest outcomes [n] of draws: 0 where it is known that it is missed from none."""
+        return self._drawn(particles)[1]
+
+    def _drawn(self, particles: range) -> tuple[Floats, Floats]:
+        """Return both outcomes of draws, each made once."""
+        missing = range(len(self._ends[0]), particles.stop)
+        if missing.stop > PARTICLES // LOOKS[-1]:
+            raise LimitError(f"handing over is drawn at most {PARTICLES // LOOKS[-1]:,} times (limit PARTICLES)")
+        if missing:
+            least, most = (np.concatenate(pair) for pair in zip(self._ends, self._made(missing), strict=True))
+            self._ends = least, most
+        begin, end = particles.start, particles.stop
+        return self._ends[0][begin:end], self._ends[1][begin:end]
+
+    def _made(self, particles: range) -> tuple[Floats, Floats]:
+        least, most = np.zeros(len(particles)), np.zeros(len(particles))
+        nominal = self._trunk.apart(particles)
+        for offset, known in enumerate(nominal.follow(self._last, self._ended)):
+            inputs = self._dynamics.inputs(nominal.keys, known)
+            for group, each in _alike(np.flatnonzero(least == 0.0), inputs):
+                numbers = np.arange(particles.start, particles.stop)[group]
+                truths = self._truths(offset, nominal.states[group], numbers, self._pair(offset, each))
+                least[group[truths < 0]] = 1.0
+                most[group[truths <= 0]] = 1.0
+            if offset + 1 == self._states or least.all():
+                break
+        return least, most
+
+    def _truths(self, offset: int, states: AnyArray, numbers: Ints, last: Pair) -> Ints:
+        """Return 1 where the other policy meets the goal from a state [n], -1 where it misses it, else 0: open."""
+        truths, sums, done = np.zeros(len(states), dtype=np.int64), np.zeros(len(states)), 0
+        for look in LOOKS:
+            width = look - done
+            open_ = np.flatnonzero(truths == 0)
+            for part in np.array_split(open_, -(-len(open_) * width // AT_ONCE)) if len(open_) else ():
+                keys = (numbers[part, np.newaxis] * LOOKS[-1] + np.arange(done, look)).ravel()
+                begun = self._other.at(offset, np.repeat(states[part], width, axis=0), keys)
+                drawn = begun.outcomes(last, self._ended)
+                assert drawn is not None
+                sums[part] += drawn.reshape(-1, width).sum(axis=1)
+            truths[open_] = self._test.truths(look, sums[open_])
+            done = look
+        return truths
+
+    def _pair(self, offset: int, inputs: tuple[float, ...]) -> Pair:
+        """Return what is known where the other policy takes over: the last pair, later only the inputs."""
+        return self._last if offset == 0 else Moment((), None, inputs)
+
+
+class _StateTest:
+    """The tests of `Q` at the states of one draw: exact binomial ones, each with its part of `ERROR`."""
+
+    def __init__(self, test: Test, states: int) -> None:
+        self._test, part = test, ERROR / (states * len(LOOKS))
+        self.holds = test.holds
+        self._limits = {look: _limits(look, test.bound, part) for look in LOOKS}
+
+    def truths(self, look: int, sums: Floats) -> Ints:
+        """Return 1 where so many successes [n] of `look` show that the goal is met, -1 where missed, else 0."""
+        if self.holds(0.0) == self.holds(1.0):
+            return np.full(len(sums), 1 if self.holds(0.0) else -1)
+        below, above = self._limits[look]
+        found = (sums >= above).astype(np.int64) - (sums <= below)
+        return found if self.holds(1.0) else -found
+
+
+class _Limits(NamedTuple):
+    """So many successes or fewer show a probability below the bound, so many or more one above it."""
+
+    below: int
+    above: int
+
+
+def _limits(count: int, bound: float, error: float) -> _Limits:
+    successes = np.arange(count + 1)
+    below = int((bdtr(successes, count, bound) <= error).sum()) - 1
+    at_least = np.concatenate([[1.0], bdtrc(successes[:-1], count, bound)])
+    above = count + 1 - int((at_least <= error).sum())
+    return _Limits(below, above)
+
+
+class _Clock:
+    """An automaton that reads so many states and nothing in them."""
+
+    atoms: tuple[Label | Goal, ...] = ()
+
+    def __init__(self, states: int) -> None:
+        self.start = TRUE + states
+
+    def step(self, obligation: int, labels: int) -> int:
+        """Return that one state fewer is left."""
+        del labels
+        return obligation - 1
+
+    def horizon(self, obligation: int) -> int:
+        """Return how many states are left."""
+        return max(obligation - TRUE, 0)
+
+    def rewards(self, obligation: int) -> bool:
+        """Return False."""
+        del obligation
+        return False
+
+
+def _unread(offset: int, states: AnyArray, actions: Ints) -> Ints:
+    """Return label sets without labels."""
+    del offset, actions
+    return np.zeros(len(states), dtype=np.int64)
+
+
+def _alike(places: Ints, inputs: tuple[float, ...] | Floats) -> Iterator[tuple[Ints, tuple[float, ...]]]:
+    """Yield the places [n] that have the same inputs, and these."""
+    if isinstance(inputs, tuple):
+        yield places, inputs
+        return
+    different, group = np.unique(inputs[places], axis=0, return_inverse=True)
+    for number, each in enumerate(different.tolist()):
+        yield places[group.ravel() == number], tuple(each)
