@@ -396,6 +396,17 @@ class End(msgspec.Struct, frozen=True, tag=True):
     terminated: bool
 
 
+class RestsOn(msgspec.Struct, frozen=True, gc=False):
+    """What a value on a learned model rests on, in the world it is of."""
+
+    steps: int
+    """Recorded steps of the pairs (state, action) that it uses."""
+    rare: float
+    """Fraction of its expected uses that are of pairs recorded fewer than 5 times."""
+    never: float
+    """Probability of coming to a pair that was never recorded before the value is decided."""
+
+
 class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it
     """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
 
@@ -438,6 +449,10 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """
     support: int | None = None
     """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
+    rests_on: RestsOn | None = None
+    """On a learned model: what the value rests on; of a difference of two worlds, in the first of them; left out
+    otherwise.
+    """
 
 
 class Drawn(msgspec.Struct, frozen=True):

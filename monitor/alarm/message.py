@@ -27,6 +27,7 @@ from monitor.types import (
     Handover,
     Outcome,
     Quantity,
+    RestsOn,
     Threshold,
     Verdict,
 )
@@ -189,6 +190,8 @@ class ValueBands(msgspec.Struct, frozen=True):
     """Bounds over every causal model and every row in the confidence set; `null` unless `causal_model` is `any`."""
     support: int | None
     """The fewest visits among the rows that carry 90 % of the value; `null` if no learned row matters."""
+    rests_on: RestsOn | None
+    """What the value rests on; `null` likewise, and where quantities are nested."""
 
 
 class AlertBands(msgspec.Struct, frozen=True):
@@ -454,7 +457,9 @@ def alert_bands(verdict: Verdict) -> AlertBands | None:
 
 
 def _value_bands(quantity: Quantity | None) -> ValueBands | None:
-    return None if quantity is None else ValueBands(quantity.credible, quantity.guaranteed, quantity.support)
+    if quantity is None:
+        return None
+    return ValueBands(quantity.credible, quantity.guaranteed, quantity.support, quantity.rests_on)
 
 
 def plain_message(message: msgspec.Struct) -> dict[str, object]:

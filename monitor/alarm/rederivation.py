@@ -214,6 +214,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         start_observed=evidence.start_observed,
         acted=evidence.acted,
         recourse=recorded.recourse is not None,
+        basis=recorded.bands is not None and recorded.bands.draws > 0,
     )
     helped: list[str] = []
     try:
@@ -231,15 +232,15 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         judged = replace(judged, recourse=other.recourse)
         helped.append(unexamined)
     if recorded.bands is not None:
-        pairs = zip(judged.quantities, other.quantities, strict=True)
+        pairs = [*zip(judged.quantities, other.quantities, strict=True)]
         if delta is not None and any(one.guaranteed is not None and two.guaranteed is None for one, two in pairs):
             delta = None
             helped.append("without the guaranteed band, which is too large for the engine")
+        uncounted = any(one.rests_on is None and two.rests_on is not None for one, two in pairs)
         judged = _completed(judged, other, guaranteed=delta is None)
         if recorded.bands.draws > 0:
-            helped.append(
-                "and by the engine, which alone computes the credible band, the support and the pairs to visit"
-            )
+            alone = "the credible band, the support and the pairs to visit"
+            helped.append(f"and by the engine, which alone computes {alone}{', and what values rest on' * uncounted}")
     return Derived([judged, other], tuple(helped))
 
 
@@ -334,7 +335,8 @@ def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
     """
     quantities = []
     for one, two in zip(judged.quantities, other.quantities, strict=True):
-        quantity = replace(one, credible=two.credible, support=two.support)
+        counted = two.rests_on if two.rests_on is None else one.rests_on or two.rests_on
+        quantity = replace(one, credible=two.credible, support=two.support, rests_on=counted)
         if guaranteed:
             quantity = replace(quantity, guaranteed=two.guaranteed, robust=two.robust)
         quantities.append(quantity)

@@ -20,19 +20,21 @@ from monitor.alarm.phrases import (
     DO,
     DOING,
     NEEDED,
+    basis_text,
     been,
     capital,
     decimals,
     noun,
+    percent,
     places,
     shortened,
 )
 from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
 from monitor.alarm.subject import LONGEST_NAME, NOW, Subject
 from monitor.alarm.verdict_cache import VerdictCache
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Regret, Test, WorldRef
+from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, Test, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
-from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, Verdict
+from monitor.types import AlarmState, BlindReason, FormulaSpec, Handover, Quantity, RestsOn, Verdict
 
 LONGEST: Final = 199
 """Most characters of a summary."""
@@ -44,6 +46,10 @@ SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
+MATTERS: Final = 0.01
+"""Fraction of a value that was hardly or never recorded, from which the details say so."""
+MUCH: Final = 0.1
+"""Fraction of a value that was hardly recorded, from which the summary says so."""
 RUNBOOK: Final = "Follow the runbook"
 """What a firing alarm advises that has nothing else to advise."""
 Spoken = AlarmState | Literal["fired"]
@@ -338,7 +344,7 @@ class _Sentences:
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
         if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
-            return self._sure_of_data()
+            return self._sure_of_data() + self._hardly()
         if verdict.method == "sampled":
             return f"Sampled, {self._confidence() or 'a mean'}"
         if verdict.drawn is not None:
@@ -375,6 +381,23 @@ class _Sentences:
         low, high = decimals(*band, least=self._places)
         return f"{sure}: {low} to {high} ({100 * level:.4g} %)"
 
+    def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
+        """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""
+        match self._parsed, self._verdict.quantities:
+            case (Regret(WorldRef(change)), (_, quantity)) | (Goal(WorldRef(change)), (quantity,)):
+                return change, quantity.rests_on
+            case _:
+                return NOMINAL, None
+
+    def _hardly(self) -> str:
+        """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
+        change, basis = self._basis()
+        unknown = any(is_open(quantity.extremes) for quantity in self._verdict.quantities)
+        if basis is None or basis.rare < MUCH or unknown or change.kind == "nominal":
+            return ""
+        much = "" if self.brevity else f"{percent(basis.rare)} of "
+        return f"; {much}{self._subject.named(change)} hardly recorded"
+
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
         """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
         goal = next(iter(quantity_goals(self._parsed)), None)
@@ -409,6 +432,9 @@ class _Sentences:
                 f"at least {verdict.support:,} {visits}" if verdict.support else "pairs that were never visited, too"
             )
             parts.append(f"the model rests on {rests}")
+        change, basis = self._basis()
+        if basis is not None and max(basis.rare, basis.never) >= MATTERS:
+            parts.append(f"{self._subject.named(change)} rests on {basis_text(basis)}")
         if quantity is not None and quantity.credible is not None and how.level is not None:
             low, high = decimals(*quantity.credible)
             parts.append(f"credible band ({100 * how.level:.4g} %) {low} to {high}")
