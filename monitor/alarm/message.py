@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 import msgspec
 import numpy as np
 
-from monitor.alarm.figures import effect_of, is_open, own_quantity
+from monitor.alarm.figures import effect_of, is_open, other_quantity, own_quantity
 from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.evaluation.models import AnyModel, sha256_of
@@ -190,8 +190,6 @@ class ValueBands(msgspec.Struct, frozen=True):
     """Bounds over every causal model and every row in the confidence set; `null` unless `causal_model` is `any`."""
     support: int | None
     """The fewest visits among the rows that carry 90 % of the value; `null` if no learned row matters."""
-    rests_on: RestsOn | None
-    """What the value rests on; `null` likewise, and where quantities are nested."""
 
 
 class AlertBands(msgspec.Struct, frozen=True):
@@ -311,6 +309,10 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
+    rests_on: RestsOn | None = None
+    """What the value of `alternative`, or of a plain formula `value`, rests on; left out where that is not known, and
+    of models that are not learned.
+    """
     recourse: AlertRecourse | None = None
     """Whether the missed goal of `regret(...)` could have been met, by the newest verdict; left out if the goal is met,
     for every other formula, and where it was not examined (`recourse` in the configuration).
@@ -320,10 +322,10 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
     "episode", "seq", "time", "time_unix", "late", "summary", "details", "extremes", "bands",
-    "recourse",
+    "rests_on", "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
-OPTIONAL: Final = ("bands", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
+OPTIONAL: Final = ("bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
 """Fields that are left out where they do not apply."""
 
 
@@ -410,6 +412,7 @@ def _message(
         runbook=alert.runbook,
         extremes=figures.extremes,
         bands=alert_bands(verdict),
+        rests_on=None if (quantity := other_quantity(verdict)) is None else quantity.rests_on,
         recourse=alert_recourse(verdict.recourse, alert.seq),
     )
 
@@ -457,9 +460,7 @@ def alert_bands(verdict: Verdict) -> AlertBands | None:
 
 
 def _value_bands(quantity: Quantity | None) -> ValueBands | None:
-    if quantity is None:
-        return None
-    return ValueBands(quantity.credible, quantity.guaranteed, quantity.support, quantity.rests_on)
+    return None if quantity is None else ValueBands(quantity.credible, quantity.guaranteed, quantity.support)
 
 
 def plain_message(message: msgspec.Struct) -> dict[str, object]:

@@ -103,14 +103,15 @@ def basis_text(basis: RestsOn) -> str:
     '1,204 recorded steps, 3.1 % of its own in pairs recorded fewer than 5 times'
     >>> basis_text(RestsOn(1204, rare=0.0, never=0.004))
     '1,204 recorded steps, 0.4 % of its paths to a pair never recorded'
-    >>> basis_text(RestsOn(1, rare=0.0, never=0.0))
-    '1 recorded step'
+    >>> basis_text(RestsOn(1, rare=0.0, never=0.0)), basis_text(RestsOn(900, rare=None, never=0.5))
+    ('1 recorded step', '900 recorded steps, 50 % of its paths beyond them')
     """
     said = [f"{f'{basis.steps:,}' if basis.steps else 'no'} recorded step{'' if basis.steps == 1 else 's'}"]
-    if basis.rare > 0.0:
+    if basis.rare:
         said.append(f"{percent(basis.rare)} of its own in pairs recorded fewer than 5 times")
     if basis.never > 0.0:
-        said.append(f"{percent(basis.never)} of its paths to a pair never recorded")
+        where = "beyond them" if basis.rare is None else "to a pair never recorded"
+        said.append(f"{percent(basis.never)} of its paths {where}")
     return ", ".join(said)
 
 

@@ -37,9 +37,9 @@ from monitor.logic.traversal import quantity_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
-from monitor.referee.numbers import Given, mean
+from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
-from monitor.types import AlarmSpec, BandSettings, Changes, FormulaSpec, RequestedModel, State, Verdict
+from monitor.types import AlarmSpec, BandSettings, Changes, FormulaSpec, RequestedModel, RestsOn, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.policies import WorldPolicy
 
@@ -269,7 +269,11 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
     number = goal_numbers(verdict, asked)
     quantities = tuple(
-        replace(each, value=mean(asked[number[each.text]], given._replace(draws=max(each.samples, 1))))
+        replace(
+            each,
+            value=mean(asked[number[each.text]], given._replace(draws=max(each.samples, 1))),
+            rests_on=_left_again(each.rests_on, asked[number[each.text]], given),
+        )
         for each in verdict.quantities
     )
     profile, recourse = dict(verdict.profile), verdict.recourse
@@ -289,6 +293,12 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
             helped += ("and by the engine that no other single decision is better",)
     judged = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
     return Derived([_with_fits(judged, asked, given), verdict], helped)
+
+
+def _left_again(recorded: RestsOn | None, goal: Goal, given: Given) -> RestsOn | None:
+    """Return what a value rests on, with the fraction of draws beyond the recordings as the referee finds it."""
+    found = None if recorded is None else left(goal, given._replace(draws=DRAWS))
+    return recorded if recorded is None or found is None else replace(recorded, never=found)
 
 
 def _with_fits(verdict: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:

@@ -13,7 +13,16 @@ import math
 from typing import Final, Literal, NamedTuple
 
 from monitor.alarm.blindness import BLIND_WORDS
-from monitor.alarm.figures import advised_change, change_of, handover_of, is_open, own_quantity
+from monitor.alarm.figures import (
+    MATTERS,
+    advised_change,
+    change_of,
+    extrapolates,
+    given_now,
+    handover_of,
+    is_open,
+    own_quantity,
+)
 from monitor.alarm.machine import judge
 from monitor.alarm.phrases import (
     ACTING,
@@ -46,10 +55,8 @@ SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
-MATTERS: Final = 0.01
-"""Fraction of a value that was hardly or never recorded, from which the details say so."""
 MUCH: Final = 0.1
-"""Fraction of a value that was hardly recorded, from which the summary says so."""
+"""Fraction of a value that was hardly or never recorded, from which the summary says so."""
 RUNBOOK: Final = "Follow the runbook"
 """What a firing alarm advises that has nothing else to advise."""
 Spoken = AlarmState | Literal["fired"]
@@ -339,12 +346,17 @@ class _Sentences:
         return f"{low} to {high}"
 
     def sure(self, blind: BlindReason | None) -> str:
+        """Return how sure the answer is, and if so that much was hardly recorded; nothing while blind."""
+        sure = self._sure(blind)
+        return sure and sure + self._hardly()
+
+    def _sure(self, blind: BlindReason | None) -> str:
         """Return how sure the answer is, in a few words; nothing while blind, which says that it is not."""
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
             return ""
         if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
-            return self._sure_of_data() + self._hardly()
+            return self._sure_of_data()
         if verdict.method == "sampled":
             return f"Sampled, {self._confidence() or 'a mean'}"
         if verdict.drawn is not None:
@@ -392,11 +404,13 @@ class _Sentences:
     def _hardly(self) -> str:
         """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
         change, basis = self._basis()
-        unknown = any(is_open(quantity.extremes) for quantity in self._verdict.quantities)
-        if basis is None or basis.rare < MUCH or unknown or change.kind == "nominal":
+        unknown = is_open(given_now(self._verdict)) or any(is_open(each.extremes) for each in self._verdict.quantities)
+        much = 0.0 if basis is None else basis.never if basis.rare is None else basis.rare
+        if basis is None or much < MUCH or unknown or change.kind == "nominal":
             return ""
-        much = "" if self.brevity else f"{percent(basis.rare)} of "
-        return f"; {much}{self._subject.named(change)} hardly recorded"
+        amount = "" if self.brevity else f"{percent(much)} of "
+        recorded = "beyond what was recorded" if basis.rare is None else "hardly recorded"
+        return f"; {amount}{self._subject.named(change)} {recorded}"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
         """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
@@ -423,18 +437,17 @@ class _Sentences:
     def learned(self) -> list[str]:
         """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        parts, (change, basis) = [], self._basis()
+        if basis is not None and max(basis.rare or 0.0, basis.never) >= MATTERS:
+            parts.append(f"{self._subject.named(change)} rests on {basis_text(basis)}")
         if how is None:
-            return []
-        parts = []
+            return [capital(part) for part in parts]
         if verdict.support is not None:
             visits = "visit" if verdict.support == 1 else "visits"
             rests = (
                 f"at least {verdict.support:,} {visits}" if verdict.support else "pairs that were never visited, too"
             )
             parts.append(f"the model rests on {rests}")
-        change, basis = self._basis()
-        if basis is not None and max(basis.rare, basis.never) >= MATTERS:
-            parts.append(f"{self._subject.named(change)} rests on {basis_text(basis)}")
         if quantity is not None and quantity.credible is not None and how.level is not None:
             low, high = decimals(*quantity.credible)
             parts.append(f"credible band ({100 * how.level:.4g} %) {low} to {high}")
@@ -515,14 +528,17 @@ class _Sentences:
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
     def _unrecorded(self, number: int) -> str:
-        """Return that a quantity is known only as an interval, and why."""
-        open_ = is_open(self._verdict.quantities[number].extremes)
+        """Return that a quantity is known only as an interval, or extrapolates, and why."""
+        quantity = self._verdict.quantities[number]
+        open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self.brevity > 1 else " (partly never recorded)") if open_ else ""
 
     def _open_now(self, which: int) -> Open:
         """Return the extremes of carrying on (0) or of handing over (1) now."""
+        if which == 1:
+            return given_now(self._verdict)
         ends = self._verdict.profile_extremes
-        return (ends[0][2 * which], ends[0][2 * which + 1]) if ends else None
+        return ends[0][:2] if ends else None
 
     def _now(self) -> tuple[str, str, str]:
         """Return the values of carrying on and of handing over now, as far as known, and the bound."""

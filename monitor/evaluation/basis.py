@@ -74,7 +74,7 @@ def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsO
     Left out are decisions made for the goal, nested quantities, and worlds without learned rows.
     """
     found: dict[str, RestsOn] = {}
-    for change, measure in _compared(formula):
+    for change, measure in compared(formula):
         if change.decides or (isinstance(measure, Probability) and any(nested_goals(measure.path))):
             continue
         nominal = evaluators.nominal()
@@ -88,8 +88,11 @@ def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsO
     return found
 
 
-def _compared(formula: Formula) -> Iterator[tuple[InterventionRef, Probability | Reward]]:
-    """Yield the interventions whose values a formula is about, each with what is measured."""
+def compared(formula: Formula) -> Iterator[tuple[InterventionRef, Probability | Reward]]:
+    """Yield the interventions whose values a formula is about, each with what is measured.
+
+    Of `regret` and `handover` that is what is handed over to, of other formulas the first world of each quantity.
+    """
     handed = handover_goal(formula)
     if handed is not None:
         yield handed.world.change, handed.measure

@@ -276,8 +276,7 @@ class WorldEngines:
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
         """As in `Engines`."""
-        del formula
-        return {}
+        return self.checker.rests_on(formula)
 
 
 def _moments(held: Held) -> list[Moment]:

@@ -40,7 +40,7 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
     not look so; with a nested quantity; where decisions are made for the goal; and beyond `LIMIT` uses.
     """
     change, measure = goal.world.change, goal.measure
-    if change.decides or (isinstance(measure, Probability) and not _is_simple(measure)):
+    if change.decides or (isinstance(measure, Probability) and not one_temporal_operator(measure)):
         return None
     model = setting.models[change.name if change.kind == "model" else MAIN]
     if model.counts is None:
@@ -52,7 +52,7 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
     return None if uses is None else _summed(model, uses)
 
 
-def _is_simple(measure: Probability) -> bool:
+def one_temporal_operator(measure: Probability) -> bool:
     """Return whether a path formula has at most one temporal operator and no nested goal."""
     parts = list(subformulas(measure.path))
     temporal = [part for part in parts if isinstance(part, Until)]

@@ -128,15 +128,25 @@ class Ensemble:
         seed: of the noise.
         state: the intervention state.
         first: the number of its step in the episode.
+        watched: note which particles move as nothing recorded shows.
     """
 
     def __init__(
-        self, world: SampledWorld, steps: StepTable, labels: LabelFunction, *, seed: int, state: State, first: int
+        self,
+        world: SampledWorld,
+        steps: StepTable,
+        labels: LabelFunction,
+        *,
+        seed: int,
+        state: State,
+        first: int,
+        watched: bool = False,
     ) -> None:
         self._world, self._steps, self._labels, self._seed, self._first = world, steps, labels, seed, first
         self.offset = 0
         self._apart = False
         self._values = np.zeros(1)
+        self._left = np.zeros(1, dtype=np.bool_) if watched else None
         self._open = np.arange(1)
         self._noise = np.zeros(1, dtype=np.int64)
         self._states: AnyArray = np.asarray(state)[np.newaxis]
@@ -152,6 +162,7 @@ class Ensemble:
         new, count, open_ = copy(self), len(particles), len(self._open)
         new._apart = True  # noqa: SLF001 - here and below: its own
         new._values = np.repeat(self._values, count)  # noqa: SLF001
+        new._left = None if self._left is None else np.repeat(self._left, count)  # noqa: SLF001
         new._open = np.arange(count * open_)  # noqa: SLF001
         new._noise = np.arange(particles.start, particles.stop, particles.step)[: count * open_]  # noqa: SLF001
         new._states = np.repeat(self._states, count, axis=0)  # noqa: SLF001
@@ -184,15 +195,31 @@ class Ensemble:
             last: the last observed pair, whose outcome is not known.
             ended: the state an episode has terminated in: absorbing from here on, and without reward.
         """
+        ahead = self._decided(last, ended)
+        return None if ahead is None else ahead._values  # noqa: SLF001 - its own
+
+    def left(self, last: Pair, ended: State | None) -> Bools:
+        """Return which particles [n] move as nothing recorded shows before they are decided; needs `watched`.
+
+        The particles are apart, and the arguments are those of `outcomes`.
+        """
+        ahead = self._decided(last, ended)
+        assert ahead is not None, "particles that are apart have noise"
+        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - its own
+        return ahead._left  # noqa: SLF001 - its own
+
+    def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
+        """Return a copy in which every particle is decided; None if that takes noise and none is drawn."""
         ahead = copy(self)
         ahead._values = self._values.copy()  # noqa: SLF001 - its own
+        ahead._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - its own
         pair: Pair | None = last
         given = self._world.dynamics.given(last, None)
         while len(ahead._open):  # noqa: SLF001 - its own
             if not ahead._step(pair, given, ended):  # noqa: SLF001 - its own
                 return None
             pair, given = None, self._world.dynamics.beyond(given)
-        return ahead._values  # noqa: SLF001 - its own
+        return ahead
 
     def _step(self, pair: Pair | None, given: Given, ended: State | None) -> bool:
         """Choose actions, read the label sets, draw the next states of the undecided particles.
@@ -275,6 +302,9 @@ class Ensemble:
         keys, self.offset = Keys(self._seed, self._first + self.offset, self._noise), self.offset + 1
         move = self._world.dynamics.move
         moving = None if ended is None else ~same(self._states, ended)
+        if self._left is not None and len(self._open):
+            found = self._world.dynamics.unrecorded(keys, self._states, actions, given)
+            self._left[self._open] |= found if moving is None else found & moving
         if moving is None or moving.all():
             if len(self._open):
                 self._states = move(keys, self._states, actions, given)
