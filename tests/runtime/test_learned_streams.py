@@ -338,12 +338,16 @@ def test_an_alert_has_the_bands_of_both_values() -> None:
         "credible": list(nominal.credible or ()),
         "guaranteed": list(nominal.guaranteed or ()),
         "support": nominal.support,
-        "rests_on": {"steps": 10, "rare": 0.0, "never": 0.0},
     }
     assert bands["alternative"]["credible"] == list(alternative.credible or ())
     assert bands["effect_credible"] == list(alert.verdict.effect_credible or ())
     assert bands["to_visit"] == [list(pair) for pair in alert.verdict.to_visit]
     assert (bands["draws"], bands["seed"], bands["level"], bands["delta"], bands["reason"]) == (39, 3, 0.95, 0.05, "")
+
+
+def test_an_alert_has_what_the_alternative_rests_on() -> None:
+    assert published(alert_of(road(), spec()), road())["rests_on"] == {"steps": 10, "rare": 0.0, "never": 0.0}
+    assert "rests_on" not in published(alert_of(road(), spec(bands="off")), road())
 
 
 def test_an_alert_of_several_quantities_has_the_smallest_support() -> None:
