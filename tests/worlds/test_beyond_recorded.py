@@ -16,8 +16,9 @@ from scipy.stats import norm
 from monitor import Monitor, check, load_world
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, Probability, Until
 from monitor.logic.traversal import subformulas
@@ -26,6 +27,7 @@ from monitor.sampled import Sampler
 from monitor.sampled.noise import STATE, uniforms
 from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, StreamSettings, Verdict
 from monitor.worlds.policies import as_world_policy
+from tests.evidence.rederived import make_evidence
 from tests.tiers import scaled
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.test_referee import path_formula
