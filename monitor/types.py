@@ -408,6 +408,19 @@ class End(msgspec.Struct, frozen=True, tag=True):
 # ---- verdicts ----
 
 
+class RestsOn(msgspec.Struct, frozen=True, gc=False):
+    """What a value on a learned model rests on, in the world it is of."""
+
+    steps: int
+    """Recorded steps of the pairs (state, action) that it uses; those that a world with numbers was learned from."""
+    rare: float | None
+    """Fraction of its expected uses that are of pairs recorded fewer than 5 times; `null` in a world with numbers."""
+    never: float
+    """Probability of coming to a pair that was never recorded before the value is decided; in a world with numbers the
+    fraction of draws that take an action outside the numbers at which it was recorded.
+    """
+
+
 class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it
     """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
 
@@ -450,6 +463,10 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """
     support: int | None = None
     """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
+    rests_on: RestsOn | None = None
+    """On a learned model: what the value rests on; of a difference of two worlds, in the first of them. In a world with
+    numbers where the goal is missed. Left out otherwise.
+    """
 
 
 class Drawn(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.alarm.figures import advised_change, handover_of, is_open
+from monitor.alarm.figures import advised_change, given_now, handover_of, is_open
 from monitor.alarm.finding import Open, ranges
 from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, noun
 from monitor.alarm.subject import Subject
@@ -117,8 +117,10 @@ class Advice:
 
     def _open_now(self, which: int) -> Open:
         """Return the extremes of carrying on (0) or of handing over (1) now."""
+        if which == 1:
+            return given_now(self._verdict)
         ends = self._verdict.profile_extremes
-        return (ends[0][2 * which], ends[0][2 * which + 1]) if ends else None
+        return ends[0][:2] if ends else None
 
     def _now(self) -> tuple[str, str, str]:
         """Return the values of carrying on and of handing over now, as far as known, and the bound."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from monitor.alarm.figures import own_quantity
+from monitor.alarm.figures import MATTERS, given_now, is_open, own_quantity
 from monitor.alarm.machine import assess
-from monitor.alarm.phrases import capital, decimals
-from monitor.logic.syntax import Formula, Goal, Probability
+from monitor.alarm.phrases import basis_text, capital, decimals, percent
+from monitor.alarm.subject import Subject
+from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, WorldRef
 from monitor.logic.traversal import quantity_goals
-from monitor.types import BlindReason, FormulaSpec, Verdict
+from monitor.types import BlindReason, FormulaSpec, RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
+MUCH: Final = 0.1
+"""Fraction of a value that was hardly or never recorded, from which the summary says so."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
 
@@ -21,11 +24,16 @@ TOO_WIDE: Final = 0.5
 class Certainty:
     """Sentences about how sure a verdict is. `places`: least number of decimals beside the finding."""
 
-    def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, brevity: int, places: int) -> None:
-        self._formula, self._parsed, self._verdict = formula, parsed, verdict
-        self._brevity, self._places = brevity, places
+    def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject, places: int) -> None:
+        self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
+        self._brevity, self._places = subject.brevity, places
 
     def sure(self, blind: BlindReason | None) -> str:
+        """Return how sure the answer is, and if so that much was hardly recorded; nothing while blind."""
+        sure = self._sure(blind)
+        return sure and sure + self._hardly()
+
+    def _sure(self, blind: BlindReason | None) -> str:
         """Return how sure the answer is, in a few words; nothing while blind, which says that it is not."""
         verdict = self._verdict
         if blind is not None or (not verdict.quantities and verdict.drawn is None):
@@ -71,9 +79,11 @@ class Certainty:
     def learned(self) -> list[str]:
         """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
         verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        parts, (change, basis) = [], self._basis()
+        if basis is not None and max(basis.rare or 0.0, basis.never) >= MATTERS:
+            parts.append(f"{self._subject.named(change)} rests on {basis_text(basis)}")
         if how is None:
-            return []
-        parts = []
+            return [capital(part) for part in parts]
         if verdict.support is not None:
             visits = "visit" if verdict.support == 1 else "visits"
             rests = (
@@ -105,6 +115,25 @@ class Certainty:
         """Return what the inputs beyond the observed ones are drawn from, in a world with numbers."""
         count = self._verdict.resampled_from
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
+
+    def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
+        """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""
+        match self._parsed, self._verdict.quantities:
+            case (Regret(WorldRef(change)), (_, quantity)) | (Goal(WorldRef(change)), (quantity,)):
+                return change, quantity.rests_on
+            case _:
+                return NOMINAL, None
+
+    def _hardly(self) -> str:
+        """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
+        change, basis = self._basis()
+        unknown = is_open(given_now(self._verdict)) or any(is_open(each.extremes) for each in self._verdict.quantities)
+        much = 0.0 if basis is None else basis.never if basis.rare is None else basis.rare
+        if basis is None or much < MUCH or unknown or change.kind == "nominal":
+            return ""
+        amount = "" if self._brevity else f"{percent(much)} of "
+        recorded = "beyond what was recorded" if basis.rare is None else "hardly recorded"
+        return f"; {amount}{self._subject.named(change)} {recorded}"
 
     def _leaves_much_open(self, band: tuple[float, float]) -> bool:
         """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""

@@ -32,6 +32,8 @@ from monitor.types import (
 
 SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as one."""
+MATTERS: Final = 0.01
+"""Fraction of a value that was hardly or never recorded, from which it is said."""
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
 _figures: Final[VerdictCache[Figures]] = VerdictCache()
@@ -83,6 +85,11 @@ def own_quantity(verdict: Verdict) -> Quantity | None:
     return verdict.quantities[0]
 
 
+def other_quantity(verdict: Verdict) -> Quantity | None:
+    """Return the quantity of the alternative's value, of a plain formula its only one; None if it has several."""
+    return verdict.quantities[-1] if own_quantity(verdict) is not None else None
+
+
 def effect_of(verdict: Verdict) -> float | None:
     """Return the effect of a regret verdict; None for every other one, and where one of its values is open."""
     return None if any(is_open(quantity.extremes) for quantity in verdict.quantities) else verdict.effect
@@ -116,22 +123,45 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
         helps, useful = (verdict.holds if known else None), (0 if known and verdict.holds else None)
     else:
         helps, useful = _helps_now(formula, verdict), verdict.latest_useful
-    ends = verdict.profile_extremes
-    return Handover(print_change(change), helps, useful, (ends[0][2], ends[0][3]) if ends else None)
+    given = given_now(verdict)
+    if helps is None and given is not None and not verdict.profile_extremes:
+        useful = None  # nor is it known of earlier steps
+    return Handover(print_change(change), helps, useful, given)
+
+
+def given_now(verdict: Verdict) -> tuple[float, float] | None:
+    """Return the least and the greatest value of handing over now, whatever was never recorded; None if all of it was.
+
+    In a world with numbers, of which no draws are taken at both extremes, these are the value less and more the
+    fraction of the alternative's draws that leave what was recorded (a learned one has no rewards).
+    """
+    if verdict.profile_extremes:
+        return verdict.profile_extremes[0][2:]
+    quantity = other_quantity(verdict)
+    if 0 not in verdict.profile or quantity is None or quantity.rests_on is None or not extrapolates(quantity):
+        return None
+    value, beyond = verdict.profile[0][1], quantity.rests_on.never
+    return max(value - beyond, 0.0), min(value + beyond, 1.0)
+
+
+def extrapolates(quantity: Quantity) -> bool:
+    """Return whether a value in a world with numbers leaves what was recorded, so that it may be wrong unnoticed."""
+    basis = quantity.rests_on
+    return basis is not None and basis.rare is None and basis.never >= MATTERS
 
 
 def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
     """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
     if 0 not in verdict.profile or (verdict.bands is not None and NO_EXTREMES in verdict.bands.reason):
         return None
-    if verdict.latest_useful == 0:
+    goal, given = formula.goal if isinstance(formula, Regret) else handover_goal(formula), given_now(verdict)
+    if given is None or goal is None or goal.test is None:
+        return verdict.latest_useful == 0
+    suffices = {goal.test.holds(value) for value in given}
+    if verdict.latest_useful == 0 and len(suffices) == 1:
         return True
-    goal = formula.goal if isinstance(formula, Regret) else handover_goal(formula)
-    if not verdict.profile_extremes or goal is None or goal.test is None:
-        return False
-    now = verdict.profile_extremes[0]
-    needless = all(goal.test.holds(value) for value in now[:2])
-    suffices = {goal.test.holds(value) for value in now[2:]}
+    own = verdict.profile_extremes[0][:2] if verdict.profile_extremes else verdict.profile[0][:1]
+    needless = all(goal.test.holds(value) for value in own)
     return None if len(suffices) > 1 and not needless else False
 
 

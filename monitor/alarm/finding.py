@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from monitor.alarm.figures import change_of, is_open
+from monitor.alarm.figures import change_of, extrapolates, is_open
 from monitor.alarm.phrases import NEEDED, been, decimals
 from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
 from monitor.alarm.subject import NOW, Subject
@@ -123,8 +123,9 @@ class Finding:
         return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
 
     def _unrecorded(self, number: int) -> str:
-        """Return that a quantity is known only as an interval, and why."""
-        open_ = is_open(self._verdict.quantities[number].extremes)
+        """Return that a quantity is known only as an interval, or extrapolates, and why."""
+        quantity = self._verdict.quantities[number]
+        open_ = is_open(quantity.extremes) or extrapolates(quantity)
         return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
 
     def _combination(self) -> str:

@@ -12,7 +12,7 @@ from typing import Final, Literal, cast
 import msgspec
 import numpy as np
 
-from monitor.alarm.figures import effect_of, is_open, own_quantity
+from monitor.alarm.figures import effect_of, is_open, other_quantity, own_quantity
 from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.evaluation.models import AnyModel, sha256_of
@@ -27,6 +27,7 @@ from monitor.types import (
     Handover,
     Outcome,
     Quantity,
+    RestsOn,
     Threshold,
     Verdict,
 )
@@ -308,6 +309,10 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
+    rests_on: RestsOn | None = None
+    """What the value of `alternative`, or of a plain formula `value`, rests on; left out where that is not known, and
+    of models that are not learned.
+    """
     recourse: AlertRecourse | None = None
     """Whether the missed goal of `regret(...)` could have been met, by the newest verdict; left out if the goal is met,
     for every other formula, and where it was not examined (`recourse` in the configuration).
@@ -317,10 +322,10 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 FOLLOWING: Final = (
     "outcome", "value", "threshold", "alternative", "method", "effect", "bounds", "robust", "profile", "handover",
     "episode", "seq", "time", "time_unix", "late", "summary", "details", "extremes", "bands",
-    "recourse",
+    "rests_on", "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
-OPTIONAL: Final = ("bands", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
+OPTIONAL: Final = ("bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
 """Fields that are left out where they do not apply."""
 
 
@@ -407,6 +412,7 @@ def _message(
         runbook=alert.runbook,
         extremes=figures.extremes,
         bands=alert_bands(verdict),
+        rests_on=None if (quantity := other_quantity(verdict)) is None else quantity.rests_on,
         recourse=alert_recourse(verdict.recourse, alert.seq),
     )
 

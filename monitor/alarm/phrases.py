@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from monitor.logic.syntax import Comparison, InterventionRef
-from monitor.types import Departing, WrongRow
+from monitor.types import Departing, RestsOn, WrongRow
 
 MOST_DECIMALS = 12
 """Most decimals shown: closer numbers are equal for a verdict too."""
@@ -94,6 +94,43 @@ def capital(text: str) -> str:
 def steps(count: int) -> str:
     """Return a number of steps in words."""
     return f"{count} step" if count == 1 else f"{count} steps"
+
+
+def basis_text(basis: RestsOn) -> str:
+    """Return what a value rests on, as it follows "rests on".
+
+    >>> basis_text(RestsOn(1204, rare=0.031, never=0.0))
+    '1,204 recorded steps, 3.1 % of its own in pairs recorded fewer than 5 times'
+    >>> basis_text(RestsOn(1204, rare=0.0, never=0.004))
+    '1,204 recorded steps, 0.4 % of its paths to a pair never recorded'
+    >>> basis_text(RestsOn(1, rare=0.0, never=0.0)), basis_text(RestsOn(900, rare=None, never=0.5))
+    ('1 recorded step', '900 recorded steps, 50 % of its paths beyond them')
+    """
+    said = [f"{f'{basis.steps:,}' if basis.steps else 'no'} recorded step{'' if basis.steps == 1 else 's'}"]
+    if basis.rare:
+        said.append(f"{percent(basis.rare)} of its own in pairs recorded fewer than 5 times")
+    if basis.never > 0.0:
+        where = "beyond them" if basis.rare is None else "to a pair never recorded"
+        said.append(f"{percent(basis.never)} of its paths {where}")
+    return ", ".join(said)
+
+
+def bases_text(bases: Mapping[str, RestsOn]) -> list[str]:
+    """Return what each of some values rests on, by the intervention as text."""
+    return [f"{name!r} rests on {basis_text(basis)}" for name, basis in bases.items()]
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction in percent with two digits; what is not 0 or all never looks like it.
+
+    >>> [percent(fraction) for fraction in (0.0, 0.00001, 0.004, 0.125, 0.9999, 1.0)]
+    ['0 %', 'under 0.1 %', '0.4 %', '12 %', 'over 99 %', '100 %']
+    """
+    if 0.0 < fraction < 0.001:
+        return "under 0.1 %"
+    if 0.99 < fraction < 1.0:
+        return "over 99 %"
+    return f"{100 * fraction:.2g} %" if fraction < 0.99 else "100 %"
 
 
 def decimals(*values: float, least: int = 2) -> list[str]:

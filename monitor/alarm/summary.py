@@ -110,7 +110,7 @@ def _parts(
     if state == "firing" and subject.brevity <= 1:  # finding and advice, which stand side by side
         numbers = finding.numbers(), advice.numbers()
         finding.places = advice.places = max(places(*ends(each)) for each in numbers)
-    certainty = Certainty(formula, parsed, verdict, subject.brevity, finding.places)
+    certainty = Certainty(formula, parsed, verdict, subject, finding.places)
     found, unsure, could = finding.sentence(), finding.disagreement(), finding.recourse()
     had = finding.counterfactual()
     last = f"{_caution(blind) or 'last: '}{found}"

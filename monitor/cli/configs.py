@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from monitor.cli.output import print_json, progress, say
 from monitor.errors import Mistakes
@@ -26,6 +27,7 @@ def check(
     """
     import os  # noqa: PLC0415 - keep `cfmon --help` light
 
+    from monitor.alarm.phrases import bases_text  # noqa: PLC0415 - likewise
     from monitor.runtime.query import query_notes  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.preflight import check_places, takeover_notes  # noqa: PLC0415 - likewise
@@ -44,11 +46,13 @@ def check(
         mistakes.raise_all()
     notes += query_notes(loaded.monitor.queries)
     notes += takeover_notes(loaded.monitor.queries, read.path.window)
+    bases = loaded.monitor.rests_on()
     summary = {
         "config": str(config),
         "model": {"name": loaded.identity.model_name, "sha256": loaded.identity.model_sha256},
         "policies": dict(loaded.identity.policies),
         "formulas": {formula.name: formula.formula for formula in loaded.config.formulas},
+        "rests_on": to_builtins(bases),
         "notes": notes,
     }
     if as_json:
@@ -60,6 +64,9 @@ def check(
         say(f"  policy    {name}  sha256 {sha256}")
     for formula in loaded.config.formulas:
         say(f"  formula   {formula.name}: {formula.formula}")
+    for name, found in bases.items():
+        for line in bases_text(found):
+            say(f"  basis     {name}: from the start, {line}")
     for note in notes:
         say(f"  note      {note}")
 

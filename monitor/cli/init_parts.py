@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
+    from monitor.types import RestsOn
 
 SETTINGS: Final = "init.yaml"
 
@@ -36,7 +37,7 @@ class InitResult:
     """What was written and measured.
 
     `base`: the model. `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`:
-    proposed from it.
+    proposed from it. `bases`: what values of the chosen formula rest on, as `Engines.rests_on`.
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class InitResult:
     sample: bool
     guards: Sequence[Guarded]
     hold: int | None
+    bases: Mapping[str, RestsOn]
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
@@ -93,7 +95,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     with progress("measuring candidate formulas", total=total) as bar, warned():
         rows = base.measured(candidates(horizon, base.label, request.offset, request.alarm), bar.at)
     found, rule = chosen(rows)
-    no_bounds = _configure(request, base, found, staging)
+    no_bounds, bases = _configure(request, base, found, staging)
     with progress("replaying the chosen formula", total=total) as bar, warned():
         best = base.replayed(found, staging / "config.yaml", bar.at)
     text = config_text(best, base, request.topic, no_bounds=no_bounds)
@@ -113,22 +115,28 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     sample = best.first is not None
-    return InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold), sampled
+    shown = InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold, bases=bases)
+    return shown, sampled
 
 
-def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> str:
-    """Write a configuration that can be started; return why bounds over causal models are left out, if they are."""
+def _configure(
+    request: InitRequest, base: InitBase, best: Measured, staging: Path
+) -> tuple[str, Mapping[str, RestsOn]]:
+    """Write a configuration that can be started.
+
+    Return why bounds over causal models are left out, if they are, and what the values of its formula rest on.
+    """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
 
-    file = staging / "config.yaml"
+    file, no_bounds = staging / "config.yaml", ""
     with progress("checking the configuration"), warned():
         try:
             file.write_text(config_text(best, base, request.topic), "utf-8")
-            assemble(file, {})
+            loaded = assemble(file, {})
         except MonitorError as error:
             why = " ".join(str(error).split())
             text = config_text(best, base, request.topic, no_bounds=why)
             file.write_text(text, "utf-8")
-            assemble(file, {})
-            return why
-    return ""
+            loaded, no_bounds = assemble(file, {}), why
+        (bases,) = loaded.monitor.rests_on().values()
+    return no_bounds, bases

@@ -138,7 +138,7 @@ def learned_world(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.judgement import judged  # noqa: PLC0415 - likewise
-    from monitor.authoring.dynamics.kept_inputs import with_recorded_inputs  # noqa: PLC0415 - likewise
+    from monitor.authoring.dynamics.kept_inputs import with_recorded_actions, with_recorded_inputs  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.learned_world import candidates, chosen, split, unchanged  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
@@ -150,7 +150,7 @@ def learned_world(
     parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
     with progress("fitting"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
-        best = with_recorded_inputs(best, draft, parts)
+        best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)
     with progress("checking"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out)

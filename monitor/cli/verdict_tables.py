@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from monitor.alarm.figures import effect_of, is_open
+from monitor.alarm.phrases import basis_text
 from monitor.cli.output import ExitCode
 from monitor.evaluation.visits import Needed
 from monitor.evidence.canonical import ONLY_LEARNED, ONLY_MISSED
@@ -56,7 +57,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
         hidden -= {"extremes", "profile_extremes"}
     hidden |= ONLY_MISSED | {"bands"}
     quantities = [
-        {name: member for name, member in asdict(quantity).items() if name not in hidden}
+        {name: to_builtins(member) for name, member in asdict(quantity).items() if name not in hidden}
         for quantity in verdict.quantities
     ]
     fields = {name: member for name, member in asdict(verdict).items() if name not in hidden}
@@ -228,6 +229,8 @@ def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableTyp
         table.add_row("", band)
     if quantity.support is not None:
         table.add_row("    support", f"{quantity.support:,} visits")
+    if quantity.rests_on is not None:
+        table.add_row("    rests on", basis_text(quantity.rests_on))
     if quantity.threshold is not None:
         met = {True: "met", False: "missed", None: "undecided"}[quantity.holds]
         table.add_row("    bound", f"{_number(quantity.threshold)}: {met}")

@@ -6,15 +6,15 @@ gets the credible band (`credible.py`) and what it rests on (`monitor.exact.row_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
-from monitor.arrays import Floats, Ints
 from monitor.causal import World
 from monitor.errors import LimitError
+from monitor.evaluation.basis import DIGITS, UncertainRows, basis_of
 from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
 from monitor.exact import Checker
 from monitor.exact.row_uses import RowUses, row_uses
@@ -22,14 +22,12 @@ from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
 from monitor.logic.traversal import nested_goals, quantity_goals
-from monitor.types import Bands, BandSettings, Verdict
+from monitor.types import Bands, BandSettings, RestsOn, Verdict
 
 CARRIED = 0.9
 """Fraction of the total weight that the rows behind `support` carry."""
 SUGGESTIONS = 3
 """Pairs to visit that a verdict names."""
-DIGITS = 9
-"""Decimals to which fractions of a total are compared, so that equal weights stay equal after rounding errors."""
 
 
 class LearnedBands:
@@ -86,7 +84,7 @@ class LearnedBands:
     def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
         """Return the uses of rows by all goals of a formula on `path`; none where they are not counted."""
         found = self._uses(quantity_goals(formula), _Observed(path, terminated), [])
-        return [] if found is None else [part for parts in found for part in parts]
+        return [] if found is None else [part for each in found for part in each.uses]
 
     def _credible(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[Samples] | None:
         """Return the values of each goal over the posterior models."""
@@ -107,8 +105,8 @@ class LearnedBands:
         path, terminated, acted = since
         return self._posterior.values(change, goal.measure, path, terminated=terminated, acted=acted)
 
-    def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[list[RowUses]] | None:
-        """Return for each goal how it uses the rows, one `RowUses` for each model."""
+    def _uses(self, goals: list[Goal], observed: _Observed, reasons: list[str]) -> list[_GoalUses] | None:
+        """Return for each goal how it uses the rows."""
         if any(isinstance(goal.measure, Probability) and any(nested_goals(goal.measure.path)) for goal in goals):
             reasons.append("no support: a quantity is nested in another")
             return None
@@ -118,15 +116,16 @@ class LearnedBands:
             reasons.append(f"no support: {error}")
             return None
 
-    def _of_goal(self, goal: Goal, since: _Observed) -> list[RowUses]:
-        uses = [self._in_world(goal.world.change, goal, since)]
+    def _of_goal(self, goal: Goal, since: _Observed) -> _GoalUses:
+        uses = self._in_world(goal.world.change, goal, since)
+        basis = basis_of(uses)
         if goal.world.baseline is None:
-            return uses
+            return _GoalUses([uses], basis)
         base = self._in_world(goal.world.baseline, goal, since)
-        if base.model is not uses[0].model:
-            return [*uses, base]
-        uses[0].add(base, sign=-1.0)
-        return uses
+        if base.model is not uses.model:
+            return _GoalUses([uses, base], basis)
+        uses.add(base, sign=-1.0)
+        return _GoalUses([uses], basis)
 
     def _in_world(self, change: InterventionRef, goal: Goal, since: _Observed) -> RowUses:
         if change.decides:
@@ -139,6 +138,13 @@ class LearnedBands:
         if evaluators.constant(goal.measure) is not None:
             return RowUses.none_of(world.law.dynamics)
         return row_uses(world, evaluators.value_table(world.law, goal.measure), goal.measure)
+
+
+class _GoalUses(NamedTuple):
+    """How a goal uses the rows: one `RowUses` for each model. `basis`: what its value rests on, in its first world."""
+
+    uses: list[RowUses]
+    basis: RestsOn | None
 
 
 class _Observed(NamedTuple):
@@ -169,15 +175,16 @@ def with_credible(
     )
 
 
-def _with_support(verdict: Verdict, formula: Formula, uses: list[list[RowUses]]) -> Verdict:
-    """Return the verdict with the support of each goal, and the pairs to visit."""
-    supports = [support_of(part) for part in uses]
+def _with_support(verdict: Verdict, formula: Formula, found: list[_GoalUses]) -> Verdict:
+    """Return the verdict with what each goal rests on, and the pairs to visit."""
+    supports = [support_of(each.uses) for each in found]
     index = goal_numbers(verdict, quantity_goals(formula))
+    numbered = [(quantity, index[quantity.text]) for quantity in verdict.quantities]
     return replace(
         verdict,
-        quantities=tuple(replace(each, support=supports[index[each.text]]) for each in verdict.quantities),
+        quantities=tuple(replace(each, support=supports[n], rests_on=found[n].basis) for each, n in numbered),
         support=min((support for support in supports if support is not None), default=None),
-        to_visit=to_visit([part for parts in uses for part in parts]),
+        to_visit=to_visit([part for each in found for part in each.uses]),
     )
 
 
@@ -198,12 +205,12 @@ def support_of(uses: Iterable[RowUses]) -> int | None:
 
     The heaviest rows are counted until they carry as much; of equal weights the row with fewer draws comes first.
     """
-    parts = [_uncertain(part) for part in uses if part.model.counts is not None]
-    weights = np.concatenate([part[2] for part in parts]) if parts else np.zeros(0)
+    parts = [UncertainRows.of(part) for part in uses]
+    weights = np.concatenate([part.weights for part in parts]) if parts else np.zeros(0)
     total = weights.sum()
     if not total > 0.0:
         return None
-    draws = np.concatenate([part[1] for part in parts])
+    draws = np.concatenate([part.draws for part in parts])
     fractions = np.round(weights / total, DIGITS)
     order = np.lexsort((draws, -fractions))
     count = int(np.searchsorted(np.cumsum(fractions[order]), CARRIED - 10.0**-DIGITS)) + 1
@@ -216,8 +223,7 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
     for part in uses:
         if part.model.counts is None:
             continue
-        rows, _, _, variances = _uncertain(part)
-        for row, variance in zip(rows.tolist(), variances.tolist(), strict=True):
+        for row, variance in _variances(part):
             pair = divmod(row, part.model.actions)
             scores[pair] = scores.get(pair, 0.0) + variance
     total = sum(scores.values())
@@ -225,21 +231,16 @@ def to_visit(uses: Iterable[RowUses]) -> tuple[tuple[int, int], ...]:
     return tuple(pair for score, pair in ranked[:SUGGESTIONS] if score < 0.0)
 
 
-def _uncertain(uses: RowUses) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return the rows of a model that data could tell more about, with weight: those learned, those without any data.
+def _variances(uses: RowUses) -> Iterator[tuple[int, float]]:
+    """Yield each row that data could tell more about, with the posterior variance it gives the value, to first order.
 
-    With the draws of each, its weight, and the posterior variance that it contributes to the value, to first order. A
-    row without data contributes the most that values in their interval can vary.
+    A row without data contributes the most that values in their interval can vary.
     """
     model, counts = uses.model, uses.model.counts
     assert counts is not None
-    sizes = np.diff(model.indptr)
-    states = np.arange(len(sizes)) // model.actions
-    first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
-    unseen = (counts.order == 0) & (sizes == 1) & (first == counts.elsewhere) & (states != counts.elsewhere)
-    rows = np.flatnonzero((unseen | (counts.order > 0)) & (uses.weights > 0.0))
+    found, sizes = UncertainRows.of(uses), np.diff(model.indptr)
     of = np.repeat(np.arange(len(sizes)), sizes)
     mean, square = (np.bincount(of, model.probabilities * moved, len(sizes)) for moved in (uses.moves, uses.moves**2))
-    draws = counts.draws(model.indptr)
-    widest = np.where(unseen, (uses.spread / 2.0) ** 2, np.maximum(square - mean**2, 0.0))
-    return rows, draws[rows], uses.weights[rows], (widest / (draws + counts.prior + 1.0))[rows]
+    learned = np.maximum(square - mean**2, 0.0)[found.rows]
+    widest = np.where(found.never, (uses.spread[found.rows] / 2.0) ** 2, learned)
+    yield from zip(found.rows.tolist(), (widest / (found.draws + counts.prior + 1.0)).tolist(), strict=True)

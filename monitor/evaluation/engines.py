@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
+from monitor.evaluation.basis import basis_at_start
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.fit_bands import FitBands
 from monitor.evaluation.models import require_table
@@ -25,7 +26,7 @@ from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
 from monitor.sampled import Enumerated
-from monitor.types import BandSettings, Drawn, FormulaSpec, Sampling, Verdict
+from monitor.types import BandSettings, Drawn, FormulaSpec, RestsOn, Sampling, Verdict
 from monitor.worlds import Moment, is_world
 from monitor.worlds.trial import some_moment
 
@@ -179,6 +180,10 @@ class Engines:
         """Return a verdict, on a missed goal with whether that could have been met: `Checker.with_recourse`."""
         return self.checker.with_recourse(verdict, formula, held.pairs, terminated=held.terminated, acted=held.acted)
 
+    def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
+        """Return what values of a formula rest on before anything is observed: `basis_at_start`."""
+        return basis_at_start(self.checker.evaluators, formula)
+
     def _warm_up(self, formula: Formula) -> None:
         self.sampled_checker.warm_up(formula, self.checker.some_path(), alone(self.sampling))
 
@@ -268,6 +273,10 @@ class WorldEngines:
         return self.checker.with_recourse(
             verdict, formula, _moments(held), terminated=held.terminated, acted=held.acted
         )
+
+    def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
+        """As in `Engines`."""
+        return self.checker.rests_on(formula)
 
 
 def _moments(held: Held) -> list[Moment]:

@@ -134,6 +134,7 @@ class SampledChecker:
         terminated: bool = False,
         acted: Sequence[str] = (),
         begins: int = 0,
+        watched: bool = False,
     ) -> AnyQuestion:
         """Return a goal on a path, ready to be drawn; arguments as for `verdict` and `Sampler.question`.
 
@@ -141,7 +142,9 @@ class SampledChecker:
         """
         sampler = self._seeded(drawn)
         first = 0 if drawn is None else drawn.first
-        return sampler.question(goal, path, first_seq=first, terminated=terminated, acted=acted, begins=begins)
+        return sampler.question(
+            goal, path, first_seq=first, terminated=terminated, acted=acted, begins=begins, watched=watched
+        )
 
     def _seeded(self, drawn: Drawn | None) -> Sampler:
         sampler = copy(self._sampler)  # its step tables are shared

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray, Floats, Ints
+from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.exact import Checker
@@ -22,6 +22,7 @@ from monitor.exact.verdict import Path
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.model.sparse_rows import frozen
+from monitor.model.unknown import never_recorded
 from monitor.types import BandSettings
 
 MOST: Final = 1 << 40
@@ -106,14 +107,12 @@ def _by_weight(checker: Checker, formula: Formula, path: Path, *, terminated: bo
     return ordered
 
 
-def _never(model: MDP) -> AnyArray:
+def _never(model: MDP) -> Bools:
     """Return which pairs [S*A] were never recorded, with an action recorded in their state."""
     counts = model.counts
     assert counts is not None
-    first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
-    missing = (counts.order == 0) & (np.diff(model.indptr) == 1) & (first == counts.elsewhere)
     recorded = (counts.draws(model.indptr).reshape(model.states, model.actions) > 0).any(axis=1)
-    return np.asarray(missing & np.repeat(recorded, model.actions))
+    return np.asarray(never_recorded(model) & np.repeat(recorded, model.actions))
 
 
 def raised(model: MDP, rows: Sequence[int] | Ints, visits: int) -> MDP:

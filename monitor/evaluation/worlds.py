@@ -9,24 +9,31 @@ from itertools import pairwise
 from operator import index
 from typing import Any, get_args
 
+import numpy as np
 from msgspec.structs import replace
 
 from monitor.errors import ConfigError, LimitError, PathError
+from monitor.evaluation.bands import goal_numbers
+from monitor.evaluation.basis import compared
 from monitor.evaluation.one_decision import with_one_decision
+from monitor.evaluation.procedures import DRAWS
 from monitor.evaluation.sampled_checker import ERRORS, SampledChecker, estimated
 from monitor.evaluation.simulated import check_simulated_labels
 from monitor.exact.verdict import latest_useful, resolve
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
+from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret, Reward, WorldRef
-from monitor.logic.traversal import goals, handover_goal, regret_goals
+from monitor.logic.traversal import goals, handover_goal, quantity_goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
-from monitor.types import Drawn, Engine, Tier, Verdict
+from monitor.types import Drawn, Engine, RestsOn, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.checked import NO_REWARDS
 from monitor.worlds.policies import WorldPolicy, as_world_policy
 
+STARTS = 64
+"""First states from which it is found what values rest on before anything is observed."""
 DRAWN = "noise must be drawn, as that of its held steps is not known as a point, or it looks beyond the path"
 
 
@@ -110,6 +117,7 @@ class WorldChecker:
             verdict = self._with_values_now(verdict, late, path, drawn, terminated=terminated, acted=acted)
         elif isinstance(formula, Regret) and verdict.outcome != "safe":
             verdict = self._with_profile(verdict, formula, path, drawn, terminated=terminated, acted=acted)
+        verdict = self._with_basis(verdict, formula, path, drawn, terminated=terminated, acted=acted)
         if engine == "exact" and verdict.method != "exact":
             raise LimitError(f"{text}: {DRAWN}; use engine 'auto'")
         resampled = self.resampled_from(verdict, formula, path)
@@ -185,6 +193,73 @@ class WorldChecker:
             latest_useful=0 if late.test.holds(at_worst) else None,
             drawn=drawn if was_drawn else None,
         )
+
+    def _with_basis(
+        self,
+        verdict: Verdict,
+        formula: Formula,
+        path: Sequence[Moment],
+        drawn: Drawn,
+        *,
+        terminated: bool,
+        acted: Sequence[str],
+    ) -> Verdict:
+        """Return the verdict on a missed goal with what each of its values rests on, by `DRAWS` draws."""
+        if verdict.outcome == "safe" or verdict.holds or verdict.value is not None:
+            return verdict
+        number = goal_numbers(verdict, asked := quantity_goals(formula))
+        return replace(
+            verdict,
+            quantities=tuple(
+                replace(
+                    each,
+                    rests_on=self._basis(asked[number[each.text]], path, drawn, terminated=terminated, acted=acted),
+                )
+                for each in verdict.quantities
+            ),
+        )
+
+    def _basis(
+        self,
+        goal: Goal,
+        path: Sequence[Moment],
+        drawn: Drawn | None,
+        draws: int = DRAWS,
+        *,
+        terminated: bool = False,
+        acted: Sequence[str] = (),
+    ) -> RestsOn | None:
+        """Return what the value of a goal rests on, in its first world; None if what was recorded is not known."""
+        change = goal.world.change
+        steps = (self.models[change.name] if change.kind == "model" else self.model).learned_from
+        if not steps:
+            return None
+        question = self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted, watched=True)
+        return RestsOn(steps, None, question.left(range(draws)))
+
+    def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
+        """Return what values of a formula rest on before anything is observed, by the intervention as text.
+
+        They start at numbers drawn evenly from those that were recorded, `STARTS` times.
+        """
+        found: dict[str, RestsOn] = {}
+        for change, measure in compared(formula):
+            goal = Goal(WorldRef(change), measure)
+            parts = [self._basis(goal, [start], None, DRAWS // STARTS) for start in self._starts()]
+            known = [each for each in parts if each is not None]
+            if known:
+                never = sum(each.never for each in known) / len(known)
+                found.setdefault(print_change(change), RestsOn(known[0].steps, None, never))
+        return found
+
+    def _starts(self) -> list[Moment]:
+        """Return first states and inputs; none if it is not known at which numbers actions were recorded."""
+        generator = np.random.Generator(np.random.Philox(key=0))
+        drawn = self.model.recorded_numbers(
+            generator.random((STARTS, 1 + len(self.model.features + self.model.inputs)))
+        )
+        width = len(self.model.features)
+        return [Moment(tuple(row[:width]), None, tuple(row[width:])) for row in drawn.tolist()]
 
     @property
     def fits(self) -> int:

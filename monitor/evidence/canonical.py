@@ -33,6 +33,7 @@ ONLY_LEARNED = frozenset(
         "bands",
         "extremes",
         "profile_extremes",
+        "rests_on",
     }
 )
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""

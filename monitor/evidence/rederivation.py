@@ -23,9 +23,9 @@ from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.model import MDP
 from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
-from monitor.referee.numbers import Given, mean
+from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
-from monitor.types import BandSettings, Changes, RequestedModel, State, Verdict
+from monitor.types import BandSettings, Changes, RequestedModel, RestsOn, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.policies import WorldPolicy
 
@@ -158,6 +158,7 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         start_observed=evidence.start_observed,
         acted=evidence.acted,
         recourse=recorded.recourse is not None,
+        basis=recorded.bands is not None and recorded.bands.draws > 0,
     )
     helped: list[str] = []
     try:
@@ -175,15 +176,15 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         judged = replace(judged, recourse=other.recourse)
         helped.append(unexamined)
     if recorded.bands is not None:
-        pairs = zip(judged.quantities, other.quantities, strict=True)
+        pairs = [*zip(judged.quantities, other.quantities, strict=True)]
         if delta is not None and any(one.guaranteed is not None and two.guaranteed is None for one, two in pairs):
             delta = None
             helped.append("without the guaranteed band, which is too large for the engine")
+        uncounted = any(one.rests_on is None and two.rests_on is not None for one, two in pairs)
         judged = _completed(judged, other, guaranteed=delta is None)
         if recorded.bands.draws > 0:
-            helped.append(
-                "and by the engine, which alone computes the credible band, the support and the pairs to visit"
-            )
+            alone = "the credible band, the support and the pairs to visit"
+            helped.append(f"and by the engine, which alone computes {alone}{', and what values rest on' * uncounted}")
     return Derived([judged, other], tuple(helped))
 
 
@@ -212,7 +213,11 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
     number = goal_numbers(verdict, asked)
     quantities = tuple(
-        replace(each, value=mean(asked[number[each.text]], _with_draws(given, each.samples)))
+        replace(
+            each,
+            value=mean(asked[number[each.text]], _with_draws(given, each.samples)),
+            rests_on=_left_again(each.rests_on, asked[number[each.text]], given),
+        )
         for each in verdict.quantities
     )
     profile, recourse = dict(verdict.profile), verdict.recourse
@@ -241,6 +246,12 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
 def _with_draws(given: Given, samples: int) -> Given:
     """Return what a quantity depends on that needed so many draws; 0: none, since no noise matters to it."""
     return given._replace(draws=max(samples, 1), certain=not samples)
+
+
+def _left_again(recorded: RestsOn | None, goal: Goal, given: Given) -> RestsOn | None:
+    """Return what a value rests on, with the fraction of draws beyond the recordings as the referee finds it."""
+    found = None if recorded is None else left(goal, given._replace(draws=DRAWS))
+    return recorded if recorded is None or found is None else replace(recorded, never=found)
 
 
 def _with_fits(verdict: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
@@ -287,7 +298,8 @@ def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
     """
     quantities = []
     for one, two in zip(judged.quantities, other.quantities, strict=True):
-        quantity = replace(one, credible=two.credible, support=two.support)
+        counted = two.rests_on if two.rests_on is None else one.rests_on or two.rests_on
+        quantity = replace(one, credible=two.credible, support=two.support, rests_on=counted)
         if guaranteed:
             quantity = replace(quantity, guaranteed=two.guaranteed, robust=two.robust)
         quantities.append(quantity)

@@ -57,14 +57,17 @@ class RowUses:
         self.spread[:] += other.spread
 
 
-def row_uses(world: World, value_table: ValueTable, measure: Probability | Reward) -> RowUses:
+def row_uses(
+    world: World, value_table: ValueTable, measure: Probability | Reward, starts: Floats | None = None
+) -> RowUses:
     """Return the uses of the rows of `world.law.dynamics` by a measure without nested quantities.
 
-    `value_table`: of the world's law and the measure.
+    `value_table`: of the world's law and the measure. `starts` [S]: distribution of the first state, in a world whose
+    path is empty, as nothing was observed yet.
 
     Raises LimitError if more than `MAX_USES` nodes lie along the observed path.
     """
-    return _Pass(world, value_table, measure).uses()
+    return _Pass(world, value_table, measure).uses(starts)
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,27 @@ class _Pass:
         self._scale = 1.0 if isinstance(measure, Probability) else highest - lowest
         self._by_horizon = isinstance(measure, Reward)
 
-    def uses(self) -> RowUses:
+    def uses(self, starts: Floats | None) -> RowUses:
+        offset = max(self._world.observed, 0)
+        ahead = self._observed() if starts is None else self._started(starts)
+        while ahead:
+            ahead = self._beyond(offset, ahead)
+            offset += 1
+        return self._uses
+
+    def _started(self, starts: Floats) -> dict[int, tuple[Ints, Floats]]:
+        """Return states and weights of the obligation at the start, for a distribution [S] of the first state."""
+        start, states = self._automaton.start, np.flatnonzero(starts)
+        return {} if start in (FALSE, TRUE) else {start: (states, starts[states])}
+
+    def _observed(self) -> dict[int, tuple[Ints, Floats]]:
+        """Add the uses along the observed path; return states and weights of each obligation at its last pair."""
         levels, last = self._observed_levels()
         self._count_observed(levels)
         pending: dict[int, dict[int, float]] = defaultdict(dict)
         for (state, obligation), weight in last.items():
             pending[obligation][state] = weight
-        ahead = {o: (np.array(list(part)), np.array(list(part.values()))) for o, part in pending.items()}
-        offset = self._world.observed
-        while ahead:
-            ahead = self._beyond(offset, ahead)
-            offset += 1
-        return self._uses
+        return {o: (np.array(list(part)), np.array(list(part.values()))) for o, part in pending.items()}
 
     # ---- along the observed path, node by node ----
 

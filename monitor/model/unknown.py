@@ -37,6 +37,18 @@ def unknown_labels(*models: MDP) -> Mapping[str, Bools]:
     }
 
 
+def never_recorded(model: MDP) -> Bools:
+    """Return which pairs (state, action) of a learned model, [S*A], were never recorded: they lead to `elsewhere`."""
+    counts = model.counts
+    sizes = np.diff(model.indptr)
+    if counts is None:
+        return np.zeros(len(sizes), dtype=np.bool_)
+    first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
+    states = np.arange(len(sizes)) // model.actions
+    alone = (counts.order == 0) & (sizes == 1) & (first == counts.elsewhere)
+    return np.asarray(alone & (states != counts.elsewhere))
+
+
 def leads_there(there: Bools, *models: MDP) -> bool:
     """Return whether some state leads into one of `there`, itself aside, in at least one of some models."""
     for model in models:

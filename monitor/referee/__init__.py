@@ -5,12 +5,13 @@ expansion laws of the path operators, and a dictionary of node values. It shares
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
 `best.py`, `recourse.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of
-learned models, `extremes.py` what these leave open.
+learned models, `extremes.py` what these leave open, `basis.py` what values rest on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import get_args
 
 from monitor.errors import ConfigError, LimitError
@@ -20,6 +21,7 @@ from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
 from monitor.policy.table import as_table
+from monitor.referee.basis import rests_on
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
@@ -45,6 +47,7 @@ def judge(
     delta: float | None = BandSettings().delta,
     acted: Sequence[str] = (),
     recourse: bool = True,
+    basis: bool = False,
 ) -> Verdict:
     """Evaluate one formula on one observed path, as `monitor.check` does exactly.
 
@@ -62,6 +65,7 @@ def judge(
         acted: names of the policies that acted, one for each pair; empty: nominal did at all of them.
         recourse: whether a missed goal of `regret` is examined: could other decisions have met it? If that alone is
             too large, the answer has no numbers and the reason `TOO_LARGE`.
+        basis: whether to add what each value on a learned model rests on, where `basis.py` counts it.
 
     Raises:
         FormulaError, PathError, PolicyError, ConfigError: as `monitor.check`.
@@ -99,7 +103,8 @@ def judge(
     extremes = Extremes(setting, actions, causal_model, delta)
     labels = {name: extremes.truths(name, last) for name in model.labels}
     examiner = Examiner(unroll, model, causal_model, learned=due, extremes=extremes) if recourse else None
-    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner)
+    counted = partial(rests_on, setting, actions) if basis else None
+    judged = Judge(unroll, frame, labels, causal_model, start_observed, guaranteed, extremes, examiner, counted)
     try:
         return judged.verdict(formula, text)
     except RecursionError as error:

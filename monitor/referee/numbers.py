@@ -33,6 +33,7 @@ from monitor.logic.syntax import (
     Until,
 )
 from monitor.logic.traversal import handover_goal
+from monitor.referee.basis import one_temporal_operator
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -40,6 +41,7 @@ Bools = npt.NDArray[np.bool_]
 
 MOST = 100_000_000
 """Numbers that the paths of one quantity may take."""
+NEVER = np.iinfo(np.int64).max
 LEAST, GREATEST = 2.0**-53, 1.0 - 2.0**-53
 ACTION, POSTERIOR, INPUTS = 1, 2, 3
 """What noise is for, beside the next state (0): choices of stochastic policies, weighted draws, later inputs."""
@@ -170,6 +172,20 @@ def _binomial(count: int, chance: float) -> list[float]:
     return [math.exp(way + k * math.log(chance) + (count - k) * math.log1p(-chance)) for k, way in enumerate(ways)]
 
 
+def left(goal: Goal, given: Given) -> float | None:
+    """Return the fraction of draws that take an action where it was not recorded before a goal's value is decided.
+
+    Of a difference, in its first world. None where that is not found out: of a formula with several temporal operators,
+    and in a world of which it is not known what was recorded.
+
+    Raises LimitError for what is not drawn again here.
+    """
+    if isinstance(goal.measure, Probability) and not one_temporal_operator(goal.measure):
+        return None
+    paths = _Paths(goal.world.change, _begin(goal.world.offset, given), given)
+    return float(paths.left(goal).mean()) if paths.knows_recorded else None
+
+
 def drawn_states(change: InterventionRef, offset: int, given: Given, steps: int) -> tuple[int, list[Floats]]:
     """Return the position of an intervention on the path, and the states [draws, f] at each of `steps` from there."""
     begin = _begin(offset, given)
@@ -216,6 +232,7 @@ class _Paths:
         begins = np.repeat(np.array([self._held[0][0]]), draws, axis=0) if start is None else start
         self._states: list[Floats] = [begins]
         self._actions: list[Ints] = []
+        self._left = np.full(draws, NEVER)  # the first offset at which something is done that was not recorded
 
     def outcomes(self, goal: Goal) -> Floats:
         """Return the outcome of each draw."""
@@ -229,25 +246,46 @@ class _Paths:
             total += np.where(self._stays(offset, before), 0.0, earned)
         return total
 
-    def _truth(self, formula: Formula, at: int) -> Bools:
-        """Return on which paths a path formula holds from an offset on, by its definition."""
+    @property
+    def knows_recorded(self) -> bool:
+        """Whether it is known where actions were recorded."""
+        return bool(self._world.learned_from)
+
+    def left(self, goal: Goal) -> Bools:
+        """Return which draws do what was not recorded, while labels after that can still decide the goal.
+
+        Of a reward: before the last step that counts.
+        """
+        measure = goal.measure
+        if not isinstance(measure, Probability):
+            self.at(measure.high + 1)
+            return self._left <= measure.high
+        least = self._truth(measure.path, 0, unknown=False)
+        return np.asarray(least != self._truth(measure.path, 0, unknown=True))
+
+    def _truth(self, formula: Formula, at: int, *, unknown: bool | None = None) -> Bools:
+        """Return on which paths a path formula holds from an offset on, by its definition.
+
+        `unknown`: what the formula is taken to be, as far as labels after something that was not recorded decide it.
+        """
         match formula:
             case Const(value):
                 return np.full(self._draws, value)
             case Label(name):
-                return np.asarray(self._main.holds(name, self.at(at)), dtype=np.bool_)
+                holds = np.asarray(self._main.holds(name, self.at(at)), dtype=np.bool_)
+                return holds if unknown is None else np.where(self._left < at, unknown, holds)
             case Not(arg):
-                return ~self._truth(arg, at)
+                return ~self._truth(arg, at, unknown=None if unknown is None else not unknown)
             case And(left, right):
-                return self._truth(left, at) & self._truth(right, at)
+                return self._truth(left, at, unknown=unknown) & self._truth(right, at, unknown=unknown)
             case Or(left, right):
-                return self._truth(left, at) | self._truth(right, at)
+                return self._truth(left, at, unknown=unknown) | self._truth(right, at, unknown=unknown)
             case Until(low=low, high=high, left=left, right=right):
                 met, until_now = np.zeros(self._draws, dtype=np.bool_), np.ones(self._draws, dtype=np.bool_)
                 for offset in range(high + 1):
                     if offset >= low:
-                        met |= until_now & self._truth(right, at + offset)
-                    until_now &= self._truth(left, at + offset)
+                        met |= until_now & self._truth(right, at + offset, unknown=unknown)
+                    until_now &= self._truth(left, at + offset, unknown=unknown)
                 return met
             case Goal():
                 raise LimitError("a quantity is nested in a path, which is not drawn")
@@ -284,6 +322,10 @@ class _Paths:
         else:
             moved = self._world.step(states, actions, fresh, self.inputs(offset))
         stays = self._stays(offset, states)
+        if self.knows_recorded:
+            inputs = self._held[offset][2] if offset < len(self._held) else self.inputs(offset)
+            new = self._world.unrecorded(states, actions, inputs) & ~happened & ~stays
+            self._left = np.where(new, np.minimum(self._left, offset), self._left)
         moved[stays] = states[stays]
         self._states.append(moved)
         self._actions.append(actions)

@@ -11,7 +11,7 @@ Definitions: docs/semantics.md, section 5.5 (1), docs/semantics.md, section 6.4 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, assert_never
@@ -37,7 +37,7 @@ from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.recourse import Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.world import Frame, position
-from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, Verdict
+from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, RestsOn, Verdict
 
 Band = tuple[float, float]
 NO_GUARANTEE = (
@@ -62,6 +62,7 @@ class Judge:
         extremes: computes values with what was never recorded at its worst and at its best.
         start_observed: whether the first pair is the episode's first step.
         examiner: finds out whether a missed goal could have been met; None: it is not examined.
+        basis: returns what a value rests on; None: nobody asks.
     """
 
     unroll: Unroll
@@ -72,6 +73,7 @@ class Judge:
     guaranteed: Guaranteed | None
     extremes: Extremes
     examiner: Examiner | None = None
+    basis: Callable[[Goal, Frame], RestsOn | None] | None = None
 
     def verdict(self, formula: Formula, text: str) -> Verdict:
         """Return the verdict on a formula; `text`: as written by the user. Raise LimitError if it is too large."""
@@ -200,6 +202,7 @@ class Judge:
             robust=None if goal.test is None or widest is None else len(wide) == 1,
             guaranteed=guaranteed,
             extremes=extremes,
+            rests_on=None if self.basis is None else self.basis(goal, self.frame),
         )
 
     def _guaranteed(self, goal: Goal) -> Band | None:

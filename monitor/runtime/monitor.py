@@ -52,6 +52,7 @@ from monitor.types import (
     Notice,
     Observation,
     Received,
+    RestsOn,
     Sampling,
     StreamSettings,
     TrustSettings,
@@ -196,6 +197,10 @@ class Monitor:
     def queries(self) -> tuple[Query, ...]:
         """The monitored formulas, parsed and checked."""
         return tuple(self._queries)
+
+    def rests_on(self) -> dict[str, dict[str, RestsOn]]:
+        """Return what the values of each formula rest on before anything is observed, by name: `Engines.rests_on`."""
+        return {query.spec.name: self._engines.rests_on(query.formula) for query in self._queries}
 
     def agents(self) -> tuple[str, ...]:
         """Return the names of the agents monitored now."""

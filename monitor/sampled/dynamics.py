@@ -76,6 +76,10 @@ class Dynamics(Protocol):
         """Return the next states of particles [n]."""
         ...
 
+    def unrecorded(self, keys: Keys, states: AnyArray, actions: Ints, given: Given) -> Bools:
+        """Return which of particles [n] move as nothing recorded shows, [n]."""
+        ...
+
 
 class RowDynamics:
     """Movement by rows, under Gumbel-Max noise.
@@ -124,6 +128,11 @@ class RowDynamics:
     def move(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Ints:
         """Return the outcomes [n] of the rows' races."""
         return race(keys.seed, STATE, keys.step, keys.particles, self.rows.entries(states, actions), given)
+
+    def unrecorded(self, keys: Keys, states: Ints, actions: Ints, given: ObservedRow) -> Bools:
+        """Return False [n]: exact answers say what was recorded of rows (docs/semantics.md, section 13.6)."""
+        del keys, actions, given
+        return np.zeros(len(states), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -187,6 +196,13 @@ class WorldDynamics:
         moved = self.world.step(states, actions, self._drawn(noise, keys), given.inputs)
         moved[happened] = noise.successor
         return moved
+
+    def unrecorded(self, keys: Keys, states: Floats, actions: Ints, given: _Known) -> Bools:
+        """Return where the world extrapolates; not where what was observed happens again."""
+        if not self.world.learned_from:
+            return np.zeros(len(states), dtype=np.bool_)
+        found = self.world.unrecorded(states, actions, self.inputs(keys, given))
+        return found if given.noise is None else found & ~self._happened(given.noise, states, actions)
 
     def inputs(self, keys: Keys, given: _Known) -> tuple[float, ...] | Floats:
         """Return the inputs [i] of a step or, where they are resampled, those of each particle [n, i]."""

@@ -128,15 +128,25 @@ class Ensemble:
         seed: of the noise.
         state: the intervention state.
         first: the number of its step in the episode.
+        watched: note which particles move as nothing recorded shows.
     """
 
     def __init__(
-        self, world: SampledWorld, steps: StepTable, labels: LabelFunction, *, seed: int, state: State, first: int
+        self,
+        world: SampledWorld,
+        steps: StepTable,
+        labels: LabelFunction,
+        *,
+        seed: int,
+        state: State,
+        first: int,
+        watched: bool = False,
     ) -> None:
         self._world, self._steps, self._labels, self._seed, self._first = world, steps, labels, seed, first
         self.offset = 0
         self._apart = False
         self._values = np.zeros(1)
+        self._left = np.zeros(1, dtype=np.bool_) if watched else None
         self._open = np.arange(1)
         self._noise = np.zeros(1, dtype=np.int64)
         self._states: AnyArray = np.asarray(state)[np.newaxis]
@@ -152,6 +162,7 @@ class Ensemble:
         new, count, open_ = copy(self), len(particles), len(self._open)
         new._apart = True  # noqa: SLF001 - here and below: its own
         new._values = np.repeat(self._values, count)  # noqa: SLF001
+        new._left = None if self._left is None else np.repeat(self._left, count)  # noqa: SLF001
         new._open = np.arange(count * open_)  # noqa: SLF001
         new._noise = np.arange(particles.start, particles.stop, particles.step)[: count * open_]  # noqa: SLF001
         new._states = np.repeat(self._states, count, axis=0)  # noqa: SLF001
@@ -177,6 +188,7 @@ class Ensemble:
         """Return a copy that advances on its own."""
         new = copy(self)
         new._values = self._values.copy()  # noqa: SLF001 - its own
+        new._left = None if self._left is None else self._left.copy()  # noqa: SLF001 - its own
         return new
 
     @property
@@ -210,10 +222,25 @@ class Ensemble:
             last: the last observed pair, whose outcome is not known.
             ended: the state an episode has terminated in: absorbing from here on, and without reward.
         """
+        ahead = self._decided(last, ended)
+        return None if ahead is None else ahead._values  # noqa: SLF001 - its own
+
+    def left(self, last: Pair, ended: State | None) -> Bools:
+        """Return which particles [n] move as nothing recorded shows before they are decided; needs `watched`.
+
+        The particles are apart, and the arguments are those of `outcomes`.
+        """
+        ahead = self._decided(last, ended)
+        assert ahead is not None, "particles that are apart have noise"
+        assert ahead._left is not None, "they are watched"  # noqa: SLF001 - its own
+        return ahead._left  # noqa: SLF001 - its own
+
+    def _decided(self, last: Pair, ended: State | None) -> Ensemble | None:
+        """Return a copy in which every particle is decided; None if that takes noise and none is drawn."""
         ahead = self.copied()
         for _ in ahead.follow(last, ended):
             pass
-        return None if len(ahead._open) else ahead._values  # noqa: SLF001 - its own
+        return None if len(ahead._open) else ahead  # noqa: SLF001 - its own
 
     def follow(self, last: Pair, ended: State | None) -> Iterator[Given]:
         """Yield what is known of each step from the last observed pair on, then advance by it, until all are decided.
@@ -309,6 +336,9 @@ class Ensemble:
         keys, self.offset = self.keys, self.offset + 1
         move = self._world.dynamics.move
         moving = None if ended is None else ~same(self._states, ended)
+        if self._left is not None and len(self._open):
+            found = self._world.dynamics.unrecorded(keys, self._states, actions, given)
+            self._left[self._open] |= found if moving is None else found & moving
         if moving is None or moving.all():
             if len(self._open):
                 self._states = move(keys, self._states, actions, given)

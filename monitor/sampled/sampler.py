@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.arrays import Floats
+from monitor.arrays import Bools, Floats
 from monitor.errors import LimitError, PathError
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import handover_goal
@@ -109,6 +109,7 @@ class Sampler:
         terminated: bool = False,
         acted: Sequence[str] = (),
         begins: int = 0,
+        watched: bool = False,
     ) -> AnyQuestion:
         """Return a goal on a path, ready to be drawn.
 
@@ -119,6 +120,7 @@ class Sampler:
             terminated: the episode has ended in the last state, which is absorbing from then on.
             acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
             begins: how many steps after the goal's offset the intervention begins; until then nothing is changed.
+            watched: for `Question.left`.
 
         Raises:
             PathError: an observed transition is impossible.
@@ -146,7 +148,15 @@ class Sampler:
         return Question(
             [
                 _SampledWorld(
-                    self, goal.measure, each, pairs, first, terminated=terminated, acted=acted[position:], begins=begins
+                    self,
+                    goal.measure,
+                    each,
+                    pairs,
+                    first,
+                    terminated=terminated,
+                    acted=acted[position:],
+                    begins=begins,
+                    watched=watched,
                 )
                 for each in changes
             ]
@@ -205,6 +215,13 @@ class Question:
             values[begin : begin + len(block)] = _difference([world.outcomes(block, cache) for world in self._worlds])
         return values
 
+    def left(self, particles: range) -> float:
+        """Return the fraction of drawn worlds, the first of two, that move as nothing recorded shows until decided.
+
+        Arguments as for `outcomes`, at most `BLOCK` of them; needs a question that is `watched`.
+        """
+        return float(self._worlds[0].left(particles).mean())
+
 
 AnyQuestion = Question | TooLate
 
@@ -223,6 +240,7 @@ class _SampledWorld:
         terminated: bool,
         acted: Sequence[str],
         begins: int,
+        watched: bool,
     ) -> None:
         scene, state = sampler.scene, path[0][0]
         ending = Ending(path[-1][0], len(path) - 1) if terminated else None
@@ -236,6 +254,7 @@ class _SampledWorld:
             seed=sampler.seed,
             state=state,
             first=first,
+            watched=watched,
         )
         self._trunk = _AdvancedEnsemble(ensemble, state)  # what all particles have in common
         self._whole = self._trunk.advance(path)
@@ -259,6 +278,12 @@ class _SampledWorld:
         found = advanced.ensemble.outcomes(self._path[-1], self._ended)
         assert found is not None
         return found
+
+    def left(self, particles: range) -> Bools:
+        """Return which particles [n] move as nothing recorded shows before they are decided."""
+        advanced = self._trunk.apart(particles)
+        advanced.advance(self._path)
+        return advanced.ensemble.left(self._path[-1], self._ended)
 
 
 def _difference(outcomes: Sequence[Any]) -> Any:  # noqa: ANN401 - floats or arrays of them

@@ -76,6 +76,7 @@ class CheckedWorld:
                 f"{self}: it has inputs and says nothing about those to come: add forecast(w), which gives the next "
                 "inputs after w (`return w` keeps the last ones recorded), or resample(w, ahead, u)"
             )
+        self.learned_from = int(getattr(world, "learned_from", 0))
         self._abductions: dict[tuple[Moment, tuple[float, ...]], Abduction] = {}
         self.has_rewards = self._reward is not None
         self._ranges, self._input_ranges = Ranges(self.features), Ranges(self.inputs)
@@ -106,6 +107,25 @@ class CheckedWorld:
         """Return where a label holds, [n]."""
         marks = self._array("holds", (label, np.asarray(states, dtype=np.float64)), (len(states),))
         return marks.astype(np.bool_, copy=False)
+
+    def unrecorded(self, states: Floats, actions: Ints, inputs: tuple[float, ...] | Floats) -> Bools:
+        """Return where the world extrapolates, as an action was not recorded at such numbers, [n].
+
+        Needs `learned_from`.
+        """
+        given = np.empty((len(states), len(self.inputs)))
+        given[:] = inputs
+        known = self._array("recorded", (states, actions, given), (len(states),))
+        return ~known.astype(np.bool_, copy=False)
+
+    def recorded_numbers(self, chances: Floats) -> Floats:
+        """Return features and inputs [n, f + i] between those recorded with an action, by uniform [n, 1 + f + i].
+
+        The first of each row chooses the action, as often as it was recorded. Without `learned_from` [0, f + i].
+        """
+        if not self.learned_from:
+            return np.zeros((0, len(self.features) + len(self.inputs)))
+        return self._array("recorded_numbers", (chances,), chances[:, 1:].shape).astype(np.float64)
 
     def rewards(self, states: Floats, actions: Ints, successors: Floats) -> Floats:
         """Return the rewards of n transitions, [n]."""

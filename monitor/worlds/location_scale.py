@@ -67,6 +67,7 @@ class LocationScale:
 
     `fits`: the worlds of the manifests under `fits`, with the ranges, labels, rewards and inputs to come of this one.
     `reward`: the reward of n transitions, [n]; None if the manifest has none.
+    `learned_from`: recorded steps; 0: what was recorded is not known.
 
     Args:
         manifest: its description.
@@ -83,6 +84,11 @@ class LocationScale:
         if (recorded := manifest.recorded_inputs) is not None:
             source = ResampledInputs(content(recorded), self.inputs, f"{where}, {recorded.file}")
             self.recorded_steps, self.resample = source.steps, source.resample
+        self._recorded = _recorded_ranges(manifest)
+        self._recorded_steps = [
+            manifest.recorded[name].steps if name in manifest.recorded else 0 for name in manifest.actions
+        ]
+        self.learned_from = sum(self._recorded_steps)
         widths = {"x": len(self.features), "a": len(self.actions), "w": len(self.inputs)}
 
         def graph(file: File, columns: int) -> Graph:
@@ -183,6 +189,22 @@ class LocationScale:
         """Return the inputs as they are, for worlds without recorded ones."""
         return w
 
+    def recorded(self, x: Floats, a: Ints, w: Floats) -> Bools:
+        """Return where an action was recorded at such numbers, each by itself, [n]."""
+        given, (low, high) = np.concatenate([x, w], axis=1), self._recorded
+        return np.asarray(((low[a] <= given) & (given <= high[a])).all(axis=1))
+
+    def recorded_numbers(self, chances: Floats) -> Floats:
+        """Return features and inputs [n, f + i] between those recorded with an action, by uniform [n, 1 + f + i]."""
+        low, high = self._recorded
+        action = np.searchsorted(np.cumsum(self._recorded_steps) / self.learned_from, chances[:, 0])
+        within = np.array([(each.low, each.high) for each in (*self.features, *self.inputs)]).T
+        low, high = np.maximum(low[action], within[0]), np.minimum(high[action], within[1])
+        low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 1.0)
+        numbers = low + chances[:, 1:] * (high - low)
+        whole = [each.whole or bool(each.values) for each in (*self.features, *self.inputs)]
+        return np.where(whole, np.round(numbers), numbers)
+
     def holds(self, label: str, x: Floats) -> Bools:
         """Return where a label's condition holds, [n]."""
         return self._conditions[label](x)
@@ -226,6 +248,18 @@ class LocationScale:
             )
         ends = chances.cumsum(axis=1)
         return np.asarray(ends / ends[:, -1:])
+
+
+def _recorded_ranges(manifest: Manifest) -> tuple[Floats, Floats]:
+    """Return the ends [A, f + i] of the numbers at which each action was recorded, which is nowhere if it never was."""
+    names = [each.name for each in (*manifest.features, *manifest.inputs)]
+    low, high = np.full((2, len(manifest.actions), len(names)), np.inf)
+    high *= -1.0
+    for action, name in enumerate(manifest.actions):
+        if (found := manifest.recorded.get(name)) is not None:
+            ends = [found.ranges.get(each, (-np.inf, np.inf)) for each in names]
+            low[action], high[action] = np.array(ends).T
+    return low, high
 
 
 class _Number:

@@ -114,6 +114,23 @@ class Noise(_Strict):
         return self
 
 
+class RecordedAction(_Strict):
+    """What was recorded of an action, in the steps that a world was learned from."""
+
+    steps: Annotated[int, Field(ge=1)]
+    """Number of these steps."""
+    ranges: dict[_Name, tuple[float, float]] = {}
+    """Feature or input -> the least and the greatest number at which it was taken."""
+
+    @field_validator("ranges")
+    @classmethod
+    def _ordered(cls, ranges: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+        for name, (low, high) in ranges.items():
+            if not low <= high:
+                raise ValueError(f"the range of {name} is {low} to {high}; the least comes first")
+        return ranges
+
+
 class Manifest(_Strict):
     """Manifest of a world: the next value of a feature is location + scale x noise, rounded and clipped."""
 
@@ -140,6 +157,10 @@ class Manifest(_Strict):
     """Graph of the reward of a step: one output [batch, 1]; absent: formulas with R are refused."""
     learned: bool = False
     """Whether location, scale and noise were estimated from data."""
+    recorded: dict[str, RecordedAction] = {}
+    """Action -> what was recorded of it: elsewhere the world extrapolates, which answers say. An action that is missing
+    was never recorded; absent: nothing is known of what was.
+    """
     fits: Annotated[tuple[File, ...], Field(max_length=MOST_FITS)] = ()
     """Manifests of the same world estimated from other data, such as resampled recordings: what they answer differently
     the data leave open. Ranges, labels, rewards and inputs to come are those of this world.
@@ -159,6 +180,11 @@ class Manifest(_Strict):
         names = [each.name for each in (*self.features, *self.inputs)]
         if len(set(names)) < len(names) or len(set(self.actions)) < len(self.actions):
             raise ValueError("each name of features and inputs, and of actions, is needed once")
+        if unknown := self.recorded.keys() - set(self.actions):
+            raise ValueError(f"recorded: {', '.join(sorted(unknown))}: no such action")
+        for action, recorded in self.recorded.items():
+            if unknown := recorded.ranges.keys() - set(names):
+                raise ValueError(f"recorded.{action}: {', '.join(sorted(unknown))}: no such feature or input")
         return self
 
     def described_by(self, world: Manifest) -> Manifest:

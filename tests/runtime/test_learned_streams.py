@@ -29,6 +29,7 @@ from monitor.types import (
     Judged,
     Notice,
     Observation,
+    RestsOn,
     StreamSettings,
     TrustSettings,
 )
@@ -256,6 +257,15 @@ def test_a_band_that_is_too_large_for_the_referee_is_derived_by_the_engine(monke
     assert places == ["verdict.effect", "verdict.guaranteed[0]", "verdict.guaranteed[1]"]
 
 
+def test_what_a_value_rests_on_is_counted_again_by_the_referee(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.evaluation.bands.basis_of", lambda _: RestsOn(1204, 0.0, 0.0))
+    model, policies = road(), tables(POLICIES, road())
+    evidence = evidence_of(model, causal_model="any")
+    assert not rederive(evidence, model, policies)  # the engine is wrong in the same way
+    problems = derive_again(evidence, model, policies, derivers=[REFEREE]).problems
+    assert problems[0] == "verdict.quantities[0].rests_on.steps: 1204 is recorded, 10 follows"
+
+
 def test_a_credible_band_alone_needs_the_engine() -> None:
     model = road()
     derived = derive_again(evidence_of(model), model, tables(POLICIES, model), derivers=[REFEREE])
@@ -335,6 +345,11 @@ def test_an_alert_has_the_bands_of_both_values() -> None:
     assert bands["effect_credible"] == list(alert.verdict.effect_credible or ())
     assert bands["to_visit"] == [list(pair) for pair in alert.verdict.to_visit]
     assert (bands["draws"], bands["seed"], bands["level"], bands["delta"], bands["reason"]) == (39, 3, 0.95, 0.05, "")
+
+
+def test_an_alert_has_what_the_alternative_rests_on() -> None:
+    assert published(alert_of(road(), spec()), road())["rests_on"] == {"steps": 10, "rare": 0.0, "never": 0.0}
+    assert "rests_on" not in published(alert_of(road(), spec(bands="off")), road())
 
 
 def test_an_alert_of_several_quantities_has_the_smallest_support() -> None:

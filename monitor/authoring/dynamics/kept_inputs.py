@@ -1,4 +1,4 @@
-"""The recorded inputs that a learned world keeps, so that those to come can be resampled from them."""
+"""What a learned world keeps of its recordings: where actions were recorded, and inputs to resample later ones from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from hashlib import sha256
 import numpy as np
 
 from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts
+from monitor.authoring.dynamics.ranges import recorded_actions
 from monitor.worlds.manifest import File
 from monitor.worlds.resampling import EPISODE, MOST_RECORDED
+
+
+def with_recorded_actions(world: Candidate, draft: Draft, parts: Parts) -> Candidate:
+    """Return the world with where each action was recorded, in the steps it was fitted to and chosen by."""
+    names = [each.name for each in (*draft.features, *draft.inputs)]
+    a, x, w = (np.concatenate([getattr(part, name) for part in (parts.fit, parts.choice)]) for name in ("a", "x", "w"))
+    found = recorded_actions(names, draft.actions, a, np.concatenate([x, w], axis=1))
+    return replace(world, manifest=world.manifest.model_copy(update={"recorded": found}))
 
 
 def with_recorded_inputs(world: Candidate, draft: Draft, parts: Parts) -> Candidate:

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats
-from monitor.worlds.manifest import FeatureSpec, Quantity
+from monitor.arrays import Floats, Ints
+from monitor.worlds.manifest import FeatureSpec, Quantity, RecordedAction
 
 MARGIN: Final = 0.5
 """Of the recorded range, that is added on both sides: an agent may come there, and forecasts may lead there."""
@@ -47,6 +47,19 @@ def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]
 def inputs_of(names: Sequence[str], values: Floats) -> tuple[Quantity, ...]:
     """Return the inputs of numbers [n, i], with `MARGIN` around their range."""
     return tuple(Quantity(name=name, low=_out(v, -1), high=_out(v, 1)) for name, v in zip(names, values.T, strict=True))
+
+
+def recorded_actions(
+    names: Sequence[str], actions: Sequence[str], chosen: Ints, values: Floats
+) -> dict[str, RecordedAction]:
+    """Return what was recorded of each action, from the actions [n] and numbers [n, f + i] of steps."""
+    found = {}
+    for number, action in enumerate(actions):
+        there = values[chosen == number]
+        if len(there):
+            ends = zip(names, there.min(axis=0).tolist(), there.max(axis=0).tolist(), strict=True)
+            found[action] = RecordedAction(steps=len(there), ranges={name: (low, high) for name, low, high in ends})
+    return found
 
 
 def _feature(name: str, values: Floats) -> FeatureSpec:

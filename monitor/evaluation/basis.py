@@ -1,0 +1,110 @@
+"""What a value on a learned model rests on: recorded steps, and how much of it was hardly or never recorded.
+
+Definitions: docs/semantics.md, section 13.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.causal import World
+from monitor.exact.evaluators import Evaluators
+from monitor.exact.row_uses import RowUses, row_uses
+from monitor.logic import Formula
+from monitor.logic.printer import print_change
+from monitor.logic.syntax import InterventionRef, Probability, Regret, Reward
+from monitor.logic.traversal import handover_goal, nested_goals, quantity_goals
+from monitor.model import MDP
+from monitor.model.unknown import never_recorded
+from monitor.types import RestsOn
+
+FEW: Final = 5
+"""Recorded steps below which a pair (state, action) counts as hardly recorded."""
+DIGITS: Final = 9
+"""Decimals to which fractions of a total are compared, so that equal weights stay equal after rounding errors."""
+
+
+class UncertainRows(NamedTuple):
+    """The rows of a learned model that data could tell more about, and that an answer uses.
+
+    `rows` [n]: their numbers; `draws` [n]: recorded steps of each; `weights` [n]: expected uses; `never` [n]: which of
+    them were never recorded.
+    """
+
+    rows: Ints
+    draws: Ints
+    weights: Floats
+    never: AnyArray
+
+    @classmethod
+    def of(cls, uses: RowUses) -> UncertainRows:
+        """Return those learned or without any data that have weight, in the order of the model; none if it has none."""
+        model, counts = uses.model, uses.model.counts
+        if counts is None:
+            nothing = np.zeros(0, dtype=np.int64)
+            return cls(nothing, nothing, np.zeros(0), np.zeros(0, dtype=np.bool_))
+        never = never_recorded(model)
+        rows = np.flatnonzero((never | (counts.order > 0)) & (uses.weights > 0.0))
+        return cls(rows, counts.draws(model.indptr)[rows], uses.weights[rows], never[rows])
+
+
+def basis_of(uses: RowUses) -> RestsOn | None:
+    """Return what a value rests on, by the uses of rows in its world; None if no learned row has any."""
+    found = UncertainRows.of(uses)
+    total = found.weights.sum()
+    if not total > 0.0:
+        return None
+    used = np.round(found.weights / total, DIGITS) > 0.0
+    return RestsOn(
+        steps=int(found.draws[used].sum()),
+        rare=float(found.weights[found.draws < FEW].sum() / total),
+        never=min(float(found.weights[found.never].sum()), 1.0),
+    )
+
+
+def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsOn]:
+    """Return what values of a formula rest on before anything is observed, by the intervention as text.
+
+    Of `regret` and `handover` that is the value of what is handed over to, of other formulas that of each quantity, in
+    its first world. They start where episodes of the recordings do, or in any recorded state where that is not known.
+    Left out are decisions made for the goal, nested quantities, and worlds without learned rows.
+    """
+    found: dict[str, RestsOn] = {}
+    for change, measure in compared(formula):
+        if change.decides or (isinstance(measure, Probability) and any(nested_goals(measure.path))):
+            continue
+        nominal = evaluators.nominal()
+        world = World((), nominal, nominal.under(evaluators.intervention(change, None)), evaluators.rows)
+        model = world.law.dynamics
+        if model.counts is not None and evaluators.constant(measure) is None:
+            uses = row_uses(world, evaluators.value_table(world.law, measure), measure, _starts(model))
+            basis = basis_of(uses)
+            if basis is not None:
+                found.setdefault(print_change(change), basis)
+    return found
+
+
+def compared(formula: Formula) -> Iterator[tuple[InterventionRef, Probability | Reward]]:
+    """Yield the interventions whose values a formula is about, each with what is measured.
+
+    Of `regret` and `handover` that is what is handed over to, of other formulas the first world of each quantity.
+    """
+    handed = handover_goal(formula)
+    if handed is not None:
+        yield handed.world.change, handed.measure
+        return
+    for goal in quantity_goals(formula)[isinstance(formula, Regret) :]:
+        yield goal.world.change, goal.measure
+
+
+def _starts(model: MDP) -> Floats:
+    """Return the distribution [S] of the first state."""
+    if model.initial is not None:
+        return model.initial
+    assert model.counts is not None
+    draws = model.counts.draws(model.indptr).reshape(model.states, model.actions).sum(axis=1)
+    return np.asarray(draws / draws.sum() if draws.any() else np.full(model.states, 1.0 / model.states))

@@ -1,0 +1,131 @@
+"""What a value rests on: recorded steps of the pairs it uses, how much was hardly recorded, and what never was.
+
+1. A node is a state and the residual of the formula, at an offset of the world. Its weight is the probability of being
+   there. All begins at the intervention state, with weight 1.
+2. A pair is used with the weight of its node times the chance of its action, while a residual remains after it, or
+   the reward of its successor counts. Where state, action and model are those observed, the outcome is known: no use.
+3. Only rows that data could tell more about count: learned ones, and those that lead to `elsewhere` as nothing of them
+   was recorded. A path uses one of these at most once, so the sum of their uses is a probability.
+
+Definition: docs/semantics.md, section 13.6.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from monitor.logic.syntax import Const, Goal, Label, Probability, Reward, Until
+from monitor.logic.traversal import subformulas
+from monitor.model.mdp import MDP
+from monitor.referee.residual import Residual, collect, expand
+from monitor.referee.transition import row
+from monitor.referee.world import MAIN, Frame, Setting, World, intervene, position
+from monitor.types import RestsOn
+
+LIMIT = 200_000
+"""Most uses of one value."""
+FEW = 5
+"""Recorded steps below which a pair was hardly recorded."""
+NEGLIGIBLE = 0.5e-9
+"""Fraction of all uses up to which a pair counts as not used."""
+
+
+def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Frame) -> RestsOn | None:
+    """Return what a goal's value rests on in a frame, in the first world of a difference; None if on no learned row.
+
+    `actions`: the index of each action that some `do(..)` names.
+
+    Also None where it is not counted: of a formula with several temporal operators, as a residual may be decided and
+    not look so; with a nested quantity; where decisions are made for the goal; and beyond `LIMIT` uses.
+    """
+    change, measure = goal.world.change, goal.measure
+    if change.decides or (isinstance(measure, Probability) and not one_temporal_operator(measure)):
+        return None
+    model = setting.models[change.name if change.kind == "model" else MAIN]
+    if model.counts is None:
+        return None
+    _, start = position(goal.world.offset, len(frame.steps))
+    world = intervene(frame, start, change, actions[change.name] if change.kind == "action" else None)
+    first: Residual = measure.path if isinstance(measure, Probability) else measure
+    uses = _uses(setting, world, {(first, frame.steps[start].state): 1.0})
+    return None if uses is None else _summed(model, uses)
+
+
+def one_temporal_operator(measure: Probability) -> bool:
+    """Return whether a path formula has at most one temporal operator and no nested goal."""
+    parts = list(subformulas(measure.path))
+    temporal = [part for part in parts if isinstance(part, Until)]
+    return len(temporal) <= 1 and not any(isinstance(part, Goal) for part in parts)
+
+
+def _uses(
+    setting: Setting, world: World, nodes: dict[tuple[Residual, int], float]
+) -> Mapping[tuple[int, int], float] | None:
+    """Return the expected number of uses of each pair; None if they are too many."""
+    found: defaultdict[tuple[int, int], float] = defaultdict(float)
+    end = setting.end
+    stays = end is not None and all(each.is_absorbing(end) for each in setting.models.values())
+    by_successor, count = setting.main.transition_rewards is not None, 0
+    while nodes:
+        ahead: defaultdict[tuple[Residual, int], float] = defaultdict(float)
+        for (residual, state), weight in nodes.items():
+            earns = isinstance(residual, Reward) and residual.low == 0
+            after = _after(setting, residual, state)
+            open_ = not isinstance(after, Const)
+            if not open_ and not (earns and by_successor):
+                continue
+            ended = world.now.ended and state == end and not stays
+            for action, chance in setting.actions(world, state):
+                count += 1
+                if count > LIMIT:
+                    return None
+                if not (ended or _replayed(world, state, action)):
+                    found[state, action] += weight * chance
+                if open_:
+                    there = row(setting, world, (state, action), "gumbel")
+                    for successor, part in zip(there.successors.tolist(), there.probabilities.tolist(), strict=True):
+                        ahead[after, successor] += weight * chance * part
+        nodes, world = ahead, world.later()
+    return found
+
+
+def _after(setting: Setting, residual: Residual, state: int) -> Residual:
+    """Return the residual after the labels of a state are read."""
+    if isinstance(residual, Reward):
+        return collect(residual)
+
+    def truth(atom: Label | Goal) -> bool:
+        assert isinstance(atom, Label)
+        return bool(setting.main.labels[atom.name][state])
+
+    return expand(residual, truth)
+
+
+def _replayed(world: World, state: int, action: int) -> bool:
+    """Return whether a transition is the observed one."""
+    if len(world.seen) < 2:
+        return False
+    step = world.seen[0]
+    return (state, action, world.now.model) == (step.state, step.action, step.moment.model)
+
+
+def _summed(model: MDP, uses: Mapping[tuple[int, int], float]) -> RestsOn | None:
+    counts = model.counts
+    assert counts is not None
+    uncertain: dict[tuple[int, int], tuple[float, int, bool]] = {}
+    for (state, action), weight in uses.items():
+        number = state * model.actions + action
+        begin, end = model.indptr[number], model.indptr[number + 1]
+        learned = counts.order[number] > 0
+        never = not learned and state != counts.elsewhere and model.successors[begin:end].tolist() == [counts.elsewhere]
+        if weight > 0.0 and (learned or never):
+            uncertain[state, action] = weight, int(counts.visits[begin:end].sum()), never
+    total = sum(weight for weight, _, _ in uncertain.values())
+    if total == 0.0:
+        return None
+    return RestsOn(
+        steps=sum(draws for weight, draws, _ in uncertain.values() if weight / total > NEGLIGIBLE),
+        rare=sum((weight for weight, draws, _ in uncertain.values() if draws < FEW), 0.0) / total,
+        never=min(sum((weight for weight, _, never in uncertain.values() if never), 0.0), 1.0),
+    )
