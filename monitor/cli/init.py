@@ -30,6 +30,7 @@ from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
+    from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitRequest
     from monitor.cli.init_parts import InitResult
@@ -86,6 +87,9 @@ def init(
     for_: Annotated[int, typer.Option("--for", min=1, help="bad verdicts that fire the alarm")] = 1,
     keep: Annotated[int, typer.Option(min=1, help="good verdicts that resolve it")] = 2,
     seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
+    step_seconds: Annotated[
+        float | None, typer.Option(min=1e-6, help="seconds between two steps, for alarms a day; default: from the times")
+    ] = None,
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
     ] = False,
@@ -99,7 +103,7 @@ def init(
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
     from monitor.cli.init_base import InitRequest  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.init_parts import prepared  # noqa: PLC0415 - likewise
+    from monitor.cli.init_parts import RefusedError, prepared  # noqa: PLC0415 - likewise
 
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
@@ -109,10 +113,14 @@ def init(
     said: dict[str, Any] = {"bins": bins, "abstraction": abstraction, "label": label or [], "prior": None}
     request = InitRequest(
         folder, tuple(recordings or ()), simulator, unsafe, nominal, fallback, roles, said, topic, steps, seed,
-        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept, dynamics=dynamics,
-        inputs=inputs,
+        offset, AlarmSpec(for_=for_, keep=keep), force=force, quiet=as_json, accept=accept,
+        step_seconds=step_seconds, dynamics=dynamics, inputs=inputs,
     )  # fmt: skip
-    result = prepared(_completed(request))
+    try:
+        result = prepared(_completed(request))
+    except RefusedError as refused:
+        _refuse(refused.assessment, as_json=as_json)
+        raise typer.Exit(1) from None
     if as_json:
         print_json(_document(result))
         return
@@ -187,6 +195,8 @@ def _policies(request: InitRequest) -> InitRequest:
 
 
 def _show(result: InitResult) -> None:
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
     base = result.base
     counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
     say(f"{result.folder / base.file}: {counts}")
@@ -206,10 +216,32 @@ def _show(result: InitResult) -> None:
         say(f"  {line}")
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
     say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
+    say(f"{result.folder / 'report.html'}, {result.folder / 'report.md'}: the verdict with all its numbers")
+    for line in verdict(result.assessment):
+        say(f"verdict: {printable(line)}")
     say("next:")
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
     say(f"  cfmon run {result.folder / 'config.yaml'}")
+
+
+REFUSED = (
+    "no formula is proposed and nothing is written. Give other states (--abstraction auto compares some; --bins; more "
+    "columns with --state) or more recordings; `cfmon model learn ... --report model.html` shows what is wrong. To go "
+    "on with this model: --accept-model"
+)
+
+
+def _refuse(found: Assessment, *, as_json: bool) -> None:
+    """Print why no formula is proposed."""
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if as_json:
+        print_json({"config": None, "verdict": verdict(found), "refused": True})
+        return
+    for line in verdict(found):
+        say(f"verdict: {printable(line)}")
+    say(REFUSED)
 
 
 def _takeover(result: InitResult) -> str:
@@ -258,6 +290,8 @@ def _sentences(best: Measured) -> list[str]:
 
 
 def _document(result: InitResult) -> dict[str, Any]:
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
     def plain(row: Measured) -> dict[str, Any]:
         return {
             "formula": row.candidate.text,
@@ -278,6 +312,8 @@ def _document(result: InitResult) -> dict[str, Any]:
         "model": str(result.folder / result.base.file),
         **result.base.counts,
         "notes": result.base.notes,
+        "verdict": verdict(result.assessment),
+        "refused": result.assessment.refused,
         "measured on": result.base.measured_on,
         "rule": result.rule,
         "chosen": plain(result.best),

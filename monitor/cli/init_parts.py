@@ -18,6 +18,7 @@ from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.errors import ConfigError, MonitorError
 
 if TYPE_CHECKING:
+    from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 FILES: Final = (
     "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
     "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml", "sample.rec",
+    "report.html", "report.md",
 )  # fmt: skip
+
+DAY: Final = 86_400.0
+"""Seconds in a day."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class InitResult:
     """What was written and measured.
 
     `base`: the model. `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`:
-    proposed from it.
+    proposed from it. `assessment`: the verdict.
     """
 
     folder: Path
@@ -45,6 +50,15 @@ class InitResult:
     sample: bool
     guards: Sequence[Guarded]
     hold: int | None
+    assessment: Assessment
+
+
+class RefusedError(Exception):
+    """The model is no better than the base rate, so that no formula is proposed. `assessment`: the numbers."""
+
+    def __init__(self, assessment: Assessment) -> None:
+        super().__init__("no better than the base rate")
+        self.assessment = assessment
 
 
 def columns_of(request: InitRequest) -> tuple[str, ...]:
@@ -78,16 +92,22 @@ def prepared(request: InitRequest) -> InitResult:
 
 
 def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[], None]]:
-    from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.assessment import AlarmRates  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
 
     base = simulated_table(request, staging) if request.simulator else learned_base(request, staging)
     base.write_nominal(request, staging)
     horizon = horizon_of(base.paths, base.unsafe)
+    found = _assessed(request, base, horizon)
+    if found.refused and not request.accept:
+        raise RefusedError(found)
     base.write_fallback(request, horizon, staging)
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
-        rows = base.measured(candidates(horizon, base.label, request.offset, request.alarm), bar.at)
+        useful = {each.horizon for each in found.skills if each.better or not each.known or found.refused}
+        every = candidates(horizon, base.label, request.offset, request.alarm)
+        rows = base.measured([each for each in every if each.horizon in useful], bar.at)
     best, rule = chosen(rows)
     _configure(request, base, best, staging)
     guards = base.guards(best.candidate)
@@ -103,7 +123,43 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     sample = best.first is not None
-    return InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold), sampled
+    fallback = base.recorded_weight(best.candidate.horizon)
+    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, fallback=fallback)
+    _write_report(request, base, found, staging)
+    result = InitResult(
+        request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold, assessment=found
+    )
+    return result, sampled
+
+
+def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
+    """Return what is known of the model before a formula is measured."""
+    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.rules import horizons  # noqa: PLC0415 - likewise
+
+    assert base.judge is not None
+    with progress("judging the forecasts"):
+        skills = tuple(base.judge.skills(base.label, horizons(horizon)))
+    unjudged = []
+    if not any(each.known for each in skills):
+        unjudged.append(f"forecasts, as {base.label!r} always or never happens on held-out recordings")
+    if not base.past:
+        unjudged.append("whether the past still tells something beyond the checks of the report on the model")
+    seconds = request.step_seconds or base.step_seconds
+    day = None if seconds is None else DAY / seconds
+    if day is None:
+        unjudged.append("alarms a day, as the recordings hold no times of a calendar (--step-seconds says it)")
+    return Assessment(base.label, skills, base.problems, base.past, day=day, unjudged=tuple(unjudged))
+
+
+def _write_report(request: InitRequest, base: InitBase, found: Assessment, staging: Path) -> None:
+    from monitor.cli.report_page import write_page  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
+
+    about = f"Formulas were measured on {base.measured_on}."
+    notes = ("How it was made", "What `cfmon init` says.", ("note",), [(note,) for note in base.notes])
+    page = page_of(found, str(request.folder), about, [notes])
+    write_page(page, [staging / "report.html", staging / "report.md"])
 
 
 def _configure(request: InitRequest, base: InitBase, best: Measured, staging: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
     from monitor.authoring.dynamics.fitted_policy import FittedPolicy
     from monitor.authoring.dynamics.label_forecasts import ForecastingWorld
-    from monitor.authoring.learning.abstraction_scores import Outcomes
+    from monitor.authoring.learning.outcomes import Outcomes
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -122,6 +122,10 @@ class WorldBase(InitBase):
         del best
         return []
 
+    def recorded_weight(self, horizon: int) -> None:
+        """Return nothing."""
+        del horizon
+
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
         messages: list[dict[str, object]] = []
@@ -146,20 +150,19 @@ class WorldProposal:
         return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
 
     def outcomes(self, seed: int, label: str) -> Outcomes:
-        """Return what came of the held-out steps."""
+        """Return what came of the recorded steps."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-        from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
+        from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
         steps = self.learned.steps
         holds, never = self.learned.best.world.holds(label, steps.x_next), np.zeros(len(steps), np.bool_)
-        found = Outcomes(seed, np.ones(1, np.bool_))
-        unknown = never[:, np.newaxis]
+        found, unknown = Outcomes(seed, np.ones(1, np.bool_), fraction=1.0), never[:, np.newaxis]
         found.add_labels((holds[:, np.newaxis], unknown, unknown), never, steps.path)
         return found
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
-        """Return it as a candidate in a comparison by forecasts on these held-out paths."""
+        """Return it as a candidate in a comparison by forecasts on those of these paths that are held out."""
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)

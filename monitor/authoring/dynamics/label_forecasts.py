@@ -10,12 +10,13 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.model_report import HORIZONS
+from monitor.authoring.learning.forecast_skill import Forecasts
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
 """Held-out transitions after which a forecast is made, drawn from all."""
-LAST: Final = max(HORIZONS)
+LAST: Final = 40
+"""The longest horizon of a forecast."""
 BLOCK: Final = 100
 """Transitions whose forecasts are made at once."""
 DRAWS: Final = 200

@@ -16,7 +16,8 @@ from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
 from monitor.authoring.dynamics.learned_world import Draft, split, unchanged
 from monitor.authoring.dynamics.recorded_table import recorded_table
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.abstraction_scores import Outcomes, judged
+from monitor.authoring.learning.abstraction_scores import judged
+from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.holdout import held_out
 from monitor.authoring.proposal.world_paths import numbered_paths
 from monitor.model.mdp import MDP

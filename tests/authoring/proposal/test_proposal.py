@@ -7,12 +7,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.episodes import code_of
 from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, measured
-from monitor.authoring.proposal.paths import Collected, RecordedPath, first_steps, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.paths import RecordedPath, first_steps, paths_of, simulated, unsafe_events
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
 from monitor.errors import ModelError
