@@ -88,7 +88,8 @@ def init(
     keep: Annotated[int, typer.Option(min=1, help="good verdicts that resolve it")] = 2,
     seed: Annotated[int, typer.Option(help="seed of the held-out episodes, and of simulated ones")] = 0,
     step_seconds: Annotated[
-        float | None, typer.Option(min=1e-6, help="seconds between two steps, for alarms a day; default: from the times")
+        float | None,
+        typer.Option(min=1e-6, help="seconds between two steps, for alarms a day; default: from the times"),
     ] = None,
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.cli.report_page import Section
     from monitor.statistics.clusters import Estimate
 
 FEW: Final = 5
@@ -70,6 +71,7 @@ class InitBase(ABC):
         unguarded: why `guards` has none, if it has none.
         judge: of the model's forecasts. problems: why it is not good enough otherwise. past: what the past still tells.
         step_seconds: between two recorded steps, if the recordings say it.
+        pages: sections and charts of the report on the model.
     """
 
     file: str
@@ -85,6 +87,7 @@ class InitBase(ABC):
     problems: tuple[str, ...] = ()
     past: tuple[Gain, ...] = ()
     step_seconds: float | None = None
+    pages: tuple[list[Section], dict[str, str]] = field(default_factory=lambda: ([], {}))
 
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:

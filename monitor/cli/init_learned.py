@@ -130,7 +130,7 @@ def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
         good = other.problems and not taken.problems
         why = f": no clear difference, and {'only it is good enough' if good else 'values on a table are exact'}"
     return (
-        f"taken: {taken.name}. Loss (negative log score) of forecasts of {label!r} on held-out recordings, over that of "
-        f"always forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} (difference "
-        f"{apart:.3f} +- {error:.3f}){why}"
+        f"taken: {taken.name}. Loss (negative log score) of forecasts of {label!r} on held-out recordings, over that "
+        f"of always forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} "
+        f"(difference {apart:.3f} +- {error:.3f}){why}"
     )

@@ -13,7 +13,7 @@ from monitor.cli.init_files import config_text, takeover_text, written_sample
 from monitor.cli.init_learned import learned_base
 from monitor.cli.init_move import move_files
 from monitor.cli.init_table import simulated_table
-from monitor.cli.output import progress, warned
+from monitor.cli.output import printable, progress, warned
 from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.errors import ConfigError, MonitorError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
+    from monitor.cli.report_page import Row, Section
 
 FILES: Final = (
     "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
@@ -157,8 +158,10 @@ def _write_report(request: InitRequest, base: InitBase, found: Assessment, stagi
     from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
 
     about = f"Formulas were measured on {base.measured_on}."
-    notes = ("How it was made", "What `cfmon init` says.", ("note",), [(note,) for note in base.notes])
-    page = page_of(found, str(request.folder), about, [notes])
+    rows: list[Row] = [(printable(note),) for note in base.notes]
+    notes: Section = ("How it was made", "What `cfmon init` says.", ("note",), rows)
+    sections, charts = base.pages
+    page = page_of([("", found)], str(request.folder), about, ([*sections, notes], charts))
     write_page(page, [staging / "report.html", staging / "report.md"])
 
 

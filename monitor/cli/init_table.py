@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
 from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
     ENCODERS,
@@ -27,11 +28,11 @@ from monitor.errors import ConfigError, ModelError, MonitorError
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
-    from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.model.mdp import MDP
     from monitor.statistics.clusters import Estimate
@@ -135,7 +136,8 @@ class TableBase(InitBase):
         """Return it by the model that was learned without the paths."""
         from monitor.authoring.proposal.coverage import over_paths, recorded_weight  # noqa: PLC0415 - keep `cfmon --help` light
 
-        return over_paths(recorded_weight(self.before, self.policies["fallback"], self.label, horizon), self.paths)
+        weights = recorded_weight(self.before, self.policies["fallback"], self.before.labels[self.label], horizon)
+        return over_paths(weights, self.paths)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""
@@ -219,7 +221,8 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     unsafe = model.labels[label]
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
     base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
-    base.past = CandidateAbstraction("", learner, kept).report([label]).histories
+    report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
+    base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
     base.step_seconds = table.step_seconds
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):

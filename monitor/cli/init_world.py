@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from monitor.cli.dynamics_report import charts, sections
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
@@ -217,5 +218,6 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         in_words(paths, request.steps, what), [learned], world=load_world(staging / "world.yaml"), table=table,
         behaviour=proposal.behaviour, numbers=numbers,
     )  # fmt: skip
+    base.pages = sections(found.judgement, found.scored), charts(found.judgement)
     base.unguarded = "how long a takeover should last is calculated on tables only"
     return base

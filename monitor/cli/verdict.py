@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from monitor.cli.report_page import Page, Row, Section
@@ -17,11 +17,11 @@ RELIABILITY: Final = "Forecasts of the event"
 LEADS: Final = "Alarms"
 
 FORECASTS: Final = (
-    "Each forecast is P(the event within so many steps) after a held-out step, by a model that was learned without the "
-    "episode. Base rate: how often it happens in the other episodes. Loss: negative log score; forecasts must take away "
-    "1 % of it at least, beyond chance. Where the event is one of several ways in which episodes end, so must they of "
-    "the loss of a rule that knows when episodes end but not how: telling that the end is near is no forecast of the "
-    "event. All intervals are 99 %, with episodes as what varies."
+    "Each forecast is P(the event within so many steps) after a recorded step. Held-out: by a model that was learned "
+    "without the episode. Base rate: how often it happens in the other episodes. Loss: negative log score; forecasts "
+    "must take away 1 % of it at least, beyond chance. Where the event is one of several ways in which episodes end, "
+    "so must they of the loss of a rule that knows when episodes end but not how: telling that the end is near is no "
+    "forecast of the event. All intervals are 99 %, with episodes as what varies."
 )
 CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
 PAST: Final = (
@@ -39,47 +39,75 @@ def verdict(found: Assessment) -> list[str]:
         word = "Nothing counts against the model, but its forecasts are NOT judged."
     parts = [word]
     if main is not None:
-        parts += [_forecasts(main), _gains(main)]
+        parts += [_forecasts(main, "held-out episodes" if found.held_out else "episodes"), _gains(main)]
     if found.alarms is not None:
         parts.append(_alarms(found.alarms, found.day))
     if found.fallback is not None:
         parts.append(
-            "The fallback's value rests on recorded steps for "
-            f"{_with(found.fallback, percent=True)} of its weight."
+            f"The fallback's value rests on recorded steps for {_with(found.fallback, percent=True)} of its weight."
         )
     parts += [_past(found.past)] if found.past else []
     parts += [f"Not judged: {each}." for each in found.unjudged]
     return [" ".join(parts), *found.problems]
 
 
-def page_of(found: Assessment, title: str, about: str, more: Sequence[Section] = ()) -> Page:
-    """Return the page of a verdict, followed by more sections."""
+def page_of(
+    found: Sequence[tuple[str, Assessment]],
+    title: str,
+    about: str,
+    more: tuple[Sequence[Section], Mapping[str, str]] = ((), {}),
+) -> Page:
+    """Return the page of verdicts, each with its name, followed by more sections and charts.
+
+    A single name is left out.
+    """
+    lines: list[str] = []
+    problems: list[str] = []
+    sections: list[Section] = []
+    charts: dict[str, str] = {}
+    for name, each in found:
+        prefix = f"{name}: " if len(found) > 1 else ""
+        first, *reasons = verdict(each)
+        lines.append(prefix + first)
+        problems += [prefix + reason for reason in reasons]
+        for heading, drawing in _charts(each).items():
+            charts[prefix + heading] = drawing
+        sections += [(prefix + heading, text, head, rows) for heading, text, head, rows in _sections(each)]
+    bad = any(not each.good for _, each in found)
+    return Page(title, [" ".join(lines), *problems], about, [*sections, *more[0]], charts | dict(more[1]), bad=bad)
+
+
+def _charts(found: Assessment) -> dict[str, str]:
     charts = {RELIABILITY: "".join(_reliability(each) for each in found.skills if each.count)}
-    first: list[Section] = []
+    return charts if found.alarms is None else charts | {LEADS: _lead_chart(found.alarms)}
+
+
+def _sections(found: Assessment) -> list[Section]:
+    sections: list[Section] = []
     if found.skills:
-        head = ("within", "forecasts", "episodes", "with it", "said", "happened", "Brier", "base rate's", "less loss",
-                "than one that knows ends", "judgement")  # fmt: skip
-        first.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
-        rows = [
+        head: Row = ("within", "forecasts", "episodes", "with it", "said", "happened", "Brier", "base rate's",
+                     "less loss", "than one that knows ends", "judgement")  # fmt: skip
+        sections.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
+        rows: list[Row] = [
             (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True))
             for each in found.skills
             for one in each.classes
         ]
-        first.append((CLASSES, "Mean forecast beside what happened.", ("within", "forecasts", "said", "happened"), rows))
+        head = ("within", "forecasts", "said", "happened")
+        sections.append((CLASSES, "Mean forecast beside what happened.", head, rows))
     if found.alarms is not None:
-        charts[LEADS] = _lead_chart(found.alarms)
-        first.append((LEADS, found.alarms.measured.candidate.text, ("what", "number"), _alarm_rows(found)))
+        sections.append((LEADS, found.alarms.measured.candidate.text, ("what", "number"), _alarm_rows(found)))
     if found.past:
         head = ("knows state, action and", "difference, nats a step", "standard error", "power")
-        first.append(("What the past still tells", PAST, head, [_past_row(each) for each in found.past]))
-    return Page(title, verdict(found), about, [*first, *more], charts)
+        sections.append(("What the past still tells", PAST, head, [_past_row(each) for each in found.past]))
+    return sections
 
 
-def _forecasts(one: ForecastSkill) -> str:
+def _forecasts(one: ForecastSkill, of: str) -> str:
     right = "were right" if one.calibrated else "were WRONG"
     return (
         f"Forecasts of '{one.label}' within {one.horizon} steps {right}: said {one.said:.1%}, happened "
-        f"{_with(one.happened, percent=True)} in {one.count:,} forecasts on {one.episodes:,} held-out episodes, "
+        f"{_with(one.happened, percent=True)} in {one.count:,} forecasts on {one.episodes:,} {of}, "
         f"{one.eventful:,} of them with the event (Brier {one.brier:.3f}; always saying the base rate: "
         f"{one.base_brier:.3f})."
     )
@@ -127,10 +155,17 @@ def _past(past: Sequence[Gain]) -> str:
 def _with(found: Estimate, scale: float = 1.0, *, percent: bool = False) -> str:
     """Return a number with its interval."""
     value, low, high = (each * scale for each in (found.value, found.low, found.high))
-    shown = f"{value:.1%}" if percent else f"{value:.3g}"
+    shown = f"{value:.1%}" if percent else _short(value)
     if found.clusters < 2:
         return f"{shown} (no interval: {found.clusters} episode)"
-    return f"{shown} ({low:.1%} to {high:.1%})" if percent else f"{shown} ({max(low, 0.0):.2g} to {high:.2g})"
+    if percent:
+        return f"{shown} ({low:.1%} to {high:.1%})"
+    return f"{shown} ({_short(max(low, 0.0))} to {_short(high)})"
+
+
+def _short(number: float) -> str:
+    """Return a number with two digits, or all digits before the point."""
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
 
 
 def _skill_row(one: ForecastSkill) -> Row:
@@ -166,7 +201,7 @@ def _past_row(one: Gain) -> Row:
 
 
 def _reliability(one: ForecastSkill) -> str:
-    """Return a reliability diagram: frequency by forecast with its interval; dots sized by number, the diagonal is right."""
+    """Return a reliability diagram: frequency by forecast, with its interval; on the diagonal forecasts are right."""
     from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
 
     title = f"{one.label} within {one.horizon}"

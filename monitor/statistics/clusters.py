@@ -20,7 +20,7 @@ ERROR: Final = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, or a ratio, with its interval. `clusters`: that it rests on; with fewer than two the interval is endless."""
+    """A mean, or a ratio, with its interval. `clusters`: that it rests on; below two the interval is endless."""
 
     value: float
     low: float
@@ -48,4 +48,6 @@ def ratio(parts: Floats, wholes: Floats, error: float = ERROR) -> Estimate:
 def mean(values: Floats, clusters: Ints, error: float = ERROR) -> Estimate:
     """Return the mean of values [n], whose clusters have these numbers [n]; see `ratio`."""
     places = np.unique(clusters, return_inverse=True)[1]
-    return ratio(np.bincount(places, values), np.bincount(places).astype(np.float64), error)
+    sums: Floats = np.bincount(places, values).astype(np.float64)
+    sizes: Floats = np.bincount(places).astype(np.float64)
+    return ratio(sums, sizes, error)

@@ -58,7 +58,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
         "nominal: ESTIMATED",
         "fallback: a SUGGESTION",
         "held-out recordings",
-        "the model is good enough by the checks of `cfmon model learn --report`",
+        "verdict: Good enough. Forecasts of 'overflow' within",
         "chosen (*)",
         "cfmon run tank",
     ):
@@ -100,14 +100,16 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     (tmp_path / "chance.csv").write_text("\n".join(lines))
     asked = ("--recordings", "chance.csv", "--unsafe", "burst: done", "--steps", "100")
     code, out, err = cfmon("init", "chance", *asked)
-    assert code == 2
-    assert "the model forecasts 'burst' no better than its frequency (squared error 1." in err
-    assert "--abstraction auto" in err
-    assert "--accept-model" in err
+    assert (code, err) == (1, "")
+    assert "verdict: No better than the base rate. Forecasts of 'burst' within" in out
+    assert "--abstraction auto" in out
+    assert "--accept-model" in out
+    code, out, _ = cfmon("init", "chance", *asked, "--json")
+    assert (code, json.loads(out)["refused"]) == (1, True)
     assert not (tmp_path / "chance").exists()
     code, out, err = cfmon("init", "chance", *asked, "--accept-model")
     assert (code, err) == (0, "")
-    assert "the model is NOT good enough: on held-out recordings the model forecasts 'burst' no better" in out
+    assert "verdict: No better than the base rate." in out
     assert (tmp_path / "chance" / "config.yaml").exists()
     code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
     assert (code, "m.npz: the abstraction is NOT good enough" in out) == (0, True)
@@ -135,7 +137,9 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
         "init", "t", "--recordings", str(steps), "--unsafe", "burst: level > 11", *BINS, "--steps", "300"
     )
     assert code == 0
-    assert "the model is NOT good enough: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
+    assert "verdict: NOT good enough." in out
+    assert "Not judged: forecasts, as 'burst' always or never happens" in out
+    assert "verdict: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
     assert cfmon("config", "check", "t/config.yaml")[0] == 0

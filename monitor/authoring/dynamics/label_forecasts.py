@@ -52,11 +52,12 @@ class ForecastingWorld:
         self._at, self._count = at[self._rows], len(paths)
         self._first = cache(self._first_time)
 
-    def forecasts(self, label: str, horizon: int) -> Floats:
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
+        assert horizon <= LAST, "further steps are not drawn"
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
-        return found
+        return Forecasts(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
         """Return the gain of a history, which is not computed, and why the world is not good enough."""

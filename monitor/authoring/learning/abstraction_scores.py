@@ -78,7 +78,7 @@ class CandidateAbstraction:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]."""
         chain, after = self._chain
         said, ends = (chain.forecasts(each, horizon)[after] for each in (self._model.labels[label], chain.states.ended))
-        return Forecasts(said, chain.total[after], ends)
+        return Forecasts(said, chain.total[after].astype(np.float64), ends)
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
         """Return the largest gain of a history in nats a step, and why the abstraction is not good enough."""

@@ -1,10 +1,10 @@
 """Forecasts of an event beside what happened on held-out episodes, and beside simple rules that know less.
 
-Forecasts are better than a rule if their log score (Good 1952) is, beyond chance and by enough to matter: steps of one
-episode depend on each other, so episodes are what varies. The rules are the base rate, which always says how often the event happens; and,
-where the event is how episodes end, one that knows when episodes end but not how. A model that only tells
-that the end is near forecasts failures better than the base rate, and knows nothing of failures. Rules know frequencies
-as the model does: from other episodes.
+Forecasts are better than a rule if their log score (Good 1952) is, beyond chance and by enough to matter. Steps of one
+episode depend on each other, so episodes are what varies. The rules are the base rate, which always says how often the
+event happens; and, where the event is how episodes end, one that knows when episodes end but not how. A model that only
+tells that the end is near forecasts failures better than the base rate, and knows nothing of failures. Rules know
+frequencies as the model does: from other episodes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def skill(what: tuple[str, int], forecasts: Forecasts, events: Events) -> Foreca
     happened, paths = events.happened, events.paths
     if not len(happened):
         nothing = mean(np.zeros(0), paths)
-        return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, *[nothing] * 3, None, ())
+        return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, nothing, nothing, None, ())
     score = log_score(smoothed(forecasts.said, forecasts.support, events.base), happened)
     base = log_score(events.base, happened)
     errors, base_errors = (forecasts.said - happened) ** 2, (events.base - happened) ** 2
@@ -187,5 +187,3 @@ def _classes(said: Floats, happened: Bools, paths: Ints) -> tuple[ForecastClass,
         here = tenth == number
         found.append(ForecastClass(int(here.sum()), float(said[here].mean()), _frequency(happened[here], paths[here])))
     return tuple(found)
-
-

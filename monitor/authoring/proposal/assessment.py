@@ -57,6 +57,7 @@ class Assessment:
         horizon: of that formula.
         day: steps in a day.
         unjudged: what cannot be judged, and why.
+        held_out: the forecasts are of episodes that the model was not learned from.
     """
 
     label: str
@@ -68,6 +69,7 @@ class Assessment:
     horizon: int | None = None
     day: float | None = None
     unjudged: tuple[str, ...] = ()
+    held_out: bool = True
 
     @property
     def refused(self) -> bool:

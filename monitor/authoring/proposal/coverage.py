@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from monitor.arrays import Floats
+from monitor.arrays import Bools, Floats
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.policies import draws_of
 from monitor.exact.inputs import tables
@@ -14,17 +14,17 @@ from monitor.model.mdp import MDP
 from monitor.statistics.clusters import Estimate, ratio
 
 
-def recorded_weight(model: MDP, policy: object, label: str, horizon: int) -> Floats:
+def recorded_weight(model: MDP, policy: object, unsafe: Bools, horizon: int) -> Floats:
     """Return P(every action within `horizon` steps was recorded in its state) under a policy, in each state, [S].
 
-    Paths end where the label holds, and in absorbing states. 1 for a model that was not learned: all of it is known.
-    Backward induction; `policy`: as for `monitor.values`.
+    Paths end in states that are `unsafe` [S], and in absorbing ones. 1 for a model that was not learned. Backward
+    induction; `policy`: as for `monitor.values`.
     """
     if model.counts is None:
         return np.ones(model.states)
     law = tables({"nominal": policy}, model)["nominal"]
     chances = np.stack([law.distribution(state, model.actions) for state in range(model.states)])
-    stays = np.array([model.is_absorbing(state) for state in range(model.states)]) | model.labels[label]
+    stays = np.array([model.is_absorbing(state) for state in range(model.states)]) | unsafe
     recorded = (draws_of(model) > 0) & (chances > 0)
     rows = np.repeat(np.arange(model.states * model.actions), np.diff(model.indptr))
     weights = np.ones(model.states)

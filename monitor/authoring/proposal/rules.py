@@ -35,7 +35,9 @@ def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
 def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[CandidateFormula]:
     """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
     return [
-        CandidateFormula(each, offset, threshold, label, alarm) for each in horizons(horizon) for threshold in THRESHOLDS
+        CandidateFormula(each, offset, threshold, label, alarm)
+        for each in horizons(horizon)
+        for threshold in THRESHOLDS
     ]
 
 
