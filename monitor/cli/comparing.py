@@ -93,8 +93,8 @@ def verdict_of(table: Sequence[Scored]) -> str:
     taken = chosen(table)
     if taken.problems:
         return (
-            f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss. NONE of these is "
-            "good enough; more columns may help more than other bins"
+            f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss. NONE of these "
+            "is good enough; more columns may help more than other bins"
         )
     return f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss and good enough"
 
@@ -105,9 +105,7 @@ def show_comparison(table: Sequence[Scored]) -> None:
         return
     rows = [HEAD, *table_of(table)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    say(
-        "--abstraction auto: losses (negative log scores) of forecasts on held-out paths; 1: as always saying the frequency"
-    )
+    say("--abstraction auto: losses (negative log scores) of forecasts on held-out paths; 1: that of the frequency")
     for row in rows:
         say(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
     say(verdict_of(table))

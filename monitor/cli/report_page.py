@@ -44,7 +44,7 @@ def check_reports(paths: Sequence[Path]) -> None:
     """Raise ModelError if the name of a report has another ending."""
     for path in paths:
         if path.suffix not in (".html", ".md"):
-            raise ModelError(f"{path}: the name of a report ends with .html or .md")
+            raise ModelError(f"{path}: the name ends with .html or .md, as a report is a page")
 
 
 def write_page(page: Page, paths: Sequence[Path]) -> None:

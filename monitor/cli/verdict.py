@@ -34,7 +34,13 @@ PAST: Final = (
 def verdict(found: Assessment) -> list[str]:
     """Return the verdict, then why it is bad, in sentences."""
     main = found.main
-    word = "No better than the base rate." if found.refused else "Good enough." if found.good else "NOT good enough."
+    word = (
+        "No better than the base rate, as far as these recordings show."
+        if found.refused
+        else "Good enough."
+        if found.good
+        else "NOT good enough."
+    )
     if main is None and found.good:
         word = "Nothing counts against the model, but its forecasts are NOT judged."
     parts = [word]

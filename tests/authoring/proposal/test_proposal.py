@@ -128,12 +128,12 @@ def test_alarms_are_compared_with_what_followed() -> None:
     assert (row.steps, row.events, row.preceded, row.false, row.first) == (5, 1, 1, 0, 1)
     assert row.lead is not None
     assert 0 < row.lead <= 2
+    assert done[-1] == 7
     assert row.balance == 1.0
     assert row.paths == (PathAlarms(1, 0, 0, 0, 0), PathAlarms(4, 1, 0, 1, 1))
-    assert row.leads == (row.lead,)
+    assert row.leads[0] == row.lead
     rates = AlarmRates(row)
-    assert (rates.alarms.value, rates.false.value, rates.preceded.value) == (0.2, 0.0, 1.0)
-    assert done[-1] == 7
+    assert [each.value for each in (rates.alarms, rates.false, rates.preceded)] == [0.2, 0.0, 1.0]
 
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
@@ -179,7 +179,7 @@ def test_the_weight_on_recorded_steps_is_that_of_the_recursion(seed: int) -> Non
         if left == 0 or unsafe[state] or model.is_absorbing(state):
             return 1.0
         recorded = [a for a in range(model.actions) if draws[state, a]]
-        return sum(policy[state, a] * after(state, a, left) for a in recorded)
+        return float(sum(policy[state, a] * after(state, a, left) for a in recorded))
 
     def after(state: int, action: int, left: int) -> float:
         return sum(float(p) * weight(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
