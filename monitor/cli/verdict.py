@@ -34,13 +34,7 @@ PAST: Final = (
 def verdict(found: Assessment) -> list[str]:
     """Return the verdict, then why it is bad, in sentences."""
     main = found.main
-    word = (
-        "No better than the base rate, as far as these recordings show."
-        if found.refused
-        else "Good enough."
-        if found.good
-        else "NOT good enough."
-    )
+    word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
     if main is None and found.good:
         word = "Nothing counts against the model, but its forecasts are NOT judged."
     parts = [word]
@@ -107,6 +101,15 @@ def _sections(found: Assessment) -> list[Section]:
         head = ("knows state, action and", "difference, nats a step", "standard error", "power")
         sections.append(("What the past still tells", PAST, head, [_past_row(each) for each in found.past]))
     return sections
+
+
+def _refusal(one: ForecastSkill | None) -> str:
+    """Return that no formula is proposed, in the first words of the verdict."""
+    from monitor.authoring.learning.forecast_skill import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
+
+    only_ends = one is not None and one.log_gain.low > WORTH
+    which = "of how episodes end: it forecasts when they do" if only_ends else ""
+    return f"No better than the base rate{' ' * bool(which)}{which}, as far as these recordings show."
 
 
 def _forecasts(one: ForecastSkill, of: str) -> str:
