@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from monitor.model.io import load_model as load_model
     from monitor.model.io import save_model as save_model
     from monitor.model.mdp import MDP as MDP
+    from monitor.policy.controller import Controller as Controller
+    from monitor.policy.controller import Policy as Policy
     from monitor.policy.onnx_policy import load_policy as load_policy
     from monitor.policy.table import PolicyTable as PolicyTable
     from monitor.runtime.monitor import Monitor as Monitor
@@ -77,6 +79,7 @@ _HOMES = {
     "monitor.logic": ("parse",),
     "monitor.model.mdp": ("MDP",),
     "monitor.model.io": ("load_model", "save_model"),
+    "monitor.policy.controller": ("Controller", "Policy"),
     "monitor.policy.onnx_policy": ("load_policy",),
     "monitor.policy.table": ("PolicyTable",),
     "monitor.sidecar.config.load": ("load",),

@@ -3,6 +3,9 @@
 All are frozen and cheap to create: each message creates several. Times are in seconds: `wall` since the epoch, `ticks`
 on a monotonic clock. Probabilities lie in [0, 1]. The order is that of the route: a message becomes an `Observation`,
 that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
+
+It is one module, in four parts: settings, what is observed, verdicts, notices. The parts refer to each other, and every
+room needs names of several of them, so separate modules would only make imports longer.
 """
 
 from __future__ import annotations
@@ -159,6 +162,9 @@ TestName = Literal["betting", "paper"]
 """Which tests compare sampled values with thresholds."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
+
+
+# ---- settings ----
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False):
@@ -325,6 +331,9 @@ class TrustSettings(msgspec.Struct, frozen=True):
     """Agent, or `*` for all: why its rejection is settled. A new or changed text restarts the test, also on reload."""
 
 
+# ---- what is observed ----
+
+
 class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
@@ -394,6 +403,9 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
     episode: Episode
     terminated: bool
+
+
+# ---- verdicts ----
 
 
 class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it
@@ -605,6 +617,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """In a world with numbers: number of recorded steps from which the inputs beyond those of the path are drawn, where
     what was drawn depends on them; left out otherwise.
     """
+    belief: Mapping[int, float] = msgspec.field(default_factory=dict)
+    """Where states are hidden: the likeliest ones now, state -> probability given all that was observed; left out
+    otherwise.
+    """
+    evidence: float | None = None
+    """Where states are hidden: probability of all that was observed on the path; left out otherwise."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

@@ -8,10 +8,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from monitor.alarm.document import Evidence, read_evidence
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
 from monitor.demo.model_environment import ModelEnvironment
+from monitor.evidence.document import Evidence, read_evidence
 from monitor.picture import draw, explain
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import Loaded, assemble

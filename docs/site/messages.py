@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal, Union
 import msgspec
 from pydantic import BaseModel
 
-from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
+from monitor.evidence.document import Evidence
 from monitor.policy.manifest import Manifest
 from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage

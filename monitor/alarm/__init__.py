@@ -1,1 +1,1 @@
-"""The alarm room: when verdicts become an alarm, what is said about it, and the evidence that it was right."""
+"""The alarm room: when verdicts become an alarm, and what is said about it."""

@@ -2,8 +2,8 @@
 # A name of the module is looked up as an attribute of it each time, unless it is a C variable.
 cdef object NOTHING, UNRECORDED, replace
 
-cpdef judge(verdict, spec)
-cdef _judged(verdict, spec)
-cpdef tuple next_alarm(alarm, judgement, spec, seq, time)
-cdef bint _enough(alarm, judgement, spec) except -1
+cpdef assess(verdict, spec)
+cdef _assessed(verdict, spec)
+cpdef tuple next_alarm(alarm, assessment, spec, seq, time)
+cdef bint _enough(alarm, assessment, spec) except -1
 cdef tuple _apply(alarm, event, bint enough)

@@ -1,6 +1,6 @@
 """Alarm state machine, as one transition table.
 
-An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is judged first:
+An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Each verdict is assessed first:
 
 - `bad`: the trigger (`fails` or `holds` as `alarm.when` says; regret; with `when: unavoidable` that too). `for` of
   them, without a good one in between, fire the alarm;
@@ -9,7 +9,7 @@ An alarm is `clear`, `pending` (bad verdicts, fewer than `for`) or `firing`. Eac
 - `good`: resets a pending alarm. `keep` of them, without a bad one or a breach in between, resolve a firing one;
 - `neutral`: undecided, or without a truth value (`=?`). It neither advances nor resets a count.
 
-What was never recorded is unknown, and unknown is never good: where it decides, a plain formula is judged as if its
+What was never recorded is unknown, and unknown is never good: where it decides, a plain formula is assessed as if its
 answer were the bad one, and `regret` as if the agent missed its goal. But no alarm fires because of what is not known
 of an alternative: `regret` then is a breach, and an effect neutral.
 
@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from monitor.types import UNRECORDED, AlarmSpec, AlarmState, AlarmWhen, BlindReason, Verdict
 
 Place = Literal["clear", "pending", "firing"]
-Judgement = Literal["good", "bad", "breach", "neutral"]
+Assessment = Literal["good", "bad", "breach", "neutral"]
 Event = Literal["good", "bad", "breach", "neutral", "ended", "removed"]
 
 
@@ -115,28 +115,28 @@ IDLE: Final = frozenset(event for (place, event, _), row in TABLE.items() if pla
 
 PLAIN_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("fails", "holds")
 REGRET_TRIGGERS: Final[tuple[AlarmWhen, ...]] = ("regret", "unavoidable")
-"""The values of `alarm.when` for a plain formula and for `regret(...)`, the default first; `_judged` reads them."""
+"""The values of `alarm.when` for a plain formula and for `regret(...)`, the default first; `_assessed` reads them."""
 
 EFFECT: Final = "delta("
 """How the text of an effect begins, as formulas are printed."""
 
 
-def judge(verdict: Verdict, spec: AlarmSpec) -> Judgement:
-    """Return how the alarm judges a verdict. With `only_if: robust` a bad one that is not robust is neutral.
+def assess(verdict: Verdict, spec: AlarmSpec) -> Assessment:
+    """Return what a verdict means to the alarm. With `only_if: robust` a bad one that is not robust is neutral.
 
     A `=?` formula has no truth value and is always neutral; the config refuses an alarm on one.
 
     >>> regret = Verdict("regret", "exact", "gumbel", (), outcome="unavoidable")
-    >>> judge(regret, AlarmSpec()), judge(regret, AlarmSpec(when="unavoidable"))
+    >>> assess(regret, AlarmSpec()), assess(regret, AlarmSpec(when="unavoidable"))
     ('breach', 'bad')
     """
-    judgement = _judged(verdict, spec)
-    if judgement == "bad" and spec.only_if == "robust" and verdict.robust is not True:
+    assessment = _assessed(verdict, spec)
+    if assessment == "bad" and spec.only_if == "robust" and verdict.robust is not True:
         return "neutral"
-    return judgement
+    return assessment
 
 
-def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
+def _assessed(verdict: Verdict, spec: AlarmSpec) -> Assessment:
     outcome = verdict.outcome
     if outcome is None:  # no `regret`
         if verdict.holds is None:
@@ -155,7 +155,7 @@ def _judged(verdict: Verdict, spec: AlarmSpec) -> Judgement:
             assert_never(outcome)
 
 
-def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
+def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Assessment:
     """Judge a regret formula that is undecided."""
     if verdict.method == "sampled" or len(verdict.quantities) != 2:
         return "neutral"
@@ -163,7 +163,7 @@ def _unknown_regret(verdict: Verdict, spec: AlarmSpec) -> Judgement:
     return "bad" if suffices or spec.when == "unavoidable" else "breach"
 
 
-def _unknown(verdict: Verdict) -> Judgement:
+def _unknown(verdict: Verdict) -> Assessment:
     """Judge a plain formula without a truth value: `=?`, or undecided."""
     if verdict.reason != UNRECORDED:
         return "neutral"
@@ -172,7 +172,7 @@ def _unknown(verdict: Verdict) -> Judgement:
 
 
 def next_alarm(
-    alarm: Alarm, judgement: Judgement, spec: AlarmSpec, seq: int, time: float
+    alarm: Alarm, assessment: Assessment, spec: AlarmSpec, seq: int, time: float
 ) -> tuple[Alarm, AlarmChange | None]:
     """Advance an alarm by one verdict, given at step `seq` with time `time` (seconds since the epoch).
 
@@ -185,9 +185,9 @@ def next_alarm(
     >>> change
     AlarmChange(state='firing', first_seq=7, since=1.5, revision=1)
     """
-    if alarm.state == "clear" and judgement == "bad":
+    if alarm.state == "clear" and assessment == "bad":
         alarm = replace(alarm, first_seq=seq, since=time)
-    return _apply(alarm, judgement, _enough(alarm, judgement, spec))
+    return _apply(alarm, assessment, _enough(alarm, assessment, spec))
 
 
 def close(alarm: Alarm, how: Literal["ended", "removed"]) -> tuple[Alarm, AlarmChange | None]:
@@ -216,11 +216,11 @@ def renew(alarm: Alarm) -> tuple[Alarm, AlarmChange]:
     return _report(alarm, "firing")
 
 
-def _enough(alarm: Alarm, judgement: Judgement, spec: AlarmSpec) -> bool:
+def _enough(alarm: Alarm, assessment: Assessment, spec: AlarmSpec) -> bool:
     """Return whether this verdict completes the count to `for` or `keep`."""
-    if judgement == "bad" and alarm.state != "firing":
+    if assessment == "bad" and alarm.state != "firing":
         return alarm.run + 1 >= spec.for_
-    return judgement == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
+    return assessment == "good" and alarm.state == "firing" and alarm.run + 1 >= spec.keep
 
 
 def _apply(alarm: Alarm, event: Event, enough: bool) -> tuple[Alarm, AlarmChange | None]:  # noqa: FBT001 - a table key

@@ -49,11 +49,11 @@ class Subject:
         brevity: int = 0,
     ) -> None:
         self._formula, self._verdict, self._pairs, self._past = formula, verdict, pairs, past
-        self._labels, self._brevity = dict(formula.labels), brevity
+        self._labels, self.brevity = dict(formula.labels), brevity
 
     def name(self, name: str) -> str:
         """Return a name, shortened where the words have to be short."""
-        return shortened(name, LONGEST_NAME[self._brevity])
+        return shortened(name, LONGEST_NAME[self.brevity])
 
     def short(self, change: InterventionRef) -> InterventionRef:
         """Return an intervention with its name shortened."""
@@ -62,7 +62,7 @@ class Subject:
     def quote(self, text: str, otherwise: str) -> str:
         """Return a formula, or other words for one that is too long."""
         shown = " ".join(text.split())
-        return shown if len(shown) <= LONGEST_QUOTE[self._brevity] else otherwise
+        return shown if len(shown) <= LONGEST_QUOTE[self.brevity] else otherwise
 
     @property
     def back(self) -> int | None:
@@ -88,12 +88,12 @@ class Subject:
     def in_world(self, world: WorldRef, measure: Probability | Reward) -> str:
         """Return the measure of a plain goal, with its intervention."""
         if world.baseline is not None:
-            if self._brevity > 1:
+            if self.brevity > 1:
                 return f"effect of {self.named(world.change)} on {self.of(measure)}"
             pair = f"{self.named(world.change)} rather than {self.named(world.baseline)}"
             return f"effect on {self.of(measure)} of {pair} {self.starting()}"
         if world.change.kind != "nominal":
-            since = "" if self._brevity > 1 else f" {self.starting()}"
+            since = "" if self.brevity > 1 else f" {self.starting()}"
             return f"{self.of(measure)} with {self.named(world.change)}{since}"
         return self.of_path(measure)
 
@@ -102,7 +102,7 @@ class Subject:
         words = self._in_words(measure.path) if isinstance(measure, Probability) else None
         if words is None:
             words = self.quote(_inside(self._formula.text), f"the goal of '{self.name(self._formula.name)}'")
-        since = "" if when == NOW or self._brevity > 1 else f", {when}"
+        since = "" if when == NOW or self.brevity > 1 else f", {when}"
         return f"P({words}{since})" if isinstance(measure, Probability) else f"expected reward({words}{since})"
 
     def _in_words(self, path: Formula) -> str | None:

@@ -18,11 +18,11 @@ from monitor.errors import ConfigError, EvidenceError, to_install
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from monitor.sidecar.evidence.budget import Budget
-    from monitor.sidecar.evidence.bundle import Bundle
-    from monitor.sidecar.evidence.proof import Proof
-    from monitor.sidecar.evidence.signing import Verifier
-    from monitor.sidecar.evidence.verification import Expected
+    from monitor.evidence.budget import Budget
+    from monitor.evidence.bundle import Bundle
+    from monitor.evidence.proof import Proof
+    from monitor.evidence.signing import Verifier
+    from monitor.evidence.verification import Expected
     from monitor.worlds import CheckedWorld
 
 app = typer.Typer(help="Pack the evidence of an alarm.", no_args_is_help=True, rich_markup_mode=None)
@@ -72,7 +72,7 @@ def verify(
     check the signature. Exit code: 0 everything agrees, numbers within 1e-9; 1 something differs; 2 a required file
     cannot be read, or the recomputation is too large without --large.
     """
-    from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.verification import examine  # noqa: PLC0415 - keep `cfmon --help` light
 
     budget = _budget(large=large)
     bundle = _bundle(evidence, budget)
@@ -147,8 +147,8 @@ def export(
     Any machine can verify or explain it. The monitor serves the same file at /evidence/ID.zip. Exit code: 0 written;
     2 a file is missing, altered or unreadable.
     """
-    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise
+    from monitor.evidence.bundle import pack_bundle  # noqa: PLC0415 - likewise
+    from monitor.evidence.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
 
     budget = _budget(large=True)
     bundle = _bundle(evidence, budget)
@@ -189,8 +189,8 @@ def _expected(
     file: Path, expected: str | None, key: Path | None, signature: Path | None, bundle: Bundle | None
 ) -> Expected:
     """Return what the evidence must match: the id in its name or `--id`, `--key`, and the signature beside it."""
-    from monitor.sidecar.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
+    from monitor.evidence.signing import read_verifier  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.verification import Expected, id_in_name  # noqa: PLC0415 - likewise
 
     if expected is not None and not re.fullmatch("[0-9a-f]{32}", expected := expected.strip().lower()):
         raise ConfigError("--id: give the 32 hexadecimal digits of the alert's `evidence.id`")
@@ -219,7 +219,7 @@ def _beside(file: Path, named: str | None) -> Path:
 
 
 def _signature(file: Path) -> bytes:
-    from monitor.sidecar.evidence.signing import SIGNATURE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.signing import SIGNATURE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
 
     try:
         with file.open("rb") as opened:
@@ -229,20 +229,20 @@ def _signature(file: Path) -> bytes:
 
 
 def _budget(*, large: bool) -> Budget:
-    from monitor.sidecar.evidence.budget import Budget  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.budget import Budget  # noqa: PLC0415 - keep `cfmon --help` light
 
     return Budget(trusted=large)
 
 
 def _bundle(file: Path, budget: Budget) -> Bundle | None:
     """Return the contents of a .zip; None if the file is the evidence itself."""
-    from monitor.sidecar.evidence.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.bundle import read_bundle  # noqa: PLC0415 - keep `cfmon --help` light
 
     return read_bundle(file, budget) if file.suffix.lower() == ".zip" else None
 
 
 def _content(file: Path, bundle: Bundle | None) -> bytes:
-    from monitor.alarm.document import MAX_EVIDENCE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.document import MAX_EVIDENCE_BYTES  # noqa: PLC0415 - keep `cfmon --help` light
 
     if bundle is not None:
         return bundle.content
@@ -259,7 +259,7 @@ def _reader(file: Path, objects: Path | None, bundle: Bundle | None, budget: Bud
 
 def _most(*, large: bool) -> float:
     """Return the most work that recomputing may take."""
-    from monitor.alarm.effort import MAX_WORK  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.effort import MAX_WORK  # noqa: PLC0415 - keep `cfmon --help` light
 
     return math.inf if large else MAX_WORK
 
@@ -272,8 +272,8 @@ def _world(given: str | None) -> CheckedWorld | None:
 
 def _proof(file: Path, expected: str | None, objects: Path | None, world: CheckedWorld | None, *, large: bool) -> Proof:
     """Return the evidence with its model and policies. Raise EvidenceError if it cannot be verified."""
-    from monitor.alarm.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.sidecar.evidence.verification import examine  # noqa: PLC0415 - likewise
+    from monitor.evidence.document import read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.verification import examine  # noqa: PLC0415 - likewise
 
     budget = _budget(large=large)
     bundle = _bundle(file, budget)

@@ -13,8 +13,8 @@ from monitor.errors import ConfigError, EvidenceError, FormulaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from monitor.alarm.audit import Audited
-    from monitor.alarm.document import Evidence
+    from monitor.evidence.audit import Audited
+    from monitor.evidence.document import Evidence
 
 UNDECIDED: Final = "undecided takeovers leave no evidence; cfmon_takeovers_total counts them"
 
@@ -29,7 +29,7 @@ def takeovers(
     Read the evidence in a folder; recompute nothing (`cfmon verify` does). Exit code: 0 all read; 1 a file is damaged;
     2 the folder cannot be read.
     """
-    from monitor.alarm.audit import audit  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.audit import audit  # noqa: PLC0415 - keep `cfmon --help` light
 
     problems: list[str] = []
     rows = audit(_documents(folder, problems))
@@ -44,10 +44,10 @@ def takeovers(
 
 def _documents(folder: Path, problems: list[str]) -> Iterator[Evidence]:
     """Yield the evidence in a folder, in order of its names; add a sentence for each file that cannot be used."""
-    from monitor.alarm.document import MAX_EVIDENCE_BYTES, read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.alarm.rederivation import contradictions  # noqa: PLC0415 - likewise
     from monitor.cli.evidence import read_bounded  # noqa: PLC0415 - likewise
-    from monitor.sidecar.evidence.verification import id_in_name  # noqa: PLC0415 - likewise
+    from monitor.evidence.contradictions import contradictions  # noqa: PLC0415 - likewise
+    from monitor.evidence.document import MAX_EVIDENCE_BYTES, read_evidence  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.verification import id_in_name  # noqa: PLC0415 - likewise
 
     try:
         files = sorted(path for path in folder.iterdir() if not path.suffix and id_in_name(path.name) is not None)

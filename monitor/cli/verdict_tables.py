@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from monitor.alarm.canonical import ONLY_LEARNED, ONLY_MISSED
 from monitor.alarm.figures import effect_of, is_open
 from monitor.cli.output import ExitCode
 from monitor.evaluation.visits import Needed
+from monitor.evidence.canonical import ONLY_LEARNED, ONLY_MISSED
 from monitor.logic import parse
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals

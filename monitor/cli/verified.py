@@ -11,8 +11,8 @@ from msgspec.structs import asdict
 from monitor.cli.output import printable, say
 
 if TYPE_CHECKING:
-    from monitor.alarm.document import Evidence
-    from monitor.sidecar.evidence.verification import Expected, VerificationReport
+    from monitor.evidence.document import Evidence
+    from monitor.evidence.verification import Expected, VerificationReport
 
 PROGRAMS = {
     "referee": "a second program, independent of the engine that raised the alarm",
@@ -33,7 +33,7 @@ def as_document(report: VerificationReport, known: Expected) -> dict[str, object
         "numbers": _recorded(document),
         "disagreements": list(report.problems),
         "derived_by": report.derived_by,
-        "not_derived_by": list(report.passed),
+        "not_derived_by": list(report.notes),
         "id_compared": report.id_compared,
         "signature": {"state": report.signed, "key": None if known.key is None else known.key.fingerprint},
     }
@@ -51,7 +51,7 @@ def show(file: Path, report: VerificationReport, known: Expected) -> None:
         _print_alarm(document)
     if report.derived_by is not None:
         say(f"  recomputed by: {report.derived_by} ({PROGRAMS[report.derived_by]})")
-        for reason in report.passed:
+        for reason in report.notes:
             say(printable(f"    {reason}"))
         places = [problem.partition(":")[0] for problem in report.problems]
         for where, number in numbers.items():
@@ -103,7 +103,7 @@ def _within(where: str, places: list[str]) -> bool:
 
 
 def _recorded(document: Evidence | None) -> dict[str, float]:
-    from monitor.alarm.canonical import plain  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.evidence.canonical import plain  # noqa: PLC0415 - keep `cfmon --help` light
 
     return {} if document is None else dict(_numbers("verdict", plain(document.verdict)))
 

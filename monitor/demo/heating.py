@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from monitor.alarm.document import Evidence
-from monitor.alarm.rederivation import Policies, given_of
 from monitor.arrays import Floats
+from monitor.evidence.document import Evidence
+from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic.syntax import InterventionRef
 from monitor.referee.numbers import drawn_states
 from monitor.worlds import CheckedWorld

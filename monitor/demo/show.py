@@ -17,13 +17,13 @@ import numpy as np
 from paho.mqtt.client import Client, MQTTMessage, topic_matches_sub
 from paho.mqtt.enums import CallbackAPIVersion
 
-from monitor.alarm.document import read_evidence
 from monitor.alarm.figures import change_of
 from monitor.cli.output import progress, say
 from monitor.demo.embedded import embedded_broker, held_port
 from monitor.demo.heating import House, weather_beside
 from monitor.demo.stage import PREFERRED_PORT, ended, eventually, interrupted, load, running
 from monitor.demo.watch import Watcher
+from monitor.evidence.document import read_evidence
 from monitor.logic import parse
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.broker import parse_broker

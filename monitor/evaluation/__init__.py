@@ -1,6 +1,6 @@
 """The choice of an engine, and verdicts from samples: `monitor.check`, and the same for a stream.
 
-`monitor.exact` answers exactly and `monitor.sampled` draws worlds. Here one of them is chosen, the tests of
+`monitor.exact` answers exactly and `monitor.sampled` draws samples. Here one of them is chosen, the tests of
 `monitor.statistics` are applied to the draws, and the result is a verdict with its confidence.
 """
 

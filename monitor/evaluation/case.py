@@ -43,7 +43,7 @@ class Case:
         drawn: the settings, and the strength of the test of the whole formula.
         terminated: the episode has ended in the last state.
         acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
-        spare: draw nothing for a quantity that is the same in all drawn worlds; its value is exact.
+        spare: draw nothing for a quantity that is the same in all samples; its value is exact.
     """
 
     def __init__(

@@ -22,8 +22,10 @@ from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
+from monitor.hidden.checker import HiddenChecker
 from monitor.logic import Formula
 from monitor.model import MDP
+from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated, Simulator, VectorSimulator
 from monitor.types import BandSettings, CausalModel, Drawn, Engine, RequestedModel, Sampling, Verdict
 from monitor.worlds import CheckedWorld, Moment, World, is_world
@@ -56,10 +58,11 @@ def check(
 
     Args:
         query: a formula, or its text.
-        model: the world: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
+        model: an `MDP`, or a simulator (`monitor.sampled`) where the states cannot be enumerated, or a
             `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
-            each pair has those recorded with it as a third element.
+            each pair has those recorded with it as a third element. Where the `MDP` has emissions: pairs (observation,
+            action), of which each may be None, not known.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
             simulator: functions of states [n], for a `World` of states [n, f], that give actions [n] or distributions
             [n, A].
@@ -142,8 +145,9 @@ def check_many(
     worlds = WorldChecker(model, policies, models or {}) if is_world(model) else None
     if worlds is not None and causal_model != "gumbel":
         raise ConfigError(f"causal model {causal_model!r}: a world's own step is its causal model; leave it out")
+    hidden = isinstance(model, MDP) and is_hidden(model, policies)
     settings = _Settings(
-        as_pairs(path) if worlds is None else (),
+        as_pairs(path) if worlds is None and not hidden else (),
         () if worlds is None else worlds.path(path),
         engine,
         causal_model,
@@ -153,7 +157,7 @@ def check_many(
         acted=acted,
         recourse=recourse,
     )
-    check_acted(acted, settings.path or settings.moments, policies)
+    check_acted(acted, path if hidden else settings.path or settings.moments, policies)
     read = read_all(queries)
     if worlds is not None:
         fitted = None if credible is None or not worlds.fits else FitBands(worlds, credible)
@@ -165,6 +169,8 @@ def check_many(
     enumerated = {name: other for name, other in (models or {}).items() if isinstance(other, MDP)}
     if len(enumerated) < len(models or {}):
         raise ConfigError("the other models of an enumerated model are enumerated too; give each as an MDP")
+    if hidden:
+        return _collect(_hidden(read, HiddenChecker(table, policies, enumerated), path, settings), each)
     checker = Checker(table, tables(policies, table), enumerated, delta=(bands or BANDS).delta)
     for formula, text in read:
         validate(formula, table, policies, text, checker.models)
@@ -295,6 +301,19 @@ def _in_world(
     for formula, text in read:
         worlds.validate(formula, text)
     return (settings.in_world(formula, text, worlds, fitted) for formula, text in read)
+
+
+def _hidden(
+    read: Sequence[tuple[Formula, str]], checker: HiddenChecker, path: Sequence[Sequence[Any]], settings: _Settings
+) -> Iterator[Verdict]:
+    if settings.engine == "sampled" or settings.causal_model != "gumbel":
+        raise ConfigError("where states are hidden, or policies remember, answers are exact, and without bounds so far")
+    pairs = checker.check_path(path)
+    for formula, text in read:
+        checker.validate(formula, text)
+    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted}
+    how["start_observed"] = settings.start_observed
+    return (checker.verdict(formula, text, pairs, **how) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

@@ -42,7 +42,7 @@ def recourse(
     Args:
         query: `regret(..)`, or a goal of the path as it happened, such as `nominal@2.P>=0.9 [ .. ]`; for `=?` say
             `max@2.P=? [ .. ]` or `min@..`.
-        model: the world.
+        model: the MDP.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken).
         policies: as for `monitor.check`.
         offset: from where on decisions are examined, in place of the query's.

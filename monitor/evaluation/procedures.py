@@ -91,13 +91,13 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
         ConfigError: an outcome lies outside what `sampling.rewards` allows.
     """
     if not np.isfinite(values).all():
-        raise ModelError(f"{print_formula(goal)}: a drawn world came to {values.sum()}; rewards must be finite numbers")
+        raise ModelError(f"{print_formula(goal)}: a sample came to {values.sum()}; rewards must be finite numbers")
     if within is None:
         return
     slack = SLACK * (within.hi - within.lo)
     if values.min() < within.lo - slack or values.max() > within.hi + slack:
         raise ConfigError(
-            f"{print_formula(goal)}: drawn worlds came to {values.min():.6g} to {values.max():.6g}, outside "
+            f"{print_formula(goal)}: samples came to {values.min():.6g} to {values.max():.6g}, outside "
             f"[{within.lo:.6g}, {within.hi:.6g}]; sampling.rewards must hold the smallest and the largest of a step"
         )
 

@@ -51,7 +51,7 @@ class SampledChecker:
     """Answers validated formulas by sampling.
 
     Args:
-        scene: the worlds to draw from.
+        scene: what to draw samples from.
         model: of that scene, if it is a table, for the range of rewards (else the settings give the range).
     """
 
@@ -76,7 +76,7 @@ class SampledChecker:
         acted: Sequence[str] = (),
         spare: bool = False,
     ) -> Verdict:
-        """Draw worlds until the formula is decided or the limit is reached.
+        """Draw samples until the formula is decided or the limit is reached.
 
         Args:
             formula: validated.
@@ -87,7 +87,7 @@ class SampledChecker:
             start_observed: whether the first pair is the episode's first step.
             why: the reason for sampling, which begins the verdict's `reason`.
             acted: names of the policies that acted at the pairs; empty: nominal did at all of them.
-            spare: draw nothing where all drawn worlds have one outcome; the verdict is then exact.
+            spare: draw nothing where all samples have one outcome; the verdict is then exact.
 
         Raises:
             LimitError, FormulaError, ConfigError: samples cannot answer this, with the reason.

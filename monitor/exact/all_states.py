@@ -27,7 +27,7 @@ def values(
 
     Args:
         query: a formula, or its text.
-        model: the world.
+        model: the MDP.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one.
         models: name -> other dynamics, for `model:name`.
 

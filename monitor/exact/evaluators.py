@@ -74,7 +74,7 @@ class Evaluators:
     """Cache of what queries on one model share; computes the value of a measure in a world.
 
     Args:
-        model: the world.
+        model: the MDP.
         policies: name -> table; `nominal` is the deployed one.
         models: name -> other dynamics over the same states and actions, for `model:name`.
         budget: memory for cached rows; shared where there are many models.
@@ -226,7 +226,7 @@ class Evaluators:
         """
         models = law.dynamics, nominal.dynamics
         varies = isinstance(measure, Reward) and any(model.reward_spread is not None for model in models)
-        nested = any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
+        nested = any(isinstance(atom, Goal) for atom in self.automaton(measure).atoms)
         if all(model.counts is None for model in models) or law.end is not None or varies or nested:
             return None
         key = (nominal, law, measure)
@@ -283,7 +283,7 @@ class Evaluators:
 
     def constant(self, measure: Probability | Reward) -> float | None:
         """Return the value of a measure that no path can change, else None."""
-        start = self._automaton(measure).start
+        start = self.automaton(measure).start
         return float(start == TRUE) if start in (FALSE, TRUE) else None
 
     def stays(self, state: int) -> bool:
@@ -334,7 +334,7 @@ class Evaluators:
         """Return the value table of a law and a measure; atoms that look back are missing from its labelling."""
         key = (law, measure)
         if key not in self._value_tables:
-            automaton = self._automaton(measure)
+            automaton = self.automaton(measure)
             nested = {
                 bit: NestedGoal(atom, _NestedWorld(self, law, atom))
                 for bit, atom in enumerate(automaton.atoms)
@@ -395,7 +395,7 @@ class Evaluators:
         """Return the atoms of a measure that look back, by bit, in the world of a law."""
         return {
             bit: PastAtom(atom.world.offset, _PastGoal(self, law, atom, causal_model))
-            for bit, atom in enumerate(self._automaton(measure).atoms)
+            for bit, atom in enumerate(self.automaton(measure).atoms)
             if isinstance(atom, Goal) and looks_back(atom)
         }
 
@@ -422,7 +422,7 @@ class Evaluators:
         if change.decides:
             return True
         if change.kind == "nominal":
-            return any(isinstance(atom, Goal) for atom in self._automaton(measure).atoms)
+            return any(isinstance(atom, Goal) for atom in self.automaton(measure).atoms)
         table = self.intervention(change, None).table
         return table is None or table.actions is None or change.steps is not None
 
@@ -471,7 +471,8 @@ class Evaluators:
         for chain_key in [key for key in self._dynamics if end in (key[0].end, key[1].end)]:
             self._dynamics.pop(chain_key)[1].close()
 
-    def _automaton(self, measure: Probability | Reward) -> Automaton:
+    def automaton(self, measure: Probability | Reward) -> Automaton:
+        """Return the automaton of a measure."""
         if measure not in self._automata:
             match measure:
                 case Probability(path):
@@ -504,7 +505,7 @@ class _BestSource:
     evaluators: Evaluators
 
     def automaton(self, measure: Probability | Reward) -> Automaton:
-        return self.evaluators._automaton(measure)  # noqa: SLF001 - of this module
+        return self.evaluators.automaton(measure)
 
     def label_sets(self, measure: Probability | Reward) -> AnyArray:
         return StateLabels(self.automaton(measure), self.evaluators.model).masks

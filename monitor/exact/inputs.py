@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path as FilePath
 
-from monitor.errors import PathError
+from monitor.errors import ConfigError, PathError
 from monitor.exact.verdict import Path
 from monitor.logic import Formula, parse, print_formula
 from monitor.model import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy import PolicyTable, as_table
+from monitor.policy.controller import is_hidden
 from monitor.types import UNKNOWN_POLICY
 
 
@@ -22,7 +23,14 @@ def read_all(queries: Sequence[str | Formula]) -> list[tuple[Formula, str]]:
 
 
 def tables(policies: Mapping[str, object], model: MDP) -> dict[str, PolicyTable]:
-    """Return name -> table of policies given as S actions, an S x A matrix, a table or a manifest's path."""
+    """Return name -> table of policies given as S actions, an S x A matrix, a table or a manifest's path.
+
+    Raises ConfigError where states are hidden or a policy remembers.
+    """
+    if is_hidden(model, policies):
+        raise ConfigError(
+            "states are hidden, or a policy remembers: so far `monitor.check` alone answers such questions, on a path"
+        )
     return {name: _table(value, model) for name, value in policies.items()}
 
 

@@ -49,7 +49,7 @@ cdef class IncrementalCheck:
     @cython.locals(question=_Question, truth=_Truth, one=_Truth, other=_Truth)
     cdef _Truth _truth(self, formula)
     @cython.locals(truth=_Truth, surely=bint, possibly=bint, least=bint, greatest=bint)
-    cdef _Truth _judge(self, text, test, _Answer answer)
+    cdef _Truth _compared(self, text, test, _Answer answer)
     @cython.locals(used="long long", position="long long", clipped=bint, value=double, base=double, answer=_Answer, other=_Answer)
     cdef _Answer _answer(self, _Question question)
     cdef _Answer _in_world(self, change, long long position, measure, double value, long long used, bint clipped)

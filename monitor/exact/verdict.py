@@ -86,13 +86,20 @@ class IncrementalCheck:
         causal_model: the class for bounds; `gumbel`: none.
         text: the formula as its user wrote it.
         window: pairs a path can have; 0: nothing is kept from one verdict to the next.
+        path_values: of another kind of path than one of states.
     """
 
-    def __init__(
-        self, evaluators: Evaluators, formula: Formula, causal_model: CausalModel, text: str, window: int
+    def __init__(  # noqa: PLR0917
+        self,
+        evaluators: Evaluators,
+        formula: Formula,
+        causal_model: CausalModel,
+        text: str,
+        window: int,
+        path_values: PathValues | None = None,
     ) -> None:
         self.evaluators, self.formula, self.causal_model, self.text = evaluators, formula, causal_model, text
-        self.path_values = PathValues(evaluators, formula, window)
+        self.path_values = path_values or PathValues(evaluators, formula, window)
         sides = evaluators.sides
         self._extremes = None if sides is None else Extremes(sides, formula, window)
         self.path: Path = ()
@@ -202,8 +209,8 @@ class IncrementalCheck:
         nominal, alternative = nominals[offset], alternatives[offset]
         one = self._in_world(NOMINAL, position, measure, nominal, used, clipped)
         other = self._in_world(change, position, measure, alternative, used, clipped)
-        met = self._judge(self._regret_texts[0], test, one)
-        meets = self._judge(self._regret_texts[1], test, other)
+        met = self._compared(self._regret_texts[0], test, one)
+        meets = self._compared(self._regret_texts[1], test, other)
         outcome = _outcome(met.holds(), meets.holds())
         ends = self._extreme_profile(change, measure, offset + 1)
         robust: bool | None = None
@@ -273,7 +280,7 @@ class IncrementalCheck:
             case Goal():
                 question = self._questions[id(formula)]
                 assert question.test is not None
-                return self._judge(question.text, question.test, self._answer(question))
+                return self._compared(question.text, question.test, self._answer(question))
             case Const(value):
                 return _Truth(value, value, value, value)
             case Label(name):
@@ -305,7 +312,7 @@ class IncrementalCheck:
             case _:
                 assert_never(formula)
 
-    def _judge(self, text: str, test: Test, answer: _Answer) -> _Truth:
+    def _compared(self, text: str, test: Test, answer: _Answer) -> _Truth:
         """Compare an answer with its threshold, and add it to the quantities."""
         widest = answer.guaranteed if self._guarantees else answer.bounds
         surely, possibly = _over(test, answer.value, answer.extremes)

@@ -72,6 +72,7 @@ class Format:
 OPTIONAL: Mapping[str, str] = {
     "state_names": "state names",
     "valuations": "valuations",
+    "emissions": "what hidden states show: the states would count as seen",
     "observations": "observations",
     "samples": "recorded inputs of policies",
     "bin_edges": "bin edges",
@@ -187,7 +188,7 @@ def _has(model: MDP, name: str) -> bool:
         keeps_order = _function(f"{_FORMATS}.choices:keeps_order")
         return (bool(model.action_names) or not model.availability.all()) and not keeps_order(model)
     value = getattr(model, name)
-    return value is not None and len(value if name not in ("counts", "centres") else [value]) > 0
+    return value is not None and len(value if name not in ("counts", "centres", "emissions") else [value]) > 0
 
 
 def _is_file(source: str, form: Format) -> bool:

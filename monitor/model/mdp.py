@@ -28,6 +28,7 @@ from monitor.model.annotations import (
 )
 from monitor.model.centres import Centres, checked_centres
 from monitor.model.counts import Counts, checked_counts
+from monitor.model.emissions import Emissions
 from monitor.model.rewards import (
     checked_magnitude,
     checked_rewards,
@@ -70,6 +71,7 @@ class MDP:
             rewards for one transition; R is then the mean), or None if it never does. No formula depends on it.
         labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
+        emissions: what the sensor shows of each state, or None: states are seen.
         observations: [S, D], input of a policy in each state, or None. float32; float64 if 32 bits do not hold the
             numbers.
         samples: [M, D] inputs of a policy that were recorded, and `sample_states` [M] int64, ascending, the state of
@@ -95,6 +97,7 @@ class MDP:
     reward_spread: Floats | None = None
     labels: Mapping[str, Bools] = field(default_factory=dict)
     initial: Floats | None = None
+    emissions: Emissions | None = None
     observations: Reals | None = None
     samples: Reals | None = None
     sample_states: Ints | None = None
@@ -118,6 +121,8 @@ class MDP:
         rewards: Iterable[tuple[int, int, float] | tuple[int, int, int, float]] = (),
         labels: Mapping[str, Sequence[int]] | None = None,
         initial: Mapping[int, float] | None = None,
+        signals: int | None = None,
+        emissions: Iterable[tuple[int, int, float]] = (),
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
     ) -> MDP:
         """Return a model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
@@ -130,6 +135,8 @@ class MDP:
                 transition at most once; default 0.
             labels: name -> the states that have it.
             initial: state -> probability that an episode starts there.
+            signals: number of observations, where states are hidden; None: they are seen.
+            emissions: (state, observation, probability), for every state, where states are hidden.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
                 `ranges`, `ended_as`, `source`, as in `from_rows`.
 
@@ -160,6 +167,7 @@ class MDP:
             transition_rewards=extra,
             labels=labels,
             initial=None if initial is None else distribution_array(initial, states),
+            emissions=None if signals is None else Emissions.from_tuples(states, signals, emissions),
             **carried,
         )
 
@@ -177,6 +185,7 @@ class MDP:
         reward_spread: AnyArray | None = None,
         labels: Mapping[str, Any] | None = None,
         initial: AnyArray | None = None,
+        emissions: Emissions | None = None,
         observations: AnyArray | None = None,
         samples: AnyArray | None = None,
         sample_states: AnyArray | None = None,
@@ -224,6 +233,7 @@ class MDP:
             reward_spread=width,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
+            emissions=emissions,
             observations=seen,
             samples=recorded,
             sample_states=of,

@@ -11,6 +11,8 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     reward_spread   [N] floats, by how much an observed reward may differ from R; zeros if absent
     label_names     [L] text, and labels [L, S] Booleans: the states that have each label
     initial         [S] floats, the distribution of the first state
+    signals         scalar, the number of observations where states are hidden; with it emission_indptr, [S + 1]
+                    integers, observed, [K] integers, and emission_probabilities, [K] floats: what each state shows
     observations    [S, D] floats, input of a policy in each state
     samples         [M, D] floats, inputs of a policy that were recorded, and sample_states, [M] ascending integers, the
                     state of each
@@ -46,10 +48,12 @@ from monitor.arrays import AnyArray
 from monitor.errors import ModelError
 from monitor.model.archive import packed
 from monitor.model.counts import Counts
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.unpack import BIN_EDGES, unpacked
 
 FORMAT = 1
+EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MAX_UNPACKED_BYTES = 4 << 30
 """Largest memory to read a model; larger ones are refused before they are unpacked."""
@@ -155,7 +159,16 @@ def _members(model: MDP) -> dict[str, AnyArray]:
         if model.counts.unknown:
             nowhere = np.zeros(model.states, np.bool_)
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
-    return members | {f"bin_edges_{i}": edges.astype("<f8") for i, edges in enumerate(model.bin_edges)}
+    edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
+    return members | _emission_members(model.emissions) | edges
+
+
+def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
+    if emissions is None:
+        return {}
+    shown = emissions.indptr.astype("<i8", copy=False), emissions.observed.astype("<i8", copy=False)
+    chances = emissions.probabilities.astype("<f8", copy=False)
+    return dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
 
 
 def _counts_members(counts: Counts, index: str) -> dict[str, AnyArray]:
@@ -187,6 +200,7 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         reward_spread=arrays.get("reward_spread"),
         labels=_labels(arrays, states),
         initial=arrays.get("initial"),
+        emissions=_emissions(arrays, states),
         observations=arrays.get("observations"),
         samples=arrays.get("samples"),
         sample_states=arrays.get("sample_states"),
@@ -201,6 +215,18 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         counts=_counts(arrays, states),
         source=source,
     )
+
+
+def _emissions(arrays: dict[str, AnyArray], states: int) -> Emissions | None:
+    there = [key for key in EMISSIONS if key in arrays]
+    if not there:
+        return None
+    if missing := [key for key in EMISSIONS if key not in arrays]:
+        raise ModelError(
+            f"it has {there[0]!r} but not {missing[0]!r}; hidden states need all of {', '.join(EMISSIONS)}"
+        )
+    rows = arrays["emission_indptr"], arrays["observed"], arrays["emission_probabilities"]
+    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows)
 
 
 def _counts(arrays: dict[str, AnyArray], states: int) -> Counts | None:

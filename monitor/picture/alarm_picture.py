@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from monitor.alarm.document import Evidence
-from monitor.alarm.rederivation import Policies
 from monitor.alarm.summary import Told
 from monitor.evaluation.models import AnyModel
+from monitor.evidence.document import Evidence
+from monitor.evidence.rederivation import Policies
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.picture.draw import draw

@@ -7,8 +7,8 @@ from textwrap import shorten
 
 import numpy as np
 
-from monitor.alarm.document import Evidence
 from monitor.alarm.figures import is_open
+from monitor.evidence.document import Evidence
 from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas

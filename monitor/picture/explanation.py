@@ -11,11 +11,11 @@ from typing import assert_never
 
 import msgspec
 
-from monitor.alarm.document import Evidence
 from monitor.alarm.message import known_profile
 from monitor.alarm.summary import Told, tell
 from monitor.causal import World
 from monitor.errors import FormulaError, LimitError, PathError
+from monitor.evidence.document import Evidence
 from monitor.exact import Checker
 from monitor.exact.recourse import RecourseReport, RecourseSettings, query_of, recourse_of
 from monitor.logic import Formula, parse

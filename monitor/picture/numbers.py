@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from monitor.alarm.document import Evidence
-from monitor.alarm.rederivation import Policies, given_of
 from monitor.arrays import Floats
 from monitor.errors import LimitError
 from monitor.evaluation.models import AnyModel
+from monitor.evidence.document import Evidence
+from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic import PathAutomaton, parse, print_formula
 from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward

@@ -249,7 +249,7 @@ class AgentMonitor:
     def _test_model(
         self, test: ModelTest, before: Step | None, event: Step | Break | End, notices: list[Notice]
     ) -> None:
-        """Test the model on an event; report if it is contradicted from now on.
+        """Test the model on an event; report if it is rejected from now on.
 
         `before`: the step before this one on the path, if any.
 
@@ -257,7 +257,7 @@ class AgentMonitor:
         wherever it leads: the choice must not depend on where. The same holds for transitions that were never recorded.
         """
         was_impossible, self._impossible = self._impossible, False
-        was_doubted = test.doubted
+        was_rejected = test.rejected
         match event:
             case Step():
                 if before is None or before.action is None:
@@ -272,7 +272,7 @@ class AgentMonitor:
                 self._impossible = self._test_break(test, before, event)
             case _:
                 pass
-        if test.doubted and not was_doubted:
+        if test.rejected and not was_rejected:
             notices.append(self._trust_notice())
 
     def _test_break(self, test: ModelTest, before: Step | None, event: Break) -> bool:
@@ -328,13 +328,13 @@ class AgentMonitor:
         if formula.skipped is not None and now.ticks - formula.skipped <= self.session.settings.stale_after:
             return "overload"
         trust = self._model_trust
-        contradicted = (self.test is not None and self.test.doubted) or (trust is not None and trust.contradicted)
-        return "model_doubt" if contradicted else None
+        rejected = (self.test is not None and self.test.rejected) or (trust is not None and trust.rejected)
+        return "model_doubt" if rejected else None
 
     def _detail(self, blind: BlindReason | None) -> str:
         session, path = self.session, self.session.path
         if blind == "model_doubt":
-            return "for this agent" if self.test is not None and self.test.doubted else "for all agents"
+            return "for this agent" if self.test is not None and self.test.rejected else "for all agents"
         if blind == "policy_mismatch":
             runs = (session.policy or "unknown")[:12]
             known = ", ".join(f"{name} {sha256[:12]}" for sha256, name in session.settings.policies.items())

@@ -1,7 +1,7 @@
 # The C types of `formula.py`.
 cimport cython
 
-from monitor.alarm.machine cimport next_alarm, judge
+from monitor.alarm.machine cimport next_alarm, assess
 from monitor.exact.verdict cimport is_missed
 from monitor.runtime.query cimport QueryEvaluator
 from monitor.runtime.shared_verdicts cimport SharedVerdict, SharedVerdicts
@@ -21,5 +21,5 @@ cdef class FormulaMonitor:
     @cython.locals(path=SlidingPath, known=SharedVerdict)
     cpdef answer(self, Session session, engines, step, list notices, now, bint ends)
     cdef _note(self, verdict, step, SlidingPath path, list notices, engines)
-    cdef bint _wants_bands(self, judgement) except -1
-    cdef bint _examines(self, verdict, judgement) except -1
+    cdef bint _wants_bands(self, assessment) except -1
+    cdef bint _examines(self, verdict, assessment) except -1

@@ -9,7 +9,7 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from monitor.alarm.figures import Stance, figures_of, fired_of, stance_of
-from monitor.alarm.machine import Alarm, AlarmChange, Judgement, close, judge, next_alarm, renew, set_blind
+from monitor.alarm.machine import Alarm, AlarmChange, Assessment, assess, close, next_alarm, renew, set_blind
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.summary import tell
 from monitor.evaluation import AnyEngines
@@ -107,7 +107,7 @@ class FormulaMonitor:
         self.skipped: float | None = None
         target = query.target
         self.forecasts = None if target is None else Forecasts(target, agent, query.spec.name)
-        by = query.judged
+        by = query.takeover_goal
         self.takeovers = None if by is None else Takeovers(by, agent, query.spec)
         self._path: _JudgedPath | None = None
         self._published: _Published | None = None
@@ -170,15 +170,15 @@ class FormulaMonitor:
             return
         if known is None:
             verdict = self._evaluator.verdict(query, engines, session, step)
-            judgement = judge(verdict, alarm)
+            assessment = assess(verdict, alarm)
         else:
-            verdict, judgement = known.verdict, known.judgement
-        if engines.learned is not None and self._wants_bands(judgement):
+            verdict, assessment = known.verdict, known.assessment
+        if engines.learned is not None and self._wants_bands(assessment):
             verdict = self._evaluator.with_bands(verdict, query, engines, session, step)
-        if self._examines(verdict, judgement):
+        if self._examines(verdict, assessment):
             verdict = self._evaluator.with_recourse(verdict, query, engines, session)
         self._note(verdict, step, path, notices, engines)
-        self.alarm, change = next_alarm(self.alarm, judgement, alarm, step.seq, step.time)
+        self.alarm, change = next_alarm(self.alarm, assessment, alarm, step.seq, step.time)
         if self.alarm.state == "firing" or (change is not None and change.is_alert):  # then an alert is about it
             acted, inputs = tuple(path.acted), tuple(path.inputs)
             self._path = _JudgedPath(path.pairs, path.start_observed, path.terminated, acted, inputs)
@@ -199,14 +199,14 @@ class FormulaMonitor:
         if step.policy == "nominal" and not path.ended:  # else another policy acts on, or no future is left
             forecasts.begin(verdict, path, engines)
 
-    def _wants_bands(self, judgement: Judgement) -> bool:
+    def _wants_bands(self, assessment: Assessment) -> bool:
         """Return whether a verdict gets a credible band: it costs as much as the verdict on each drawn model."""
         when = self._spec.bands
         if when == "auto":
-            return self.alarm.state != "clear" or judgement in ("bad", "breach")
+            return self.alarm.state != "clear" or assessment in ("bad", "breach")
         return when == "always"
 
-    def _examines(self, verdict: Verdict, judgement: Judgement) -> bool:
+    def _examines(self, verdict: Verdict, assessment: Assessment) -> bool:
         """Return whether it is found out if this verdict's missed goal could have been met: that costs milliseconds.
 
         By default only while there is an alarm, which is when somebody reads it.
@@ -214,7 +214,7 @@ class FormulaMonitor:
         when = self._spec.recourse
         if when == "off" or not is_missed(verdict):
             return False
-        return when == "always" or self.alarm.state != "clear" or judgement == "bad"
+        return when == "always" or self.alarm.state != "clear" or assessment == "bad"
 
     def revise(self, now: Instant) -> Iterator[Notice]:
         """Publish a withheld revision that is due, with the newest verdict."""

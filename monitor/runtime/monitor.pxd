@@ -25,7 +25,7 @@ cdef class Monitor:
     cdef Monitor _copy(self, ModelTrust trust)
     @cython.locals(monitor=AgentMonitor)
     cpdef list observe(self, observation, now)
-    @cython.locals(monitor=AgentMonitor, was_contradicted=bint, most="long long")
+    @cython.locals(monitor=AgentMonitor, was_rejected=bint, most="long long")
     cpdef list evaluate(self, now, bint latest_only=*, long long steps=*, double live_since=*)
     cdef double _next_sweep(self) except? -1.0
     @cython.locals(monitor=AgentMonitor, session=Session, before="long long", skipped="long long")

@@ -35,7 +35,9 @@ from monitor.runtime.takeovers import dropped_takeovers
 from monitor.runtime.trust import ModelTrust, ModelTrustState
 from monitor.statistics.calibration import CalibrationCounts
 from monitor.stream.adapter import Adapter
+from monitor.stream.decode import decode
 from monitor.stream.decode import validate as validate_observation
+from monitor.stream.encoding import MAX_BYTES
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
 from monitor.stream.timer_queue import TimerQueue
@@ -75,7 +77,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     ready: tuple[str, ...]
     connected: bool
     swept: float | None
-    doubt: ModelTrustState | None
+    trust: ModelTrustState | None
     newcomers: Mapping[str, int] = {}
     former: Mapping[str, Calibration] = {}
 
@@ -216,6 +218,14 @@ class Monitor:
             self._newcomers.count(agent, received)
         return [*notices, *received] if notices else received
 
+    def receive(self, agent: str, payload: bytes, now: Instant, max_bytes: int = MAX_BYTES) -> list[Notice]:
+        """Decode a message of at most `max_bytes` and observe it. One that is invalid is rejected, by a notice."""
+        try:
+            observation = decode(agent, payload, max_bytes)
+        except InputError as error:  # if it was a step, its missing seq becomes a gap
+            return [Received(agent, "rejected", error.reason, error.detail)]
+        return self.observe(observation, now)
+
     def evaluate(
         self,
         now: Instant,
@@ -230,7 +240,7 @@ class Monitor:
         stop after about this many answered steps and leave the rest to the next call; agents take turns. 0: all.
         """
         notices: list[Notice] = []
-        was_contradicted = self._trust.contradicted
+        was_rejected = self._trust.rejected
         if self._timers.next <= now.ticks:
             self._ready.update(dict.fromkeys(self._timers.due(now.ticks)))
         self.spent = 0
@@ -244,8 +254,8 @@ class Monitor:
                 queue.append(agent)
         if self._trust.due(len(self._agents)):
             notices += self._trust.combine({name: each.test for name, each in self._agents.items()})
-        if (self._trust.contradicted and not was_contradicted) or self._next_sweep() <= now.ticks:
-            notices += self._sweep(now)  # a contradicted model concerns every agent at once
+        if (self._trust.rejected and not was_rejected) or self._next_sweep() <= now.ticks:
+            notices += self._sweep(now)  # a rejected model concerns every agent at once
         return notices
 
     @property
@@ -346,7 +356,7 @@ class Monitor:
             raise InputError("bad_snapshot", "not all agents of the snapshot are there; start anew without it")
         loaded = {agent: self._session(agent, agents[agent], saved.pages.get(agent)) for agent in state.agents}
         same_model = state.identity.model_sha256 == self._identity.model_sha256
-        same_test = self._trust.load(state.doubt, same_model=same_model)
+        same_test = self._trust.load(state.trust, same_model=same_model)
         notices: list[Notice] = []
         for agent, session in loaded.items():
             before = agents[agent]
@@ -361,7 +371,7 @@ class Monitor:
             monitor = self._agents[agent] = self._agent_monitor(session)
             monitor.load(before, kept)
             if same_test:
-                self._trust.resume(monitor.test, agent, before.trust, state.doubt)
+                self._trust.resume(monitor.test, agent, before.trust, state.trust)
             self._timers.put(agent, monitor.due())
         for name in kept & self._former.keys() & state.former.keys():
             self._former[name].merge(state.former[name])

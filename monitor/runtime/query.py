@@ -72,9 +72,9 @@ class Query:
     """A formula to monitor, parsed and checked.
 
     `sampled`: it is never answered exactly; `why`: the reason, if its `engine` is not `sampled`. `target`: which of its
-    forecasts is followed; None: none is. `judged`: what takeovers are judged by; None: they are not, for the
-    reason `unjudged`. `products`: what decisions made for its goal cost at each step. `shared`: its exact verdicts on
-    one model, for all agents.
+    forecasts is followed; None: none is. `takeover_goal`: what judges takeovers; None: nothing does, for the
+    reason `no_takeovers`. `products`: what decisions made for its goal cost at each step. `shared`: its exact verdicts
+    on one model, for all agents.
     """
 
     spec: FormulaSpec
@@ -82,8 +82,8 @@ class Query:
     sampled: bool = False
     why: str = ""
     target: ForecastTarget | None = field(default=None, compare=False)
-    judged: TakeoverGoal | None = field(default=None, compare=False)
-    unjudged: str = field(default="", compare=False)
+    takeover_goal: TakeoverGoal | None = field(default=None, compare=False)
+    no_takeovers: str = field(default="", compare=False)
     products: int = field(default=0, compare=False)
     shared: SharedVerdicts = field(init=False, compare=False, repr=False)
 
@@ -273,14 +273,14 @@ def _prepared(spec: Query | FormulaSpec, engines: AnyEngines, window: int, known
             raise SpecError(query.spec.name, ("engine",), ONLY_DRAWN)
         query = replace(query, spec=structs.replace(query.spec, causal_model="world"))
     table = engines if isinstance(engines, Engines) else None
-    judged = _judged(query, engines, known, sampled=sampled and table is not None)
+    by = _takeover_goal(query, engines, known, sampled=sampled and table is not None)
     return replace(
         query,
         sampled=sampled,
         why=why,
         target=target_of(query.formula, engines),
-        judged=None if isinstance(judged, str) else judged,
-        unjudged=judged if isinstance(judged, str) else "",
+        takeover_goal=None if isinstance(by, str) else by,
+        no_takeovers=by if isinstance(by, str) else "",
         products=0 if sampled or table is None else table.checker.products(query.formula, window),
     )
 
@@ -300,8 +300,8 @@ def query_notes(queries: Sequence[Query]) -> list[str]:
     ]
 
 
-def _judged(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
-    """Return what takeovers are judged by, its tables built, or the reason why none are."""
+def _takeover_goal(query: Query, engines: AnyEngines, known: Collection[str], *, sampled: bool) -> TakeoverGoal | str:
+    """Return what judges takeovers, its tables built, or the reason why nothing does."""
     by = takeover_goal(query.formula, sampled=sampled)
     if isinstance(by, str):
         return by

@@ -43,7 +43,7 @@ def joined(monitors: Sequence[MonitorParts]) -> MonitorParts:
             ready=tuple(name for common in all_common for name in common.ready),
             connected=all(common.connected for common in all_common),
             swept=None,
-            doubt=_joined_trust([common.doubt for common in all_common]),
+            trust=_joined_trust([common.trust for common in all_common]),
             newcomers={name: newcomers[name] for name in sorted(newcomers, key=lambda name: _heard(agents[name]))},
             former=_joined_counts(common.former for common in all_common),
         ),
@@ -65,7 +65,7 @@ def divided(monitor: MonitorParts, shard_of: Callable[[str], int], shards: int) 
             agents=tuple(agents),
             ready=tuple(name for name in monitor.common.ready if name in agents),
             swept=None,
-            doubt=_part_of_trust(monitor.common.doubt, agents),
+            trust=_part_of_trust(monitor.common.trust, agents),
             newcomers={name: count for name, count in monitor.common.newcomers.items() if name in agents},
             former=monitor.common.former if number == 0 else {},
         )

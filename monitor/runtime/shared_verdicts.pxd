@@ -1,14 +1,14 @@
 # The C types of `shared_verdicts.py`.
 cimport cython
 
-from monitor.alarm.machine cimport judge
+from monitor.alarm.machine cimport assess
 from monitor.exact.verdict cimport is_missed
 from monitor.stream.path cimport SlidingPath
 
 
 @cython.no_gc  # it refers to nothing that could refer to it, and there are thousands
 cdef class SharedVerdict:
-    cdef readonly object verdict, judgement
+    cdef readonly object verdict, assessment
     cdef readonly bint quiet
     cdef public object recourse
 

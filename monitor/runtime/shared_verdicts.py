@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.alarm.machine import IDLE, Judgement, judge
+from monitor.alarm.machine import IDLE, Assessment, assess
 from monitor.exact.verdict import is_missed
 from monitor.logic import Formula
 from monitor.logic.traversal import asks_back, goals, largest_offset
@@ -35,12 +35,12 @@ Key = tuple[tuple[tuple[int, int | None], ...], bool]
 class SharedVerdict:
     """A verdict without bands and recourse.
 
-    `judgement`: by the formula's alarm. `quiet`: a clear alarm stays clear, and nothing is examined. `recourse`: what a
-    missed goal was found to have, None if not examined.
+    `assessment`: of the formula's alarm. `quiet`: a clear alarm stays clear, and nothing is examined. `recourse`: what
+    a missed goal was found to have, None if not examined.
     """
 
     verdict: Verdict
-    judgement: Judgement
+    assessment: Assessment
     quiet: bool
     recourse: Recourse | None = None
 
@@ -88,9 +88,9 @@ class SharedVerdicts:
         if full:
             self._known.clear()
             self._asked = self._found = 0
-        judgement = judge(verdict, self._spec.alarm)
-        quiet = judgement in IDLE and not (self._spec.recourse == "always" and is_missed(verdict))
-        self._known[self._key(path)] = SharedVerdict(verdict, judgement, quiet)
+        assessment = assess(verdict, self._spec.alarm)
+        quiet = assessment in IDLE and not (self._spec.recourse == "always" and is_missed(verdict))
+        self._known[self._key(path)] = SharedVerdict(verdict, assessment, quiet)
 
     def end(self) -> None:
         """Share nothing from now on."""

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from monitor.errors import InputError
 from monitor.runtime.agent_monitor import AgentMonitorState
 from monitor.runtime.monitor import Monitor, MonitorState, Saved
-from monitor.stream import decode, seal, unseal
-from monitor.types import Instant, Notice, Observation, Received
+from monitor.stream import seal, unseal
+from monitor.types import Instant, Notice, Observation
 
 __all__ = ["AgentEvent", "AgentState", "AgentStep", "Link", "Loss", "Stepped", "step"]
 
@@ -111,10 +111,7 @@ class AgentStep:
             case Observation():
                 notices = self._monitor.observe(self._own(event), now)
             case bytes():
-                try:
-                    notices = self._monitor.observe(decode(self._agent, event), now)
-                except InputError as error:
-                    notices = [Received(self._agent, "rejected", error.reason, error.detail)]
+                notices = self._monitor.receive(self._agent, event, now)
             case None:
                 notices = []
             case Loss():
@@ -135,7 +132,7 @@ class AgentStep:
         saved = self._monitor.save(everything=True)
         agent, common = saved.agents.get(self._agent), saved.common
         own = None if agent is None else agent.trust
-        same = common.doubt is not None and own is not None and common.doubt.fleet.counts == own.counts
+        same = common.trust is not None and own is not None and common.trust.fleet.counts == own.counts
         content = _Content(_with_counts(common, {}) if same else common, agent, same)
         pages = saved.pages.get(self._agent, {})
         return AgentState(seal(content), {number: page for number, page in pages.items() if page is not None})
@@ -168,5 +165,5 @@ def step(monitor: Monitor, agent: str, state: AgentState | None, event: AgentEve
 
 def _with_counts(common: MonitorState, counts: dict[int, int]) -> MonitorState:
     """Return the state with these counts of the fleet's test."""
-    assert common.doubt is not None, "the model is tested"
-    return replace(common, doubt=replace(common.doubt, fleet=replace(common.doubt.fleet, counts=counts)))
+    assert common.trust is not None, "the model is tested"
+    return replace(common, trust=replace(common.trust, fleet=replace(common.trust.fleet, counts=counts)))

@@ -12,7 +12,7 @@ cdef class ModelTrust:
     cdef FleetTest _fleet
     cdef long long _actions, _described_at
     cdef double _delta
-    cdef readonly bint contradicted
+    cdef readonly bint rejected
 
     @cython.locals(other=ModelTrust)
     cpdef ModelTrust alone(self)

@@ -61,7 +61,7 @@ class ModelTrust:
         encoder: how states are encoded; with another encoder the tests start again.
 
     Attributes:
-        contradicted: True if the transitions of all agents together contradict the model; False if it is not tested.
+        rejected: True if the transitions of all agents together contradict the model; False if it is not tested.
     """
 
     def __init__(self, model: MDP | NoiseRows, settings: TrustSettings, encoder: str) -> None:
@@ -77,7 +77,7 @@ class ModelTrust:
         """Begin with a fleet in which nothing was tested; None: nothing is."""
         self._described_at = 0
         self._fleet = fleet
-        self.contradicted = fleet is not None and fleet.doubted
+        self.rejected = fleet is not None and fleet.rejected
         self._contradictions = Contradictions(rows_tested=0 if fleet is None else fleet.rows_tested)
 
     def alone(self) -> ModelTrust:
@@ -109,11 +109,11 @@ class ModelTrust:
         if fleet is None or fleet.observed <= fleet.reported:
             return
         fleet.reported = fleet.observed
-        if not fleet.doubted:
+        if not fleet.rejected:
             fleet.combine(test for test in tests.values() if test is not None)
-            self.contradicted = fleet.doubted
+            self.rejected = fleet.rejected
             yield self._trust(fleet)
-        yield from self._contradicted(fleet, {name: test for name, test in tests.items() if test is not None})
+        yield from self._rejections(fleet, {name: test for name, test in tests.items() if test is not None})
 
     def forget(self, test: ModelTest | None) -> None:
         """Leave out the test of a forgotten agent."""
@@ -128,10 +128,10 @@ class ModelTrust:
         yield self._contradictions
 
     def _trust(self, fleet: FleetTest) -> Trust:
-        where = self._named(fleet.departures()) if fleet.doubted else ()
-        return Trust(fleet.doubted, fleet.log10_e, fleet.transitions, departing=where)
+        where = self._named(fleet.departures()) if fleet.rejected else ()
+        return Trust(fleet.rejected, fleet.log10_e, fleet.transitions, departing=where)
 
-    def _contradicted(self, fleet: FleetTest, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
+    def _rejections(self, fleet: FleetTest, tests: Mapping[str, ModelTest]) -> Iterator[Contradictions]:
         """Report the rows and agents that are rejected: if others are than before, and from time to time."""
         before, rows, wrong = self._contradictions, fleet.rejected_rows(), wrong_agents(list(tests.values()))
         if not (rows or wrong or before.rows or before.agents) and self._described_at > 0:
@@ -179,8 +179,8 @@ class ModelTrust:
         """Return the result of the test for one agent."""
         if test is None:
             return Trust(doubted=False, log10_e=0.0, transitions=0, agent=agent)
-        where = self._named(test.departures()) if test.doubted else ()
-        return Trust(test.doubted, test.log10_e, test.transitions, agent, where)
+        where = self._named(test.departures()) if test.rejected else ()
+        return Trust(test.rejected, test.log10_e, test.transitions, agent, where)
 
     def resume(
         self, test: ModelTest | None, agent: str, before: ModelTestState | None, state: ModelTrustState | None
@@ -243,7 +243,7 @@ class ModelTrust:
         if not same_model or before != (_settings_of_test(self._settings), self._encoder, self._delta):
             return False
         self._fleet.load(state.fleet)
-        self.contradicted = self._fleet.doubted
+        self.rejected = self._fleet.rejected
         self._fleet.reported = min(state.reported, self._fleet.observed)
         self._described_at = state.described_at
         self._contradictions = replace(state.contradictions, rows_tested=self._fleet.rows_tested)

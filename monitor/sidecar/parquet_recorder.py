@@ -12,7 +12,7 @@ from monitor.alarm.message import rfc3339
 from monitor.atomic import write_file
 from monitor.errors import RecordingError
 from monitor.sidecar.events import Event
-from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, About, bucket_name
+from monitor.sidecar.parquet_recording import ABOUT, FORMAT, PART, VERSION, About, open_name, part_name
 from monitor.sidecar.recording import Header, Recorder
 from monitor.sidecar.recording_table import EventRows, import_arrow
 
@@ -126,12 +126,11 @@ class ParquetRecorder:
 
     @property
     def _open(self) -> Path:
-        return self._folder / f"open-{self._first:012d}.rec"
+        return self._folder / open_name(self._first)
 
     def _path(self, bucket: int) -> Path:
         assert self._day is not None, "there is an event"
-        folder = self._folder / f"date={_date(self._day * DAY)}" / f"bucket={bucket_name(bucket)}"
-        return folder / f"part-{self._first:012d}.parquet.new"
+        return self._folder / f"{part_name(_date(self._day * DAY), bucket, self._first)}.new"
 
 
 def _date(wall: float) -> str:

@@ -76,6 +76,16 @@ def bucket_name(bucket: int) -> str:
     return "all" if bucket == ALL else str(bucket)
 
 
+def part_name(date: str, bucket: int, first: int) -> str:
+    """Return the path, in its folder, of the file with a bucket's events of a date from event `first` on (`_PART`)."""
+    return f"date={date}/bucket={bucket_name(bucket)}/part-{first:012d}.parquet"
+
+
+def open_name(first: int) -> str:
+    """Return the name of the file with the newest events, from event `first` on (`_OPEN`)."""
+    return f"open-{first:012d}.rec"
+
+
 class ParquetRecording:
     """Recording in a folder: its header, and an iterator over its events. Memory is bounded by a block of events.
 

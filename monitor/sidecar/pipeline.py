@@ -22,7 +22,7 @@ from monitor.runtime.monitor import Monitor, MonitorState, Saved, Waiting
 from monitor.sidecar.effects import Effects, EvidenceFile, Publication
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher, Published
-from monitor.stream import agent_of, decode, seal, unseal
+from monitor.stream import agent_of, seal, unseal
 from monitor.types import Alert, Blind, BlindReason, Forgotten, Instant, Judged, Notice, Received, Refreshed, TakenOver
 
 __all__ = [
@@ -277,13 +277,11 @@ class Pipeline:
     # ---- in ----
 
     def _observe(self, event: Message) -> list[Notice]:
-        agent = ""  # an invalid name is not shown
         try:
             agent = self._agent_of(event.topic)
-            observation = decode(agent, event.payload, max_bytes=self._message_bytes)
-        except InputError as error:  # if it was a step, its missing seq becomes a gap
-            return [Received(agent, "rejected", error.reason, error.detail)]
-        return self._monitor.observe(observation, event.now)
+        except InputError as error:  # the name is invalid, so it is not shown
+            return [Received("", "rejected", error.reason, error.detail)]
+        return self._monitor.receive(agent, event.payload, event.now, self._message_bytes)
 
     def _lost(self, event: Lost) -> list[Notice]:
         try:

@@ -20,11 +20,11 @@ from typing import Final
 
 from monitor._version import __version__
 from monitor.errors import ConfigError
+from monitor.evidence.signing import read_signer
 from monitor.sidecar.clock import Clock, read_clock
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.config.reading import check_secrets
 from monitor.sidecar.effects import Effects
-from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.gc_tuning import collector_at_ease
 from monitor.sidecar.health import Health, tick_of
 from monitor.sidecar.log import set_up_logging

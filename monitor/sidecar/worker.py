@@ -31,6 +31,7 @@ from monitor.sidecar.sinks.sinks import Sinks
 from monitor.sidecar.store.alarm_history import HistoryChanges
 from monitor.sidecar.store.journal import SnapshotSetting
 from monitor.sidecar.store.store import Store
+from monitor.stream.session import is_late
 from monitor.types import Alert, Instant, Received
 
 LOG: Final = logging.getLogger("monitor.service")
@@ -277,7 +278,7 @@ class Worker:
                         live = ticks > self._live_since
                         self._untimed[notice.agent] += live
                     else:
-                        live = notice.lag <= self._config.stream.max_lag
+                        live = not is_late(notice.lag, self._config.stream.max_lag)
                         self._late += not live
                     self._live += live
                 return
@@ -358,6 +359,8 @@ class Worker:
         evidence = [file for _, effects in outcomes for file in effects.evidence]
         if self._store is not None:
             self._store.hold(evidence)  # before the page lists an alarm, whose evidence somebody may ask for at once
+        # The alarm history changes before the commit, which stores its changed rows. If the commit never happens, the
+        # broker delivers these messages again, as they are not acknowledged: the same alarms with the same ids follow.
         self._keep(outcomes, numbered, evidence, self._sinks.view.history.note(messages))
         if receipts:
             self.acknowledge(receipts)

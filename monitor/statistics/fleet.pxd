@@ -7,7 +7,7 @@ from monitor.statistics.shared_tests cimport SharedTests
 
 cdef class FleetTest:
     cdef readonly double cap, log10_e
-    cdef readonly bint doubted
+    cdef readonly bint rejected
     cdef public long long reported
     cdef double _alpha, _impossible
     cdef SharedTests _shared

@@ -47,7 +47,7 @@ class FleetState(msgspec.Struct, frozen=True, array_like=True):
     counts: dict[int, int]
     lost: list[float]
     transitions: int
-    doubted: bool
+    rejected: bool
     log10_e: float
     entered: int = 0
     observed: int = 0
@@ -62,7 +62,7 @@ class FleetTest:
 
     Attributes:
         cap: wealth at which that of an agent is truncated.
-        doubted: True once the model is rejected: their wealth has reached 1/alpha.
+        rejected: True once the model is rejected: their wealth has reached 1/alpha.
         log10_e: log10 of their wealth when they were combined last.
         reported: transitions observed when the tests were combined last, as the caller has noted.
 
@@ -71,7 +71,7 @@ class FleetTest:
     >>> for _ in range(100):
     ...     liar.step(0, 1)
     >>> coin.combine([liar, other])
-    >>> liar.doubted, coin.doubted
+    >>> liar.rejected, coin.rejected
     (True, False)
     """
 
@@ -95,7 +95,7 @@ class FleetTest:
     def _start(self, shared: SharedTests) -> None:
         """Begin without agents; `shared` has counted nothing."""
         self.cap = self._alpha ** (-2.0 / 3.0)
-        self.doubted = False
+        self.rejected = False
         self.log10_e = 0.0
         self.reported = 0
         self._shared = shared
@@ -147,7 +147,7 @@ class FleetTest:
 
     def combine(self, tests: Iterable[ModelTest]) -> None:
         """Combine the tests of all known agents."""
-        if self.doubted:
+        if self.rejected:
             return
         profits = [test.capped_wealth - 1.0 for test in tests]
         logs = []
@@ -161,7 +161,7 @@ class FleetTest:
             total += math.exp(each - most)
         log_e = most + math.log(total / len(logs))
         self.log10_e = log_e / math.log(10.0)
-        self.doubted = log_e >= -math.log(self._alpha)
+        self.rejected = log_e >= -math.log(self._alpha)
 
     def forget(self, test: ModelTest) -> None:
         """Drop an agent, but not its losses."""
@@ -175,7 +175,7 @@ class FleetTest:
             counts=shared.learner.counts,
             lost=list(self._lost),
             transitions=self.transitions,
-            doubted=self.doubted,
+            rejected=self.rejected,
             log10_e=self.log10_e,
             entered=shared.entered,
             observed=shared.observed,
@@ -190,7 +190,7 @@ class FleetTest:
         if self._shared.rows is not None:
             self._shared.rows.load(state.rows)
         self._lost = list(state.lost)
-        self.doubted, self.log10_e = state.doubted, state.log10_e
+        self.rejected, self.log10_e = state.rejected, state.log10_e
 
 
 def wrong_agents(tests: Sequence[ModelTest]) -> list[tuple[int, float]]:
@@ -224,7 +224,7 @@ def joined_fleets(states: Sequence[FleetState]) -> FleetState:
         counts=counts if len(counts) <= MAX_TRANSITIONS else {},
         lost=[sum(each) for each in zip(*(state.lost for state in states), strict=True)],
         transitions=sum(state.transitions for state in states),
-        doubted=any(state.doubted for state in states),
+        rejected=any(state.rejected for state in states),
         log10_e=max(state.log10_e for state in states),
         entered=max(state.entered for state in states) * len(states),
         observed=sum(state.observed for state in states),

@@ -9,7 +9,7 @@ cdef long long OWN_BETS
 
 
 cdef class ModelTest:
-    cdef readonly bint doubted
+    cdef readonly bint rejected
     cdef readonly long long transitions, number
     cdef readonly AdaptiveBet own
     cdef SharedTests _shared
@@ -17,7 +17,7 @@ cdef class ModelTest:
     cdef long long _bets
     cdef double _enough, _cap, _near
     cdef double _learned, _together, _flatter, _sharper, _rare, _often, _part, _highest
-    cdef double _rare_factor, _often_factor, _rejected
+    cdef double _rare_factor, _often_factor, _rejected_at
     cdef bint _capped, _ended
 
     cpdef bint covers(self, long long row) noexcept

@@ -72,7 +72,7 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
 
     `wealths`: of each bet that has begun. `counts`: index of a transition in the model -> recent count. `capped`:
     True once the wealth has reached the fleet's cap. `unrecorded`: recent steps from learned rows, and how many of them
-    led to a successor that was never recorded. `number`, `highest`: of the test. `rejected`: the wealth
+    led to a successor that was never recorded. `number`, `highest`: of the test. `rejected_at`: the wealth
     at the rejection, 0 before.
     """
 
@@ -83,7 +83,7 @@ class ModelTestState(msgspec.Struct, frozen=True, array_like=True):
     unrecorded: tuple[int, int] = (0, 0)
     number: int = 0
     highest: float = 0.0
-    rejected: float = 0.0
+    rejected_at: float = 0.0
 
 
 class ModelTest:
@@ -98,7 +98,7 @@ class ModelTest:
         cap: the wealth at which `capped_wealth` stops.
 
     Attributes:
-        doubted: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
+        rejected: True once the model is rejected: the wealth has reached 1/alpha. Further steps change nothing, except
             `highest` in the test of one of several agents.
         transitions: number tested, impossible ones included.
         number: of this agent among those with `shared`, in the order of their first transitions; 0 before that.
@@ -110,7 +110,7 @@ class ModelTest:
     >>> coin = ModelTest([0, 2], [0, 1], [0.5, 0.5])  # one row, two successors
     >>> for _ in range(40):
     ...     coin.step(0, 1)
-    >>> coin.doubted, coin.transitions, round(coin.log10_e, 1)
+    >>> coin.rejected, coin.transitions, round(coin.log10_e, 1)
     (True, 34, 3.1)
     """
 
@@ -126,7 +126,7 @@ class ModelTest:
         cap: float = math.inf,
     ) -> None:
         check_levels(alpha, impossible)
-        self.doubted = False
+        self.rejected = False
         self.transitions = self.number = 0
         self._shared = shared
         self._odds = Odds(starts, successors, probabilities) if shared is None else shared.odds
@@ -140,7 +140,7 @@ class ModelTest:
         self._near = self._bets * (min(self._enough, self._cap) - 1.0)  # sum from which on something is decided
         self._rare_factor = (1.0 - RARE * impossible) / (1.0 - impossible)  # what the bets pay at a possible step
         self._often_factor = (1.0 - OFTEN * impossible) / (1.0 - impossible)
-        self._rejected = 0.0
+        self._rejected_at = 0.0
         self._capped = self._ended = False
 
     @property
@@ -194,7 +194,7 @@ class ModelTest:
             return
         part = self._begin()
         self._learned += part
-        if shared is not None and not self.doubted:
+        if shared is not None and not self.rejected:
             self._together += part
             shared.transitions += 1
         self._flatter += part
@@ -213,7 +213,7 @@ class ModelTest:
             capped=self._capped,
             number=self.number,
             highest=self.highest,
-            rejected=self._rejected,
+            rejected_at=self._rejected_at,
         )
 
     def load(self, state: ModelTestState) -> None:
@@ -221,7 +221,7 @@ class ModelTest:
         self._learned, self._together, self._flatter, self._sharper, self._rare, self._often = state.wealths
         self.transitions, self._part = state.transitions, part_of(max(state.transitions, 1))
         self.own.load(state.counts)
-        self._capped, self._rejected, self.doubted = state.capped, state.rejected, state.rejected > 0.0
+        self._capped, self._rejected_at, self.rejected = state.capped, state.rejected_at, state.rejected_at > 0.0
         self._highest, self.number = state.highest * OWN_BETS, state.number
         if self._shared is not None and state.transitions > 0 == state.number:
             self.number = self._shared.enter()  # the state is of a version that did not number agents
@@ -238,7 +238,7 @@ class ModelTest:
             return
         part = self._begin()
         self._learned = (self._learned + part) * self.own.settle(found)
-        if shared is not None and not self.doubted:
+        if shared is not None and not self.rejected:
             shared.transitions += 1
             self._together = (self._together + part) * shared.learner.settle(found)
         self._flatter = (self._flatter + part) * found.flatter
@@ -252,7 +252,7 @@ class ModelTest:
 
     def _begin(self) -> float:
         """Count a transition; return the wealth that each bet begins with, computed anew at the 1st, 2nd, 4th, ..."""
-        if self.doubted:
+        if self.rejected:
             return 0.0
         self.transitions += 1
         if self.transitions & (self.transitions - 1) == 0:
@@ -265,16 +265,16 @@ class ModelTest:
         return self._learned + self._together + self._flatter + self._sharper + self._rare + self._often
 
     def _wealth(self) -> float:
-        return self._rejected or idle_after(self.transitions) + self._wealth_of_bets() / self._bets
+        return self._rejected_at or idle_after(self.transitions) + self._wealth_of_bets() / self._bets
 
     def _look(self) -> None:
         """Decide what can be decided."""
         wealth = self._wealth()
         if wealth >= self._enough:
-            self.doubted, self._rejected = True, wealth
+            self.rejected, self._rejected_at = True, wealth
         if wealth >= self._cap:
             self._capped = True
-        if self.doubted:
+        if self.rejected:
             self._ended = self._shared is None or self.highest >= MOST_HIGHEST
             self._near = OWN_BETS * MOST_HIGHEST
         elif self._capped:

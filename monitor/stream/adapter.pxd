@@ -3,7 +3,6 @@ from monitor.stream.deduplication cimport digest
 
 
 cdef class Adapter:
-    cdef object _settings
     cdef dict _policies
 
     cpdef bint goes_on(self, tuple pair, state, action)

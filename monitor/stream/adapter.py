@@ -22,14 +22,18 @@ class Adapter:
     """Mapping of one agent's observations to a model.
 
     Args:
-        settings: state encoder, largest lag, and the sha256 of each known policy's file.
+        settings: state encoder, and the sha256 of each known policy's file.
     """
 
     def __init__(self, settings: StreamSettings) -> None:
-        self._settings = settings
         self._policies = {sha256.lower(): name for sha256, name in settings.policies.items()}
 
-    def entry(self, observation: Observation, now: Instant) -> tuple[BufferedMessage, InputError | None]:
+    def entry(
+        self,
+        observation: Observation,
+        now: Instant,
+        late: bool,  # noqa: FBT001
+    ) -> tuple[BufferedMessage, InputError | None]:
         """Return the entry of a valid observation, and the error if its state or action is rejected.
 
         A rejected message has an entry too: its seq is not awaited, and the path breaks there.
@@ -44,7 +48,8 @@ class Adapter:
             problem = self.unusable(refused)
         if pair is not None and (problem := self.unavailable(pair)) is not None:
             pair = None  # without a row it has no future
-        return self._entry(observation, now, (None, None, ()) if pair is None else pair, problem), refused
+        found = (None, None, ()) if pair is None else pair
+        return _entry(observation, now, late, found, problem), refused
 
     def acting(self, sha256: str | None) -> str | None:
         """Return the name of the policy that an agent reported; None if it is not among the known ones.
@@ -135,21 +140,28 @@ class Adapter:
             f"seq {observation.seq} has no action; only the last message of an episode may have none",
         )
 
-    def _entry(self, observation: Observation, now: Instant, pair: Pair, problem: Break | None) -> BufferedMessage:
-        named, time = observation.policy, observation.time
-        return BufferedMessage(
-            episode=observation.episode,
-            seq=observation.seq,
-            digest=digest(observation),
-            arrived=now.ticks,
-            time=now.wall if time is None else time,
-            state=pair[0],
-            action=pair[1],
-            late=time is not None and time < now.wall - self._settings.max_lag,
-            ends=observation.terminated or observation.truncated,
-            terminated=observation.terminated,
-            policy=None if named is None else named.lower(),
-            problem=problem,
-            reward=observation.reward,
-            inputs=pair[2],
-        )
+
+def _entry(
+    observation: Observation,
+    now: Instant,
+    late: bool,  # noqa: FBT001
+    pair: Pair,
+    problem: Break | None,
+) -> BufferedMessage:
+    named, time = observation.policy, observation.time
+    return BufferedMessage(
+        episode=observation.episode,
+        seq=observation.seq,
+        digest=digest(observation),
+        arrived=now.ticks,
+        time=now.wall if time is None else time,
+        state=pair[0],
+        action=pair[1],
+        late=late,
+        ends=observation.terminated or observation.truncated,
+        terminated=observation.terminated,
+        policy=None if named is None else named.lower(),
+        problem=problem,
+        reward=observation.reward,
+        inputs=pair[2],
+    )

@@ -24,7 +24,7 @@ class ModelAdapter(Adapter):
 
     Args:
         model: the MDP.
-        settings: state encoder, largest lag, and the sha256 of each known policy's file.
+        settings: state encoder, and the sha256 of each known policy's file.
         nominal: the agent's own policy, as configured; actions are compared with it.
     """
 

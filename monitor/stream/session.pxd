@@ -11,6 +11,9 @@ from monitor.stream.reorder_buffer cimport ReorderBuffer
 cdef object NOT_TAKEN_OVER, UNKNOWN_POLICY, Deviates, OffPolicy, Received
 
 
+cpdef bint is_late(lag, double most)
+
+
 cdef class Session:
     cdef public object agent, settings, pending, since, last_heard, last_message, old, policy
     cdef public SlidingPath path
@@ -27,7 +30,7 @@ cdef class Session:
     cdef bint _is_known(self, observation)
     cdef bint _goes_on(self, observation)
     cdef _hear(self, double time, now)
-    cdef _follow(self, observation, now)
+    cdef _follow(self, observation, now, bint late)
     cdef _take(self, episode, long long seq, tuple pair, double time, bint late)
     cdef _acted(self, state, long long action)
     cdef _emit(self, event)

@@ -69,6 +69,14 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     deviation: DeviationState = DeviationState()
 
 
+def is_late(lag: float | None, most: float) -> bool:
+    """Return whether a message is late: received more than `most` seconds after the time that the agent gave it.
+
+    `lag`: of the message, in seconds; None: the agent sends no time, so its messages are never late.
+    """
+    return lag is not None and lag > most
+
+
 class Session:
     """Messages of one agent, ordered and mapped to the model.
 
@@ -135,9 +143,10 @@ class Session:
             except InputError as error:
                 return [Received(self.agent, "rejected", error.reason, error.detail)]
         lag = None if observation.time is None else now.wall - observation.time
+        late = is_late(lag, self.settings.max_lag)
         if plain and self._goes_on(observation):
-            return [Received(self.agent, "accepted", "", "", lag), *self._follow(observation, now)]
-        entry, refused = self._adapter.entry(observation, now)
+            return [Received(self.agent, "accepted", "", "", lag), *self._follow(observation, now, late)]
+        entry, refused = self._adapter.entry(observation, now, late)
         result = self.order.sort(entry)
         received = self._received(result, entry, refused, lag)
         if result in ("accepted", "conflict"):
@@ -278,14 +287,13 @@ class Session:
             and self._adapter.goes_on(self.previous, observation.state, observation.action)
         )
 
-    def _follow(self, observation: Observation, now: Instant) -> Sequence[Notice]:
+    def _follow(self, observation: Observation, now: Instant, late: bool) -> Sequence[Notice]:  # noqa: FBT001
         """Accept a step that goes on, as most do; `sort` and `release` would have the same effect."""
         o, previous = observation, self.previous
         time = now.wall if o.time is None else o.time
         self._hear(time, now)
         self.order.follow(o.seq, digest(o), now.ticks)
         pair = o.state, o.action, ()  # `goes_on` looked at them
-        late = o.time is not None and time < now.wall - self.settings.max_lag
         acted = self._take(o.episode, o.seq, pair, time, late)
         if o.reward is None or previous is None:
             return acted

@@ -25,7 +25,7 @@ class WorldAdapter(Adapter):
 
     Args:
         world: the world.
-        settings: largest lag, and the sha256 of each known policy's file.
+        settings: the sha256 of each known policy's file.
         nominal: the agent's own policy, as configured; actions are compared with it.
     """
 

@@ -10,7 +10,6 @@ import pytest
 
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.rederivation import make_evidence
 from monitor.alarm.summary import tell
 from monitor.evaluation import check
 from monitor.logic import parse
@@ -18,6 +17,7 @@ from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable, as_table
 from monitor.types import Alert, CausalModel, Fired, FormulaSpec
+from tests.evidence.rederived import make_evidence
 
 REGRET = 'regret(careful@2, P>=0.8 [ G<=4 !"crash" ])'
 

@@ -13,21 +13,21 @@ from monitor.alarm.machine import (
     TABLE,
     Alarm,
     AlarmChange,
+    Assessment,
     Event,
-    Judgement,
     Place,
+    assess,
     close,
-    judge,
     next_alarm,
     renew,
     set_blind,
 )
 from monitor.types import AlarmSpec, AlarmState, Outcome, Verdict
 
-JUDGEMENTS: tuple[Judgement, ...] = get_args(Judgement)
+ASSESSMENTS: tuple[Assessment, ...] = get_args(Assessment)
 
 
-def transcription(history: list[Judgement], for_: int, keep: int) -> list[tuple[str, str | None, int | None]]:
+def transcription(history: list[Assessment], for_: int, keep: int) -> list[tuple[str, str | None, int | None]]:
     """After each verdict of one episode: the state, the alert told (if any), and the index where its breach began.
 
     Fires once the last `for_` verdicts that are good or bad are all bad; resolves once the last `keep` that are not
@@ -54,13 +54,13 @@ def transcription(history: list[Judgement], for_: int, keep: int) -> list[tuple[
 def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, keep: int) -> None:
     spec = AlarmSpec(for_=for_, keep=keep)
 
-    def walk(alarm: Alarm, history: list[Judgement], alerts: int) -> Iterator[int]:
+    def walk(alarm: Alarm, history: list[Assessment], alerts: int) -> Iterator[int]:
         if len(history) == 7:
             yield 1
             return
-        for judgement in JUDGEMENTS:
-            longer = [*history, judgement]
-            after, change = next_alarm(alarm, judgement, spec, seq=100 + len(history), time=0.5 * len(history))
+        for assessment in ASSESSMENTS:
+            longer = [*history, assessment]
+            after, change = next_alarm(alarm, assessment, spec, seq=100 + len(history), time=0.5 * len(history))
             state, alert, began = transcription(longer, for_, keep)[-1]
             assert after.state == state, longer
             told = change if change is not None and change.is_alert else None
@@ -83,10 +83,10 @@ def test_every_short_sequence_of_verdicts_does_what_the_rules_say(for_: int, kee
 @pytest.mark.parametrize("how", ["ended", "removed"])
 def test_a_closed_alarm_starts_again_from_nothing(for_: int, keep: int, how: Literal["ended", "removed"]) -> None:
     spec = AlarmSpec(for_=for_, keep=keep)
-    for history in product(JUDGEMENTS, repeat=4):
+    for history in product(ASSESSMENTS, repeat=4):
         alarm = Alarm()
-        for seq, judgement in enumerate(history):
-            alarm, _ = next_alarm(alarm, judgement, spec, seq=seq, time=float(seq))
+        for seq, assessment in enumerate(history):
+            alarm, _ = next_alarm(alarm, assessment, spec, seq=seq, time=float(seq))
         after, change = close(alarm, how)
         assert after == Alarm()
         match alarm.state:
@@ -138,8 +138,8 @@ def test_a_firing_alarm_takes_a_new_revision_for_news_and_stays() -> None:
 def test_a_second_alarm_of_the_episode_never_repeats_an_id_and_revision() -> None:
     spec, seen = AlarmSpec(), set()
     alarm = Alarm()
-    for judgement, seq in (("bad", 0), ("good", 1), ("bad", 0), ("good", 1)):  # the agent started over
-        alarm, change = next_alarm(alarm, "bad" if judgement == "bad" else "good", spec, seq=seq, time=0.0)
+    for assessment, seq in (("bad", 0), ("good", 1), ("bad", 0), ("good", 1)):  # the agent started over
+        alarm, change = next_alarm(alarm, "bad" if assessment == "bad" else "good", spec, seq=seq, time=0.0)
         assert change is not None
         seen.add((change.first_seq, change.revision))
     assert len(seen) == 4
@@ -176,7 +176,7 @@ def verdict(*, holds: bool | None = None, outcome: Outcome | None = None, value:
 def test_what_a_verdict_means_to_an_alarm(
     when: Literal["fails", "holds", "regret", "unavoidable"] | None, given: Verdict, expected: str
 ) -> None:
-    assert judge(given, AlarmSpec(when=when)) == expected
+    assert assess(given, AlarmSpec(when=when)) == expected
 
 
 def test_the_table_reports_states_of_alerts() -> None:

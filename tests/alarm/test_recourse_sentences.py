@@ -10,17 +10,18 @@ import msgpack
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.canonical import plain
-from monitor.alarm.document import read_evidence
 from monitor.alarm.message import Identity, alert_payload, refreshed_payload
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence
 from monitor.errors import EvidenceError
+from monitor.evidence.canonical import plain
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, Avoidable, Changes, Quantity, Recourse, Verdict
 from tests.alarm.conftest import RUN, WALK
-from tests.alarm.test_rederivation import altered, packed
 from tests.alarm.test_summary import GOAL, regretted, say
+from tests.evidence.rederived import make_evidence
+from tests.evidence.test_rederivation import altered, packed
 
 Tables = Mapping[str, PolicyTable]
 
@@ -233,7 +234,7 @@ def test_what_the_engine_left_out_leaves_the_rest_to_the_referee(
     content = make_evidence(replace(ran, verdict=replace(ran.verdict, recourse=left)), identity, tables, {})
     found = derive_again(read_evidence(content), road, tables, derivers=[REFEREE, ENGINE])
     assert (found.problems, found.by) == ([], "referee")
-    assert found.passed == ("without whether the goal could have been met, which is too large for the engine",)
+    assert found.notes == ("without whether the goal could have been met, which is too large for the engine",)
     wrong = replace(ran.verdict, recourse=left, effect=0.25)
     forged = make_evidence(replace(ran, verdict=wrong), identity, tables, {})
     (problem,) = derive_again(read_evidence(forged), road, tables, derivers=[REFEREE, ENGINE]).problems

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from monitor.alarm.figures import figures_of
 from monitor.alarm.message import Identity, alert_id, alert_payload, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, Deriver, derive_again, make_evidence, read_evidence
 from monitor.alarm.summary import tell
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, Deriver, derive_again
 from monitor.exact.checker import Checker
 from monitor.logic import parse
 from monitor.policy import as_table
 from monitor.types import Alert, Fired, FormulaSpec
+from tests.evidence.rederived import make_evidence
 from tests.exact.test_extremes import CRAWL, LEDGE, START, WALK, road
 
 PATH = ((START, WALK), (LEDGE, WALK))

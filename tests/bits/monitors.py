@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from monitor import AgentState, Instant, step
-from monitor.alarm.evidence_maker import EvidenceMaker
 from monitor.alarm.message import identity_of
-from monitor.alarm.rederivation import read_evidence
+from monitor.evidence.document import read_evidence
+from monitor.evidence.maker import EvidenceMaker
 from monitor.exact import tables
 from monitor.types import Alert, Contradictions, Notice, Observation, TakenOver, Trust
 from tests.bits.digest import Bits

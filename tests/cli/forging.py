@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from monitor.alarm.canonical import pack_plain, plain
+from monitor.evidence.canonical import pack_plain, plain
 
 __all__ = ["with_digest"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from monitor.alarm.document import read_evidence
 from monitor.errors import EvidenceError, LimitError
-from monitor.sidecar.evidence.budget import Budget
-from monitor.sidecar.evidence.bundle import Bundle, pack_bundle, read_bundle
-from monitor.sidecar.evidence.signing import read_signer
+from monitor.evidence.budget import Budget
+from monitor.evidence.bundle import Bundle, pack_bundle, read_bundle
+from monitor.evidence.document import read_evidence
+from monitor.evidence.signing import read_signer
 from tests.sidecar.alarms import KINDS, alarm
 from tests.sidecar.keys import make_keys
 
@@ -136,7 +136,7 @@ def test_a_member_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
         read_bundle(tmp_path / "bomb.zip")
 
 
-BOUNDS = "monitor.sidecar.evidence.budget."
+BOUNDS = "monitor.evidence.budget."
 
 
 @pytest.mark.parametrize("form", ["zip", "folder"])

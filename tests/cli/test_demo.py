@@ -14,15 +14,15 @@ from unittest.mock import AsyncMock
 import msgpack
 import pytest
 
-from monitor.alarm.canonical import pack_plain
 from monitor.cli.input_files import data_file
 from monitor.demo.show import summarise
 from monitor.demo.stage import load
 from monitor.demo.watch import Watcher
+from monitor.evidence.canonical import pack_plain
+from monitor.evidence.signing import read_verifier
 from monitor.model import MDP
 from monitor.referee import judge
 from monitor.sidecar.config.reading import load_config
-from monitor.sidecar.evidence.signing import read_verifier
 from monitor.types import Verdict
 from tests.cli.forging import with_digest
 from tests.processes import fork_monitor
@@ -191,7 +191,7 @@ def judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
             known[asked] = judge(text, **given)
         return known[asked]
 
-    monkeypatch.setattr("monitor.alarm.rederivation.judge", remembered)
+    monkeypatch.setattr("monitor.evidence.rederivation.judge", remembered)
 
 
 @scaled

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.alarm.document import Evidence, read_evidence
 from monitor.demo.agent import main
 from monitor.demo.heating import DAY, House, weather_beside
 from monitor.demo.watch import Watcher
+from monitor.evidence.document import Evidence, read_evidence
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.events import Connected, Evaluate, Message
 from monitor.types import Instant

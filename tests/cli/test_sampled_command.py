@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import read_evidence
 from monitor.errors import ConfigError
+from monitor.evidence.document import read_evidence
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from monitor.alarm.document import read_evidence
+from monitor.evidence.document import read_evidence
 from monitor.model import load_model
 from monitor.policy.onnx_policy import load_policy
 from monitor.sidecar.config.load import assemble

@@ -12,11 +12,11 @@ from typing import Any
 import msgpack
 import pytest
 
-from monitor.alarm.document import read_evidence
-from monitor.alarm.effort import MAX_WORK, work
 from monitor.alarm.message import Identity, alert_id
-from monitor.sidecar.evidence import verification
-from monitor.sidecar.evidence.signing import read_signer, read_verifier
+from monitor.evidence import verification
+from monitor.evidence.document import read_evidence
+from monitor.evidence.effort import MAX_WORK, work
+from monitor.evidence.signing import read_signer, read_verifier
 from monitor.types import FormulaSpec
 from tests.cli.forging import with_digest
 from tests.sidecar.alarms import alarm

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.cli.verified import show
-from monitor.sidecar.evidence.verification import Expected, VerificationReport
+from monitor.evidence.verification import Expected, VerificationReport
 from tests.picture.test_explanation import FORMULAS, GRID, evidence_of
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from monitor.alarm.document import read_evidence
 from monitor.audit.partition import run_partition
 from monitor.audit.results import findings
+from monitor.evidence.document import read_evidence
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Event, Message

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from docs.site import codemap, configuration, messages, pictures
-from monitor.alarm.document import Evidence
 from monitor.alarm.message import AlertMessage
 from monitor.errors import InputError
+from monitor.evidence.document import Evidence
 from monitor.policy.manifest import Manifest
 from monitor.sidecar.config.reading import config_schema
 from monitor.sidecar.pipeline import StatusMessage

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.sidecar.evidence.signing import read_signer, read_verifier
+from monitor.evidence.signing import read_signer, read_verifier
 from tests.servers import PATIENCE
 
 PAGE: Final = Path(__file__).parents[2] / "docs/security.md"

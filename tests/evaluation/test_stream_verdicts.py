@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.canonical import plain
 from monitor.alarm.message import Identity, alert_payload, identity_of
-from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation import check, on_stream
+from monitor.evidence.canonical import plain
+from monitor.evidence.document import read_evidence
 from monitor.exact import lazy_values, tables, value_table
 from monitor.model import MDP
 from monitor.runtime import query
@@ -34,6 +34,7 @@ from monitor.types import (
     TestName,
     Verdict,
 )
+from tests.evidence.rederived import make_evidence, rederive
 from tests.tiers import slow
 
 RASH, CAREFUL = 0, 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from monitor import referee
-from monitor.alarm.machine import judge
+from monitor.alarm.machine import assess
 from monitor.exact.checker import Checker
 from monitor.logic import parse
 from monitor.model import MDP
@@ -115,7 +115,7 @@ def test_an_answer_that_holds_at_both_extremes_stands(causal_model: RequestedMod
 
 
 @pytest.mark.parametrize(
-    ("text", "spec", "judgement"),
+    ("text", "spec", "assessment"),
     [
         (f"regret(careful@0, {GOAL})", AlarmSpec(), "breach"),
         (f"regret(careful@0, {GOAL})", AlarmSpec(when="unavoidable"), "bad"),
@@ -129,9 +129,9 @@ def test_an_answer_that_holds_at_both_extremes_stands(causal_model: RequestedMod
     ],
 )
 def test_unknown_is_never_good_and_no_alarm_fires_on_an_unknown_alternative(
-    text: str, spec: AlarmSpec, judgement: str
+    text: str, spec: AlarmSpec, assessment: str
 ) -> None:
-    assert judge(ask(text), spec) == judgement
+    assert assess(ask(text), spec) == assessment
 
 
 def test_the_agent_whose_own_future_is_unknown_is_not_safe() -> None:
@@ -141,7 +141,7 @@ def test_the_agent_whose_own_future_is_unknown_is_not_safe() -> None:
     checker = Checker(model, {name: as_table(actions, model) for name, actions in policies.items()})
     verdict = checker.check(parse('regret(bold@0, P>=0.4 [ G<=3 !"unsafe" ])'), path)
     assert [quantity.holds for quantity in verdict.quantities] == [None, True]
-    assert (verdict.outcome, verdict.latest_useful, judge(verdict, AlarmSpec())) == ("undecided", 0, "bad")
+    assert (verdict.outcome, verdict.latest_useful, assess(verdict, AlarmSpec())) == ("undecided", 0, "bad")
 
 
 FORMULAS = ['G<=3 !"a"', 'F<=3 "b"', '!"a" U<=3 "b"', 'X !"a"', 'F<=2 ("b" & X !"a")', 'G<=2 !"a" & F<=3 "b"']
@@ -233,6 +233,6 @@ def test_a_label_that_is_unknown_in_the_last_state_is_unknown_in_a_combination()
         verdict = Checker(model, {"nominal": as_table([WALK] * 5, model)}).check(parse(text), [(ELSEWHERE, WALK)])
         again = referee.judge(text, model=model, path=[(ELSEWHERE, WALK)], policies={"nominal": [WALK] * 5})
         assert (verdict.holds, again.holds) == (None, None)
-        assert judge(verdict, AlarmSpec()) == "bad"
+        assert assess(verdict, AlarmSpec()) == "bad"
     assert ask('"unsafe" | "home"').holds is False
     assert ask('!"unsafe"').holds is True

@@ -17,8 +17,6 @@ import msgpack
 import numpy as np
 import onnx
 
-from monitor.alarm.document import pack_evidence, read_evidence
-from monitor.alarm.rederivation import rederive
 from monitor.authoring.formats.drn import read_drn
 from monitor.authoring.formats.prism_explicit import read_combined, read_prism
 from monitor.authoring.formats.umb import read_umb
@@ -40,6 +38,8 @@ from monitor.errors import (
     PolicyError,
     RecordingError,
 )
+from monitor.evidence.document import pack_evidence, read_evidence
+from monitor.evidence.verification import examine
 from monitor.exact import validate as validate_formula
 from monitor.logic import parse, print_formula
 from monitor.model import MDP
@@ -50,7 +50,6 @@ from monitor.policy.manifest import read_manifest
 from monitor.policy.onnx_scan import refuse_unsafe
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Event, Heartbeat, Lost, Message
-from monitor.sidecar.evidence.verification import examine
 from monitor.sidecar.mqtt.codec import CONNACK, MAX_ID, Codec, Version
 from monitor.sidecar.mqtt.properties import MalformedPacketError
 from monitor.sidecar.parquet_recording import ParquetRecording
@@ -61,6 +60,7 @@ from monitor.stream.snapshot import seal, unseal
 from monitor.types import Instant
 from monitor.worlds import Feature
 from monitor.worlds.resampling import ResampledInputs
+from tests.evidence.rederived import rederive
 from tests.fuzz.connection import answer
 from tests.fuzz.world import folder, loaded, parquet_folder
 

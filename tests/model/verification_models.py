@@ -12,6 +12,7 @@ import pytest
 from monitor.arrays import Floats
 from monitor.model import MDP, canonical_bytes
 from monitor.model.centres import Centres
+from monitor.model.emissions import Emissions
 from monitor.model.formats import Format
 
 __all__ = ["TWO_ROOMS", "carrying", "random_model", "same", "storm_values", "stormpy", "values"]
@@ -74,6 +75,7 @@ def optional(model: MDP) -> dict[str, dict[str, Any]]:
         "valuations": {
             "valuations": tuple((float(s), s % 2 == 0, s * 0.5, f"é{s % 3}", -1e-9 * (s + 1)) for s in range(states))
         },
+        "emissions": {"emissions": Emissions.from_tuples(states, 2, [(s, s % 2, 1.0) for s in range(states)])},
         "observations": {"observations": numbers.astype(np.float32)},
         "samples": {"samples": numbers[1:].astype(np.float32), "sample_states": np.arange(1, states)},
         "bin_edges": {"bin_edges": (np.arange(states + 1.0),)},

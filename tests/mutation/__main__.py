@@ -28,6 +28,7 @@ TESTS: Final = {
     "causal": ("tests/causal",),
     "exact": ("tests/exact", "monitor/exact"),
     "alarm": ("tests/alarm", "monitor/alarm"),
+    "evidence": ("tests/evidence", "monitor/evidence"),
     "statistics": ("tests/statistics", "monitor/statistics"),
     "stream": ("tests/stream", "monitor/stream"),
     "runtime": ("tests/runtime", "monitor/runtime"),

@@ -142,7 +142,7 @@ FAULTS: Final = (
         "verify accepts a file under another name",
         (
             (
-                "monitor/sidecar/evidence/verification.py",
+                "monitor/evidence/verification.py",
                 "if expected.id is None or expected.id == document.id:",
                 "if True:",
             ),
@@ -151,17 +151,17 @@ FAULTS: Final = (
     ),
     Fault(
         "verify accepts a path altered with its digest",
-        (("monitor/sidecar/evidence/verification.py", "problems += check_id(document, expected)", ""),),
+        (("monitor/evidence/verification.py", "problems += check_id(document, expected)", ""),),
         ("tests/sidecar/test_every_alteration.py", "tests/cli/test_verify.py"),
     ),
     Fault(
         "verify accepts a manifest of another policy",
-        (("monitor/alarm/rederivation.py", "if policy.manifest and named != policy.sha256:", "if False:"),),
-        ("tests/alarm/test_rederivation.py", "tests/cli/test_verify.py"),
+        (("monitor/evidence/contradictions.py", "if policy.manifest and named != policy.sha256:", "if False:"),),
+        ("tests/evidence/test_rederivation.py", "tests/cli/test_verify.py"),
     ),
     Fault(
         "verify derives the numbers by the engine that gave them",
-        (("monitor/sidecar/evidence/verification.py", "= (REFEREE, ENGINE),", "= (ENGINE,),"),),
+        (("monitor/evidence/verification.py", "= (REFEREE, ENGINE),", "= (ENGINE,),"),),
         ("tests/cli/test_verify.py",),
     ),
     Fault(

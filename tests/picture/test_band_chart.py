@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import Evidence
+from monitor.evidence.document import Evidence
 from monitor.exact import tables
 from monitor.model import MDP
 from monitor.picture import draw, explain

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.causal import Intervention, World
 from monitor.evaluation import check
+from monitor.evidence.document import Evidence, PolicyEvidence
 from monitor.exact import Checker
 from monitor.model import MDP, load_model, model_sha256
 from monitor.picture import explain

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from monitor.alarm.document import Evidence, read_evidence
-from monitor.alarm.rederivation import given_of
 from monitor.errors import LimitError
+from monitor.evidence.document import Evidence, read_evidence
+from monitor.evidence.rederivation import given_of
 from monitor.logic.syntax import InterventionRef
 from monitor.picture import draw_alarm
 from monitor.referee.numbers import drawn_states

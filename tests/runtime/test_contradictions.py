@@ -149,9 +149,9 @@ def test_shards_keep_the_rows_and_give_each_agent_a_number_of_its_own(hill: MDP)
     one = parts_of(stream.monitor)
     two = divided(one, lambda name: int(name == "ada"), 2)
     again = joined(two)
-    assert one.common.doubt is not None
-    assert again.common.doubt is not None
-    rows, before = again.common.doubt.fleet.rows, one.common.doubt.fleet.rows
+    assert one.common.trust is not None
+    assert again.common.trust is not None
+    rows, before = again.common.trust.fleet.rows, one.common.trust.fleet.rows
     assert rows.keys() == before.keys()
     for row, state in rows.items():
         assert (state.learned, state.missing, state.visits) == pytest.approx(
@@ -160,7 +160,7 @@ def test_shards_keep_the_rows_and_give_each_agent_a_number_of_its_own(hill: MDP)
         assert state.counts == before[row].counts
     numbers = [state.trust.number for state in again.agents.values() if state.trust is not None]
     assert len(set(numbers)) == 3
-    assert max(numbers) <= again.common.doubt.fleet.entered
+    assert max(numbers) <= again.common.trust.fleet.entered
     after = Stream(hill, PATIENT)
     after.ticks, after.seq = stream.ticks, dict(stream.seq)
     after.monitor.load(Saved(again.common, again.agents))
@@ -173,9 +173,9 @@ def test_the_state_of_an_earlier_version_is_read(hill: MDP) -> None:
     draw = random.Random(8)
     stream, _ = walked(hill, [moves(draw, 50, (0.1, 0.1)) for _ in range(2)])
     old = parts_of(stream.monitor)
-    assert old.common.doubt is not None
-    fleet = replace(old.common.doubt.fleet, entered=0, observed=0, rows={})
-    common = replace(old.common, doubt=replace(old.common.doubt, fleet=fleet))
+    assert old.common.trust is not None
+    fleet = replace(old.common.trust.fleet, entered=0, observed=0, rows={})
+    common = replace(old.common, trust=replace(old.common.trust, fleet=fleet))
     agents = {
         name: replace(state, trust=replace(state.trust, number=0, highest=0.0))
         for name, state in old.agents.items()

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.message import alert_payload, identity_of, refreshed_payload
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence, rederive
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation import check
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.exact import tables
 from monitor.exact.path_values import PathValues
 from monitor.model import MDP
@@ -31,6 +32,7 @@ from monitor.types import (
     StreamSettings,
     TrustSettings,
 )
+from tests.evidence.rederived import make_evidence, rederive
 from tests.exact.learned import learned_model
 
 N = TypeVar("N")

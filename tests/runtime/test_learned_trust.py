@@ -68,7 +68,7 @@ class Stream:
 
     @property
     def tested(self) -> int:
-        doubt = self.monitor.save().common.doubt
+        doubt = self.monitor.save().common.trust
         assert doubt is not None
         return doubt.fleet.transitions
 
@@ -76,9 +76,9 @@ class Stream:
         """The stream on a new monitor with the state of this one."""
         after = Stream(self.model)
         saved = self.monitor.save(everything=True)
-        doubt = saved.common.doubt
+        doubt = saved.common.trust
         assert doubt is not None
-        after.monitor.load(replace(saved, common=replace(saved.common, doubt=replace(doubt, **changed))))
+        after.monitor.load(replace(saved, common=replace(saved.common, trust=replace(doubt, **changed))))
         after.seq = self.seq
         return after
 

@@ -268,7 +268,7 @@ def test_one_wrong_reading_is_no_proof_although_it_makes_two_impossible_steps(ro
         carried(stream, after := Stream(road))  # a restart between any two steps changes nothing
         stream = after
         stream.round([state])
-        doubt = stream.monitor.save().common.doubt
+        doubt = stream.monitor.save().common.trust
         assert doubt is not None
         tested.append(doubt.fleet.transitions)
     assert tested == [0, 1, 2, 2, 3, 4, 5, 6]
@@ -279,7 +279,7 @@ def test_what_follows_an_impossible_step_is_passed_over_wherever_it_leads(road: 
     stream = Stream(road)
     for state in (0, LOST, LOST, LOST):  # possible steps, of which the first starts where an impossible one led
         stream.round([state])
-    doubt = stream.monitor.save().common.doubt
+    doubt = stream.monitor.save().common.trust
     assert doubt is not None
     assert doubt.fleet.transitions == 2
 
@@ -324,7 +324,7 @@ def test_doubt_stays_over_a_restart_and_the_test_goes_on_where_it_stood(road: MD
         killed = replacement
         told = killed.round([0])
         assert of(Blind, told) == of(Blind, never.round([0]))
-        assert killed.monitor.save().common.doubt == never.monitor.save().common.doubt
+        assert killed.monitor.save().common.trust == never.monitor.save().common.trust
     assert doubted(carried(killed, Stream(road))) == ["ada"]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from monitor.alarm.message import Identity
-from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
 from monitor.errors import ConfigError, FormulaError
 from monitor.evaluation import check
+from monitor.evidence.document import read_evidence
 from monitor.model import MDP, model_sha256
 from monitor.policy import as_table
 from monitor.runtime.monitor import Monitor
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Notice, Observation
+from tests.evidence.rederived import make_evidence, rederive
 
 TEXT = 'model:icy@1.P>=0.9 [ G<=2 !"lost" ]'
 

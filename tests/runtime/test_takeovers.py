@@ -352,7 +352,7 @@ def test_without_known_policies_nobody_takes_over() -> None:
     stream.send("nominal", ROAD)
     stream.send("careful", *[ROAD] * 4)
     assert stream.taken == []
-    assert [query.judged for query in stream.monitor.queries] == [None]
+    assert [query.takeover_goal for query in stream.monitor.queries] == [None]
 
 
 # ---- what else changes for a policy that is known ----
@@ -583,7 +583,7 @@ def test_a_goal_whose_table_is_too_large_judges_nothing_and_is_watched_all_the_s
 
     monkeypatch.setattr(Evaluators, "prepare", refuse)
     stream = Stream(road())
-    assert [query.judged for query in stream.monitor.queries] == [None]
+    assert [query.takeover_goal for query in stream.monitor.queries] == [None]
     stream.send("nominal", ROAD)
     assert any(isinstance(notice, Judged) for notice in stream.notices)
 

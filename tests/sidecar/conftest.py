@@ -8,13 +8,14 @@ import msgpack
 import pytest
 
 from monitor.alarm.message import Identity
-from monitor.alarm.rederivation import evidence_id, make_evidence
+from monitor.evidence.document import evidence_id
 from monitor.model import MDP, model_sha256
 from monitor.policy import PolicyTable, as_table
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.events import Evaluate, Event, Message
 from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, StreamSettings, TakenOver
+from tests.evidence.rederived import make_evidence
 
 RASH, CAREFUL = 0, 1
 LOST, HOME = 4, 5

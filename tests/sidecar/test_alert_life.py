@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.message import Identity
-from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
+from monitor.evidence.document import read_evidence
 from monitor.model import MDP
 from monitor.policy import PolicyTable
 from monitor.runtime.monitor import Monitor
@@ -21,6 +21,7 @@ from monitor.sidecar.pipeline import Effects, EvidenceFile, Pipeline, Topics
 from monitor.sidecar.sinks.alert_publisher import AlertPublisher
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.types import AlarmSpec, Alert, Blind, FormulaSpec, Instant, StreamSettings, TakenOver, TrustSettings
+from tests.evidence.rederived import make_evidence, rederive
 from tests.sidecar.conftest import CAREFUL, HOME, LOST, RASH, REGRET, Driver
 from tests.sidecar.watched import show, watched
 

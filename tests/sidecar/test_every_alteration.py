@@ -21,15 +21,15 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from monitor.alarm.canonical import pack_plain, plain
-from monitor.alarm.document import Evidence, _digest, read_evidence
-from monitor.alarm.rederivation import contradictions
 from monitor.errors import EvidenceError
+from monitor.evidence import verification
+from monitor.evidence.canonical import pack_plain, plain
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, _digest, read_evidence
+from monitor.evidence.proof import Proof, open_proof
+from monitor.evidence.signing import Signer, Verifier
+from monitor.evidence.verification import Expected, check_id, examine
 from monitor.policy.manifest import Input, Output
-from monitor.sidecar.evidence import verification
-from monitor.sidecar.evidence.proof import Proof, open_proof
-from monitor.sidecar.evidence.signing import Signer, Verifier
-from monitor.sidecar.evidence.verification import Expected, check_id, examine
 from monitor.types import CausalModel, Outcome
 from tests.sidecar.alarms import KINDS, alarm
 from tests.tiers import first, slow
@@ -183,7 +183,7 @@ def present(value: Any, place: Place = ()) -> Iterator[str]:  # noqa: ANN401 - p
 WORLDS: Final = {"inputs", "verdict.tiers", "verdict.resampled_from", "verdict.recourse.changes.samples"}
 """Of worlds with numbers only: tests/worlds/test_stream.py."""
 TAKEOVER: Final = {"takeover", "takeover.policy", "takeover.outcome"}
-"""Of judged takeovers only: tests/alarm/test_takeover.py."""
+"""Of judged takeovers only: tests/evidence/test_takeover.py."""
 
 
 def test_the_alarms_have_every_field_of_evidence() -> None:

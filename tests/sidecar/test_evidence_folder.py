@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
+from monitor.evidence.signing import Signer, read_signer, read_verifier
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.evidence.signing import Signer, read_signer, read_verifier
 from monitor.sidecar.store.evidence_folder import EvidenceFolder
 from monitor.sidecar.store.store import Store
 from tests.sidecar.keys import make_keys

@@ -20,10 +20,10 @@ from uvicorn.server import ServerState
 
 from monitor.cli import streaming
 from monitor.errors import ConfigError
+from monitor.evidence.bundle import read_bundle
 from monitor.sidecar.config import load
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.events import Connected, Evaluate
-from monitor.sidecar.evidence.bundle import read_bundle
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.web import http as http_module

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitor.alarm.message import rfc3339
-from monitor.alarm.rederivation import read_evidence
+from monitor.evidence.document import read_evidence
 from monitor.sidecar.events import Connected, Evaluate, Heartbeat, Lost, Message
 from monitor.sidecar.pipeline import Effects, Pipeline, Publication
 from monitor.types import Blind, Received, Trust

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.alarm.document import read_evidence
 from monitor.errors import MonitorError
+from monitor.evidence.document import read_evidence
 from monitor.sidecar.recording import Recording
 from monitor.stream.encoding import unpack
 from monitor.yamltext import parse_yaml

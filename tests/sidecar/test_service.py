@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from monitor.alarm.rederivation import read_evidence
 from monitor.audit.partition import ALERTS, alert_line
 from monitor.audit.plan import days_of, opened, partitions
 from monitor.audit.schedule import run_all
 from monitor.errors import ConfigError, RecordingError
+from monitor.evidence.document import read_evidence
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.recording import Recorder

@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
+from monitor.evidence.signing import SIGNATURE_BYTES, read_signer, read_verifier
 from monitor.model import MDP
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import check_secrets, load_config
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, read_signer, read_verifier
 from monitor.sidecar.reload import check_fixed
 from monitor.sidecar.service import Service
 from tests.sidecar.keys import make_keys

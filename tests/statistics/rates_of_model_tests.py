@@ -60,7 +60,7 @@ def learned_rows(
                 for kind, test in enumerate((tester(model, exact=False), tester(model, exact=True))):
                     for row, successor in stream:
                         test.step(row, successor)
-                    rejected[kind] += test.doubted
+                    rejected[kind] += test.rejected
                     samples[kind] += test.transitions
             for kind, (what, limit) in enumerate((("bounds", ALPHA), ("taken as exact", None))):
                 errors = int(rejected[kind])

@@ -118,7 +118,7 @@ def test_what_is_wrong_for_all_is_found_as_soon_as_by_one_test_of_all_steps() ->
                 fleet.combine(tests)
             found |= {
                 name: n
-                for name, doubted in (("together", fleet.doubted), ("one", one.doubted))
+                for name, doubted in (("together", fleet.rejected), ("one", one.rejected))
                 if doubted and name not in found
             }
             if len(found) == 2:
@@ -141,8 +141,8 @@ def test_a_true_model_is_seldom_doubted(agents: int) -> None:
             for row, successor in walk(rows, np.random.default_rng((seed, agent)), 600 // agents):
                 test.step(row, successor)
             fleet.combine(tests)
-        doubted["model"] += fleet.doubted
-        doubted["agents"] += sum(test.doubted for test in tests)
+        doubted["model"] += fleet.rejected
+        doubted["agents"] += sum(test.rejected for test in tests)
     assert doubted["model"] <= binom.ppf(1 - 1e-6, runs, alpha)
     assert doubted["agents"] <= binom.ppf(1 - 1e-6, runs * agents, alpha)
 
@@ -193,10 +193,10 @@ def test_doubt_is_for_good_and_a_capped_agent_stays_capped() -> None:
             test.contradict()
         assert test.capped_wealth == fleet.cap
     fleet.combine(tests)
-    assert fleet.doubted
+    assert fleet.rejected
     told = fleet.log10_e
     fleet.combine([])
-    assert (fleet.doubted, fleet.log10_e) == (True, told)
+    assert (fleet.rejected, fleet.log10_e) == (True, told)
 
 
 def test_what_departs_is_named_the_loudest_first() -> None:
@@ -223,7 +223,7 @@ def test_the_evidence_of_an_agent_is_never_more_for_what_others_do() -> None:
         for test in many:
             test.step(row, successor)
         highest.append(one.highest)
-        assert all(test.highest == one.highest if not test.doubted else test.highest <= one.highest for test in many)
+        assert all(test.highest == one.highest if not test.rejected else test.highest <= one.highest for test in many)
     assert highest == sorted(highest)
 
 
@@ -268,7 +268,7 @@ def test_who_lives_elsewhere_is_named_also_after_the_rejection_and_the_test_ends
     named, doubted = 0, 0
     for n, (row, successor) in enumerate(walk(grid(0.5), np.random.default_rng(5), 2_000)):
         stray.step(row, successor)
-        if stray.doubted and not doubted:
+        if stray.rejected and not doubted:
             doubted, told = n, (stray.transitions, stray.log10_e)
         if wrong_agents(tests) and not named:
             named = n

@@ -157,8 +157,8 @@ def test_an_environment_that_did_not_change_is_not_rejected_however_few_the_data
         for row, successor in walk(grid(0.1), np.random.default_rng([seed, 2]), 10_000):
             test.step(row, successor)
         fleet.combine([test])
-        assert not test.doubted
-        assert not fleet.doubted
+        assert not test.rejected
+        assert not fleet.rejected
         assert test.log10_e < 1.0
 
 
@@ -181,7 +181,7 @@ def test_a_change_beyond_what_the_data_leave_open_is_found(
         test.step(row, successor)
     for row, successor in walk(grid(slip), np.random.default_rng(3), within):
         test.step(row, successor)
-    assert test.doubted
+    assert test.rejected
     assert test.transitions > before
 
 
@@ -192,9 +192,9 @@ def test_new_successors_here_and_there_are_found_together() -> None:
     for n, (row, successor) in enumerate(itertools.islice(walk(grid(0.1), rng, 1_000), 400)):
         together.step(row, UNRECORDED_CELL if n % 5 == 0 else successor)
         alone.step(row, successor)
-    assert together.doubted
+    assert together.rejected
     assert together.transitions < 200
-    assert not alone.doubted
+    assert not alone.rejected
     new = [each for each in together.departures(100) if each.successor == 16]  # elsewhere
     assert len(new) > 10
     assert all(each.expected < 0.1 < each.seen < 5 for each in new)
@@ -205,10 +205,10 @@ def test_one_wrong_reading_is_no_proof_in_a_row_that_was_seen_a_million_times() 
     test = join([row])
     for n in range(3_000):
         test.step(0, UNRECORDED_CELL if n == 1_000 else 0)
-    assert not test.doubted
+    assert not test.rejected
     for _ in range(10):
         test.step(0, UNRECORDED_CELL)
-    assert test.doubted
+    assert test.rejected
 
 
 def test_several_agents_together_reject_a_learned_model_and_one_alone_does_not() -> None:
@@ -219,8 +219,8 @@ def test_several_agents_together_reject_a_learned_model_and_one_alone_does_not()
             for row, successor in walk(grid(0.5 if n < agents else 0.1), np.random.default_rng([n, 7]), 300):
                 test.step(row, successor)
         fleet.combine(tests)
-        assert [test.doubted for test in tests] == [n < agents for n in range(3)]
-        assert fleet.doubted == rejected
+        assert [test.rejected for test in tests] == [n < agents for n in range(3)]
+        assert fleet.rejected == rejected
         assert fleet.transitions == sum(test.transitions for test in tests)
 
 
@@ -249,7 +249,7 @@ def test_a_rejection_stays_and_the_test_has_ended() -> None:
     test = join(SMALL)
     for _ in range(100):
         test.step(1, NEW)
-    assert test.doubted
+    assert test.rejected
     before = test.dump()
     for _ in range(10):
         test.step(1, 0)

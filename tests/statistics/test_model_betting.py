@@ -126,7 +126,7 @@ def test_a_true_model_is_doubted_as_seldom_as_promised() -> None:
         test = the_test(rows, alpha=alpha)
         for row, successor in walk(rows, np.random.default_rng(seed), 200):
             test.step(row, successor)
-        doubted += test.doubted
+        doubted += test.rejected
     assert doubted <= binom.isf(1e-6, streams, alpha)
 
 
@@ -141,7 +141,7 @@ def test_a_world_that_slips_more_or_less_than_the_model_says_is_seen(
         test.step(row, successor)
     for row, successor in walk(grid(world), rng, within):
         test.step(row, successor)
-    assert test.doubted
+    assert test.rejected
     assert before < test.transitions < before + within
 
 
@@ -152,7 +152,7 @@ def test_what_only_the_counts_can_tell_is_learned() -> None:
     rng = np.random.default_rng(2)
     for chance in rng.random(400).tolist():
         test.step(0, int(chance > world[0][0]))
-    assert test.doubted
+    assert test.rejected
 
 
 def test_one_impossible_step_is_a_glitch_and_a_few_are_a_wrong_model() -> None:
@@ -162,11 +162,11 @@ def test_one_impossible_step_is_a_glitch_and_a_few_are_a_wrong_model() -> None:
         test.step(row, successor)
         if n == 1_000:
             test.contradict()
-    trusted_after_a_glitch = not test.doubted
+    trusted_after_a_glitch = not test.rejected
     for _ in range(5):
         test.contradict()
     assert trusted_after_a_glitch
-    assert test.doubted
+    assert test.rejected
 
 
 def test_a_successor_the_row_does_not_have_is_an_impossible_step() -> None:
@@ -180,12 +180,12 @@ def test_doubt_stays_and_the_test_has_ended() -> None:
     test = the_test(SMALL)
     for _ in range(100):
         test.step(1, 2)
-    assert test.doubted
+    assert test.rejected
     at_the_end = test.dump()
     for _ in range(1_000):
         test.step(1, 1)
         test.contradict()
-    assert test.doubted
+    assert test.rejected
     assert test.dump() == at_the_end
 
 
@@ -228,4 +228,4 @@ def test_a_nearly_impossible_successor_is_no_nan() -> None:
     test.step(0, 0)
     assert not math.isnan(test.log10_e)
     test.step(0, 1)
-    assert test.doubted
+    assert test.rejected

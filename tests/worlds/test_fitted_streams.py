@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from monitor import Monitor, check, load_world
 from monitor.alarm.message import alert_payload, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again, make_evidence, read_evidence
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, BandsWhen, FormulaSpec, Instant, Judged, Notice, Observation, StreamSettings
 from monitor.worlds.policies import as_world_policy
+from tests.evidence.rederived import make_evidence
 from tests.worlds.samples import Basin
 from tests.worlds.test_fit_bands import PATH, POLICIES, basin
 

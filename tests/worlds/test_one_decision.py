@@ -10,11 +10,14 @@ import pytest
 
 from monitor import ConfigError, Monitor, check, recourse
 from monitor.alarm.message import Identity, alert_payload, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.evaluation import one_decision
 from monitor.evaluation.one_decision import ALONE, NONE
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, Changes, FormulaSpec, Recourse, Sampling, Verdict
+from tests.evidence.rederived import make_evidence
 from tests.tiers import examples, scaled
 from tests.worlds.lives import Life, lived, met, settings
 from tests.worlds.samples import NumberLine, Tank, number_rule

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from monitor import Monitor, PolicyError, check
-from monitor.alarm.document import Evidence, pack_evidence, read_evidence
-from monitor.alarm.rederivation import ENGINE, REFEREE, derive_again
 from monitor.errors import ConfigError, MonitorError
 from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evidence.document import Evidence, pack_evidence, read_evidence
+from monitor.evidence.proof import open_proof
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.runtime.trust import ModelTrust
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
-from monitor.sidecar.evidence.proof import open_proof
 from monitor.stream.decode import decode
 from monitor.types import (
     Alert,
@@ -425,7 +425,7 @@ def doubted_after(fault: str, steps: int, seed: int) -> tuple[int | None, list[s
         now = Step("e", seq, tuple(state[0].tolist()), int(action[0]), 0.0, inputs=inputs)
         if before is not None:
             trust.step(test, f"house{seed}", before, now)
-        if test.doubted:
+        if test.rejected:
             return seq, [str(each.state) for each in trust.for_agent("house", test).departing]
         noise = rng.uniform(size=(1, WORLD.noise))
         state, before = plant(state, action, noise, inputs, fault), now

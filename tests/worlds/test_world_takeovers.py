@@ -11,11 +11,14 @@ import pytest
 
 from monitor import Monitor
 from monitor.alarm.message import identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
 from monitor.alarm.takeover import takeover_text
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.runtime.takeovers import CUT_OFF
 from monitor.types import FormulaSpec, Sampling, TakenOver
+from tests.evidence.rederived import make_evidence
 from tests.tiers import examples, scaled
 from tests.worlds.lives import Life, lived, met, settings
 from tests.worlds.oracle import counterfactual_share

@@ -94,7 +94,7 @@ def conformance(environment: Any, *, steps: int = STEPS, seed: int = 0) -> Confo
                 example = example or f"step {count}: {_words(step)}"
     except Exception as error:  # noqa: BLE001 - environments raise any exception
         failure = f"it stopped after {count:,} steps ({type(error).__name__}: {error})"
-    return Conformance(count, departures, example, table.test.log10_e, table.test.doubted, failure)
+    return Conformance(count, departures, example, table.test.log10_e, table.test.rejected, failure)
 
 
 class _FrequencyTable:

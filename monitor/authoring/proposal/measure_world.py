@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.alarm.machine import Alarm, judge, next_alarm
+from monitor.alarm.machine import Alarm, assess, next_alarm
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, Trace, replayed, summary_of
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
@@ -35,7 +35,7 @@ class _Replay:
         outcome = self._outcome(values)
         verdict = Verdict("", "sampled", "world", (), outcome=outcome)
         spec = self.candidate.alarm
-        self.alarm, change = next_alarm(self.alarm, judge(verdict, spec), spec, seq, 0.0)
+        self.alarm, change = next_alarm(self.alarm, assess(verdict, spec), spec, seq, 0.0)
         self.trace.outcomes[outcome] += 1
         if change is not None and change.state == "firing":
             self.trace.alarms.setdefault(number, []).append(seq)

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from monitor._version import __version__
-from monitor.alarm.document import evidence_id
-from monitor.alarm.evidence_maker import EvidenceMaker
 from monitor.alarm.message import Identity
 from monitor.errors import ConfigError, EvidenceError, FormulaError, Mistakes, ModelError, PolicyError
 from monitor.evaluation import Names
 from monitor.evaluation.models import AnyModel, bytes_of, load_any_model, load_any_policy, sha256_of
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.document import evidence_id
+from monitor.evidence.maker import EvidenceMaker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme

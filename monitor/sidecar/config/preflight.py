@@ -39,9 +39,9 @@ def takeover_notes(queries: Sequence[Query], window: int) -> list[str]:
     """
     notes = []
     for query in queries:
-        if (by := query.judged) is None:
-            if query.unjudged != NO_POLICY:
-                notes.append(f"{query.spec.name} judges no takeovers: {query.unjudged}")
+        if (by := query.takeover_goal) is None:
+            if query.no_takeovers != NO_POLICY:
+                notes.append(f"{query.spec.name} judges no takeovers: {query.no_takeovers}")
             continue
         note = f"{query.spec.name} judges takeovers by {by.policy!r} after {by.pairs} steps"
         if by.pairs > window:

@@ -12,6 +12,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from monitor.errors import ConfigError, Mistakes
 from monitor.evaluation import NO_BOUNDS, check_band_settings
+from monitor.evidence.signing import read_signer
 from monitor.model.formats import has_scheme
 from monitor.runtime.query import NOT_ROBUST
 from monitor.sidecar.config.settings import (
@@ -22,7 +23,6 @@ from monitor.sidecar.config.settings import (
 )
 from monitor.sidecar.config.webhook import WebhookConfig
 from monitor.sidecar.config.yamlfile import Location, YamlFile, read_yaml
-from monitor.sidecar.evidence.signing import read_signer
 from monitor.sidecar.mqtt.tls import make_context
 from monitor.sidecar.web.guard import read_token
 from monitor.sidecar.webhooks.endpoint import read_endpoint

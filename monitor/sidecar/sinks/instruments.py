@@ -267,7 +267,7 @@ class Instruments:
 
     def _start_takeovers(self, query: Query) -> None:
         """Create no series where takeovers are not judged: 0 would say that there were none."""
-        if query.judged is None:
+        if query.takeover_goal is None:
             self.takeovers.drop("formula", query.spec.name)
             return
         for outcome in get_args(TakeoverOutcome):

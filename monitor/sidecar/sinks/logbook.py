@@ -105,7 +105,7 @@ def log_watched(loaded: Loaded) -> None:
             severity=alarm.severity,
         )
     for query in loaded.monitor.queries:
-        if query.unjudged == UNREPORTED:
+        if query.no_takeovers == UNREPORTED:
             ABOUT.warning("%s judges no takeovers: %s", query.spec.name, UNREPORTED)
     for note in query_notes(loaded.monitor.queries):
         ABOUT.warning("formula %s", note)

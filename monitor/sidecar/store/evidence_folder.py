@@ -18,8 +18,8 @@ from typing import Final
 
 from monitor.atomic import remove_abandoned, write_files
 from monitor.errors import ConfigError
+from monitor.evidence.signing import Signer
 from monitor.sidecar.effects import EvidenceFile
-from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.store.retention import SeenTime
 
 _NAME: Final = re.compile(r"[0-9a-f]{8,64}")

@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from monitor.alarm.document import read_evidence
 from monitor.atomic import new_path
 from monitor.errors import ConfigError, EvidenceError, InputError
+from monitor.evidence.document import read_evidence
 from monitor.runtime.resharding import MonitorParts, divided, joined, later
 from monitor.sidecar.effects import Publication
 from monitor.sidecar.pipeline import CommonState, Snapshot, StoredAgent
@@ -173,8 +173,8 @@ def _check_alike(olds: Sequence[_Old]) -> None:
 
 
 def _trust_of(old: _Old) -> object:
-    doubt = old.common.monitor.doubt
-    return None if doubt is None else (doubt.settings, doubt.encoder, doubt.delta)
+    trust = old.common.monitor.trust
+    return None if trust is None else (trust.settings, trust.encoder, trust.delta)
 
 
 # ---- the new contents ----

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Final
 
 from monitor.errors import ConfigError
+from monitor.evidence.signing import Signer
 from monitor.sidecar.effects import EvidenceFile, Publication
 from monitor.sidecar.events import Event
-from monitor.sidecar.evidence.signing import Signer
 from monitor.sidecar.pipeline import Snapshot
 from monitor.sidecar.recording import pack_event
 from monitor.sidecar.store.alarm_history import HistoryChanges

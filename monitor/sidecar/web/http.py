@@ -22,8 +22,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from monitor.errors import ConfigError, LimitError, MonitorError
+from monitor.evidence.bundle import pack_bundle
 from monitor.sidecar.config.settings import HttpConfig
-from monitor.sidecar.evidence.bundle import pack_bundle
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.store.alarm_history import AlarmFilter

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from monitor.alarm.canonical import plain
-from monitor.alarm.document import Evidence, PolicyEvidence
 from monitor.errors import ConfigError, EvidenceError, LimitError, ModelError, PolicyError
 from monitor.evaluation.models import AnyModel, AnyPolicy, model_of, policy_of, sha256_of
+from monitor.evidence.canonical import plain
+from monitor.evidence.document import Evidence, PolicyEvidence
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
 from monitor.policy.manifest import Manifest, manifest_of

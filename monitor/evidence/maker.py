@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from monitor.alarm.canonical import list_of, map_of, pack
-from monitor.alarm.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.alarm.message import Identity, alert_id
 from monitor.alarm.verdict_cache import VerdictCache
+from monitor.evidence.canonical import list_of, map_of, pack
+from monitor.evidence.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.exact.evaluators import deployed_name
 from monitor.types import Alert, FormulaSpec, State, TakenOver
 
@@ -129,13 +129,3 @@ class _PackedPolicy:
     def packed(self, states: list[State]) -> bytes:
         """Return it with its choices in these states, ascending."""
         return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})
-
-
-def make_evidence(
-    about: Alert | TakenOver,
-    identity: Identity,
-    tables: Mapping[str, Choosing],
-    manifests: Mapping[str, Mapping[str, object]],
-) -> bytes:
-    """Return the document for one alert or judged takeover; arguments and errors as for `EvidenceMaker`."""
-    return EvidenceMaker(identity, tables, manifests).make(about)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from monitor.alarm.document import MAX_EVIDENCE_BYTES, Evidence, read_evidence
 from monitor.errors import EvidenceError, LimitError, ModelError
+from monitor.evidence.budget import Budget
+from monitor.evidence.document import MAX_EVIDENCE_BYTES, Evidence, read_evidence
+from monitor.evidence.signing import SIGNATURE_BYTES
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import MAX_DIRECTORY_BYTES, check_directory, read_member
-from monitor.sidecar.evidence.budget import Budget
-from monitor.sidecar.evidence.signing import SIGNATURE_BYTES
 
 EVIDENCE: Final = re.compile(r"evidence/([0-9a-f]{32})")
 DATE: Final = (1980, 1, 1, 0, 0, 0)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgpack
 import msgspec
 
-from monitor.alarm.canonical import check_plain, map_of, members, pack, pack_plain, plain
 from monitor.errors import EvidenceError
+from monitor.evidence.canonical import check_plain, map_of, members, pack, pack_plain, plain
 from monitor.types import CausalModel, Episode, State, TakeoverOutcome, Verdict
 
 EVIDENCE_VERSION: Literal[2] = 2

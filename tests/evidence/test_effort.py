@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.document import Evidence, read_evidence
-from monitor.alarm.effort import MAX_WORK, work
 from monitor.errors import FormulaError
+from monitor.evidence.document import Evidence, read_evidence
+from monitor.evidence.effort import MAX_WORK, work
 from monitor.types import Bands, Drawn, Recourse, Sampling
 
 GOAL = 'P>=0.8 [ G<=4 !"crash" ]'

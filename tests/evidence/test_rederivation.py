@@ -15,26 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from monitor.alarm.canonical import plain
-from monitor.alarm.document import MAX_EVIDENCE_BYTES, MAX_ITEMS
 from monitor.alarm.message import Identity
-from monitor.alarm.rederivation import (
-    ENGINE,
-    REFEREE,
-    Derived,
-    Deriver,
-    Evidence,
-    contradictions,
-    derive_again,
-    evidence_id,
-    make_evidence,
-    read_evidence,
-    rederive,
-)
 from monitor.errors import EvidenceError, LimitError, PathError
+from monitor.evidence.canonical import plain
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import MAX_EVIDENCE_BYTES, MAX_ITEMS, Evidence, evidence_id, read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, Derived, Deriver, derive_again
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert
+from tests.evidence.rederived import make_evidence, rederive
 from tests.tiers import examples
 
 Tables = dict[str, PolicyTable]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.alarm import document as document_module
-from monitor.alarm.canonical import MAX_DEPTH, list_of, pack
-from monitor.alarm.document import evidence_id, pack_evidence, read_evidence, seal
 from monitor.errors import EvidenceError
+from monitor.evidence import document as document_module
+from monitor.evidence.canonical import MAX_DEPTH, list_of, pack
+from monitor.evidence.document import evidence_id, pack_evidence, read_evidence, seal
 
 
 def maps(levels: int) -> Any:  # noqa: ANN401 - a nested document

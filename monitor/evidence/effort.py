@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from monitor.alarm.document import Evidence
+from monitor.evidence.document import Evidence
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL, Goal, Probability, Regret, Reward, Temporal
 from monitor.logic.traversal import children, regret_goals, subformulas

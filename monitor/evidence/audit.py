@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 
-from monitor.alarm.document import Evidence
+from monitor.evidence.document import Evidence
 from monitor.logic import parse, print_formula
 from monitor.logic.syntax import And, Goal, Probability, WorldRef
 from monitor.types import CausalModel, TakeoverOutcome

@@ -1,36 +1,22 @@
-"""Evidence of an alarm: derived again from the model and the policies. `evidence_maker` makes it.
-
-Three things protect a document, each against a stronger forger:
-
-- its digest detects alterations by someone who does not recompute the digest;
-- its id, the beginning of that digest, is the file's name and part of the alert: it detects alterations by someone who
-  cannot also rename the file and change the alert;
-- a signature (`monitor.sidecar.evidence.signing`) detects alterations by someone without the private key.
-
-Without a key, `rederive` finds what does not follow from the rest. docs/security.md lists the fields that follow from
-nothing else, which an unsigned document therefore cannot prove.
-"""
+"""An alarm's verdict, derived again from its evidence, the model and the policies."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from monitor.alarm.canonical import plain
-from monitor.alarm.document import Evidence, evidence_id, read_evidence
-from monitor.alarm.evidence_maker import make_evidence
-from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.takeover import contradictions_of_takeover
-from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import check, on_stream
+from monitor.errors import LimitError, MonitorError
+from monitor.evaluation import check
 from monitor.evaluation.bands import goal_numbers
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
 from monitor.evaluation.procedures import DRAWS
+from monitor.evidence.canonical import plain
+from monitor.evidence.contradictions import differences
+from monitor.evidence.document import Evidence
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.logic.traversal import quantity_goals
@@ -39,30 +25,11 @@ from monitor.policy.table import PolicyTable
 from monitor.referee import TOO_LARGE, judge
 from monitor.referee.numbers import Given, mean
 from monitor.referee.world_fits import credible_bands
-from monitor.types import AlarmSpec, BandSettings, Changes, FormulaSpec, RequestedModel, State, Verdict
+from monitor.types import BandSettings, Changes, RequestedModel, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
 from monitor.worlds.policies import WorldPolicy
 
-__all__ = [
-    "ENGINE",
-    "REFEREE",
-    "TOLERANCE",
-    "Derived",
-    "Deriver",
-    "Evidence",
-    "Rederivation",
-    "contradictions",
-    "derive_again",
-    "evidence_id",
-    "make_evidence",
-    "read_evidence",
-    "rederive",
-]
-
 Policies = Mapping[str, AnyPolicy]
-
-TOLERANCE = 1e-9
-"""Largest accepted difference of a derived number from the recorded one, relative to the larger of it and 1."""
 
 
 class Derived(NamedTuple):
@@ -90,27 +57,13 @@ class Deriver(NamedTuple):
 class Rederivation(NamedTuple):
     """Result of deriving an alarm again.
 
-    `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `passed`: why the
+    `problems`: one sentence each. `by`: the program that derived a verdict, None if none did. `notes`: why the
     programs before it did not answer, and what it could not compute itself, one sentence each.
     """
 
     problems: list[str]
     by: str | None
-    passed: tuple[str, ...] = ()
-
-
-def rederive(
-    evidence: Evidence,
-    model: AnyModel,
-    tables: Policies,
-    models: Mapping[str, AnyModel] | None = None,
-) -> list[str]:
-    """Return everything in the evidence that does not follow from its path, this model and these policies.
-
-    Numbers may differ by `TOLERANCE`; everything else must be equal. Each entry is a sentence: the recorded value and
-    the derived one. Empty if all of it follows.
-    """
-    return contradictions(evidence) or derive_again(evidence, model, tables, models).problems
+    notes: tuple[str, ...] = ()
 
 
 def derive_again(
@@ -128,30 +81,21 @@ def derive_again(
     if problems:
         return Rederivation(problems, None)  # another model: what follows says nothing about this alarm
     problems = list(_of_policies(evidence, model, tables))
-    passed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     for deriver in derivers or (ENGINE,):
         try:
             derived = deriver.derive(evidence, model, tables, models or {})
         except LimitError as error:
-            passed += (f"not by the {deriver.name}: {_first_line(error)}",)
+            notes += (f"not by the {deriver.name}: {_first_line(error)}",)
         except MonitorError as error:
-            return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, passed)
+            return Rederivation([*problems, f"no verdict follows: {_first_line(error)}"], None, notes)
         else:
             found: dict[str, str] = {}
             for verdict in derived.verdicts:
-                for problem in _differences("verdict", plain(evidence.verdict), plain(verdict)):
+                for problem in differences("verdict", plain(evidence.verdict), plain(verdict)):
                     found.setdefault(problem.partition(":")[0], problem)
-            return Rederivation([*problems, *found.values()], deriver.name, (*passed, *derived.helped))
-    return Rederivation([*problems, f"no verdict follows: {passed[-1]}"], None, passed)
-
-
-def contradictions(evidence: Evidence) -> list[str]:
-    """Return everything in the evidence that contradicts the rest of it, one sentence each.
-
-    It needs neither the model nor the policies, so it can be called before they are opened.
-    """
-    problems = [*_of_identity(evidence), *_of_place(evidence), *_of_manifests(evidence)]
-    return problems or [*_of_noise(evidence), *contradictions_of_takeover(evidence)]
+            return Rederivation([*problems, *found.values()], deriver.name, (*notes, *derived.helped))
+    return Rederivation([*problems, f"no verdict follows: {notes[-1]}"], None, notes)
 
 
 def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapping[str, AnyModel]) -> Verdict:
@@ -362,72 +306,12 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _of_noise(evidence: Evidence) -> Iterator[str]:
-    """Check that noise and strength of a sampled verdict are those of its position in its stream."""
-    drawn = evidence.verdict.drawn
-    if drawn is None:
-        return
-    stream = evidence.agent, evidence.episode, evidence.formula
-    first = evidence.seq - (len(evidence.path) - 1)
-    try:
-        expected = [
-            on_stream(
-                drawn.sampling, AlarmSpec(when=when), stream=stream, seq=evidence.seq, first=first, test=drawn.test
-            )
-            for when in ("fails", "holds")  # which of the two the alarm fires on is not recorded
-        ]
-    except ConfigError as error:
-        yield f"verdict.drawn: {error}"
-        return
-    if drawn not in expected:
-        yield from _differences("verdict.drawn", plain(drawn), plain(expected[0]))
-
-
-def _of_identity(evidence: Evidence) -> Iterator[str]:
-    """Check that the alarm's id is the hash of what it identifies."""
-    formula = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model)
-    policies = {name: policy.sha256 for name, policy in evidence.policies.items()}
-    identity = Identity(evidence.model, evidence.model_sha256, policies, evidence.versions, evidence.models)
-    expected = alert_id(evidence.agent, evidence.episode, formula, identity, evidence.first_seq)
-    if evidence.alert != expected:
-        yield f"alert: {evidence.alert} is recorded, {expected} follows from what it identifies"
-    if evidence.causal_model != evidence.verdict.causal_model:
-        yield f"causal_model: {evidence.causal_model} is recorded, the verdict was for {evidence.verdict.causal_model}"
-
-
-def _of_place(evidence: Evidence) -> Iterator[str]:
-    """Check the positions of path and breach in the episode, and that each pair has inputs if any has.
-
-    If the start was observed, the breach is not later than the path's last step, and an alarm raised at the first
-    breach has one time. Otherwise the agent may have started over under the same episode: its steps are then numbered
-    from 0 again while the alarm goes on.
-    """
-    oldest = evidence.seq - (len(evidence.path) - 1)
-    if not evidence.path or oldest < 0 or (evidence.start_observed and oldest > 0):
-        start = " from the start of the episode" if evidence.start_observed else ""
-        yield f"path: {len(evidence.path)} pairs{start} do not end at seq {evidence.seq}"
-    if evidence.inputs and len(evidence.inputs) != len(evidence.path):
-        yield f"inputs: they are those of {len(evidence.inputs)} steps, and the path has {len(evidence.path)}"
-    if evidence.first_seq < 0 or (evidence.start_observed and evidence.first_seq > evidence.seq):
-        yield f"first_seq: the breach began at {evidence.first_seq}, which is not within 0..{evidence.seq}"
-    if evidence.start_observed and evidence.first_seq == evidence.seq and evidence.since != evidence.time:
-        yield f"since: {evidence.since!r} is recorded, {evidence.time!r} follows: the breach began at this step"
-
-
-def _of_manifests(evidence: Evidence) -> Iterator[str]:
-    """Check that each manifest names the policy's file. A policy given as a value has no manifest."""
-    for name, policy in evidence.policies.items():
-        named = policy.manifest.get("sha256")
-        if policy.manifest and named != policy.sha256:
-            yield f"policies.{name}.manifest.sha256: {named} is recorded, the policy is {policy.sha256}"
-
-
 def _of_models(evidence: Evidence, model: AnyModel, models: Mapping[str, AnyModel]) -> Iterator[str]:
     given = sha256_of(model)
     if given != evidence.model_sha256:
         yield f"model: {evidence.model_sha256} is recorded, the model given has {given}"
     others = {name: sha256_of(other) for name, other in models.items()}
-    yield from _differences("models", plain(evidence.models), plain(others))
+    yield from differences("models", plain(evidence.models), plain(others))
 
 
 def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
@@ -437,7 +321,7 @@ def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Itera
     states = sorted({state for state, _ in evidence.path if _has(model, state)})
     for name in sorted(tables.keys() & evidence.policies.keys()):
         derived = [(state, tables[name].choices(state)) for state in states]
-        yield from _differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
+        yield from differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
 
 
 def _has(model: AnyModel, state: State) -> bool:
@@ -456,18 +340,3 @@ def _given_path(evidence: Evidence) -> Sequence[Sequence[Any]]:
 def _requested(evidence: Evidence) -> RequestedModel:
     """Return the class of causal models to ask for; a world with numbers is its own."""
     return "gumbel" if evidence.causal_model == "world" else evidence.causal_model
-
-
-def _differences(where: str, recorded: object, derived: object) -> Iterator[str]:
-    """Compare plain data, one leaf after the other."""
-    match recorded, derived:
-        case dict(), dict():
-            for key in sorted(recorded.keys() | derived.keys()):
-                yield from _differences(f"{where}.{key}", recorded.get(key), derived.get(key))
-        case list(), list() if len(recorded) == len(derived):
-            for index, (one, other) in enumerate(zip(recorded, derived, strict=True)):
-                yield from _differences(f"{where}[{index}]", one, other)
-        case float(), float() if math.isclose(recorded, derived, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
-            pass
-        case _ if type(recorded) is not type(derived) or recorded != derived:
-            yield f"{where}: {recorded!r} is recorded, {derived!r} follows"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from monitor.errors import ConfigError
-from monitor.sidecar.mqtt.broker import MAX_SECRET_BYTES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 KEY: Final = "store.signing_key"
 """Setting with the path of the private key."""
 SIGNATURE_BYTES: Final = 64
+MAX_KEY_BYTES: Final = 4096
 
 _MAKE: Final = "make one with `openssl genpkey -algorithm ed25519 -out FILE`"
 _PUBLISH: Final = "`openssl pkey -in PRIVATE -pubout -out PUBLIC` writes it"
@@ -112,11 +112,11 @@ def _fingerprint(key: Ed25519PublicKey) -> str:
 def _read(path: Path, where: str) -> bytes:
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_SECRET_BYTES + 1)
+            content = file.read(MAX_KEY_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{where}: {path} cannot be read: {error.strerror or error}") from error
-    if len(content) > MAX_SECRET_BYTES:
-        raise ConfigError(f"{where}: {path} is larger than {MAX_SECRET_BYTES} bytes, so it is not a key")
+    if len(content) > MAX_KEY_BYTES:
+        raise ConfigError(f"{where}: {path} is larger than {MAX_KEY_BYTES} bytes, so it is not a key")
     return content
 
 

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from monitor.alarm.audit import audit
-from monitor.alarm.canonical import plain
-from monitor.alarm.document import Evidence, TakeoverEvidence, pack_evidence
 from monitor.alarm.message import alert_id, identity_of
-from monitor.alarm.rederivation import ENGINE, REFEREE, contradictions, derive_again, make_evidence, read_evidence
-from monitor.alarm.takeover import contradictions_of_takeover, outcome_of, takeover_text
+from monitor.alarm.takeover import outcome_of, takeover_text
+from monitor.evidence.audit import audit
+from monitor.evidence.canonical import plain
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, TakeoverEvidence, pack_evidence, read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
+from monitor.evidence.verification import examine
 from monitor.policy.table import PolicyTable, as_table
-from monitor.sidecar.evidence.verification import examine
 from monitor.types import FormulaSpec, TakenOver
+from tests.evidence.rederived import make_evidence
 from tests.runtime.test_takeovers import POLICIES, ROAD, SAFE, Stream, road
 
 MODEL = road()
@@ -220,6 +222,6 @@ def test_the_audit_keeps_goals_of_one_name_and_their_causal_models_apart() -> No
 
 def test_an_alarm_with_an_unknown_policy_on_its_path_is_found_too() -> None:
     document = replace(evidence(), takeover=None)
-    assert list(contradictions_of_takeover(document)) == []
+    assert contradictions(document) == []
     wrong = replace(document, acted=("careful", "who", "careful"))
-    assert list(contradictions_of_takeover(wrong)) == ["acted: there is no policy 'who' in the evidence"]
+    assert contradictions(wrong) == ["acted: there is no policy 'who' in the evidence"]

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from monitor.alarm.document import Evidence, read_evidence
-from monitor.alarm.effort import MAX_WORK, work
-from monitor.alarm.rederivation import ENGINE, REFEREE, Deriver, contradictions, derive_again
 from monitor.errors import ConfigError, EvidenceError, FormulaError, LimitError
-from monitor.sidecar.evidence.budget import MAX_MODEL_BYTES
-from monitor.sidecar.evidence.proof import Proof, open_proof
-from monitor.sidecar.evidence.signing import SIGNATURE_BYTES, Verifier
+from monitor.evidence.budget import MAX_MODEL_BYTES
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, read_evidence
+from monitor.evidence.effort import MAX_WORK, work
+from monitor.evidence.proof import Proof, open_proof
+from monitor.evidence.rederivation import ENGINE, REFEREE, Deriver, derive_again
+from monitor.evidence.signing import SIGNATURE_BYTES, Verifier
 from monitor.worlds import CheckedWorld
 
 Signed = Literal["valid", "invalid", "missing", "unchecked"]
@@ -42,8 +43,9 @@ class VerificationReport:
     """Result of a verification. `problems`: one sentence each, none if the evidence is verified.
 
     `document`: None if the file is not evidence. `id_compared`: with the id in `Expected`. `derived_by`: the program
-    that recomputed the verdict; None if no number was compared. `passed`: why the programs before it could not, one
-    sentence each. `proof`: the evidence with its models and policies, if they could be opened.
+    that recomputed the verdict; None if no number was compared. `notes`: why the programs before it could not, and
+    what others had to compute, one sentence each. `proof`: the evidence with its models and policies, if they could be
+    opened.
     """
 
     document: Evidence | None
@@ -51,7 +53,7 @@ class VerificationReport:
     signed: Signed
     id_compared: bool = False
     derived_by: str | None = None
-    passed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     proof: Proof | None = None
 
 
@@ -97,7 +99,7 @@ def examine(
     impossible = contradictions(document)
     problems += impossible
     derived_by: str | None = None
-    passed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     proof: Proof | None = None
     try:
         _check_work(document, min(most, MAX_WORK) if problems else most)  # do not spend much on what is wrong already
@@ -113,8 +115,8 @@ def examine(
         if not impossible:  # else it is another alarm: what follows says nothing about this one
             found = derive_again(document, proof.model, proof.tables, proof.models, derivers)
             problems += [problem for problem in found.problems if problem not in problems]
-            derived_by, passed = found.by, found.passed
-    return VerificationReport(document, tuple(problems), signed, expected.id is not None, derived_by, passed, proof)
+            derived_by, notes = found.by, found.notes
+    return VerificationReport(document, tuple(problems), signed, expected.id is not None, derived_by, notes, proof)
 
 
 def _check_work(document: Evidence, most: float) -> None:

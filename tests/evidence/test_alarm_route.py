@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.message import Identity, alert_payload
-from monitor.alarm.rederivation import make_evidence, read_evidence, rederive
+from monitor.evidence.document import read_evidence
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation
+from tests.evidence.rederived import make_evidence, rederive
 
 STEPS = [(0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (2, 1), (3, 1), (5, None)]
 

@@ -6,21 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.message import Identity
-from monitor.alarm.rederivation import (
-    REFEREE,
-    Evidence,
-    Rederivation,
-    contradictions,
-    derive_again,
-    make_evidence,
-    read_evidence,
-    rederive,
-)
 from monitor.evaluation import check, on_stream
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, read_evidence
+from monitor.evidence.rederivation import REFEREE, Rederivation, derive_again
 from monitor.model.mdp import MDP
 from monitor.policy.table import PolicyTable
 from monitor.types import AlarmSpec, Drawn, Sampling
 from tests.alarm.conftest import RUN, Raise
+from tests.evidence.rederived import make_evidence, rederive
 
 TEXT = 'P>=0.99 [ X !"crash" ]'
 PATH = ((0, RUN), (1, RUN))
@@ -78,7 +72,7 @@ def test_what_quotes_the_refusal_of_the_exact_engine_is_no_disagreement(
 def test_it_is_not_for_the_referee(evidence: Evidence, road: MDP, tables: Tables) -> None:
     problem = "a sampled verdict has to be drawn again, with the noise it was drawn with"
     found = derive_again(evidence, road, tables, derivers=[REFEREE])
-    assert (found.by, found.passed) == (None, (f"not by the referee: {problem}",))
+    assert (found.by, found.notes) == (None, (f"not by the referee: {problem}",))
 
 
 def test_noise_and_strength_of_another_place_are_found(evidence: Evidence) -> None:

@@ -8,20 +8,14 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from monitor.alarm.message import Identity, alert_id
-from monitor.alarm.rederivation import (
-    Derived,
-    Deriver,
-    Evidence,
-    contradictions,
-    derive_again,
-    make_evidence,
-    read_evidence,
-    rederive,
-)
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, read_evidence
+from monitor.evidence.rederivation import Derived, Deriver, derive_again
 from monitor.model.mdp import MDP
 from monitor.model.npz import model_sha256
 from monitor.policy.table import PolicyTable
 from monitor.types import Alert, FormulaSpec
+from tests.evidence.rederived import make_evidence, rederive
 
 Tables = dict[str, PolicyTable]
 

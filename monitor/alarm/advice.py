@@ -1,0 +1,166 @@
+"""What to do about an alarm, in sentences: hand over now, stop the agent, or decide yourself."""
+
+from __future__ import annotations
+
+from monitor.alarm.figures import advised_change, handover_of, is_open
+from monitor.alarm.finding import Open, ranges
+from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, noun
+from monitor.alarm.subject import Subject
+from monitor.logic.syntax import Formula, InterventionRef, Regret, Test
+from monitor.logic.traversal import handover_goal
+from monitor.types import BlindReason, Handover, Verdict
+
+
+class Advice:
+    """Sentences about what to do after a verdict. `places`: least number of decimals of their numbers."""
+
+    def __init__(self, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
+        self._parsed, self._verdict, self._subject = parsed, verdict, subject
+        self._brevity = subject.brevity
+        self._handover = _advised(parsed, verdict)
+        self.places = 2
+
+    def sentence(self, blind: BlindReason | None) -> str:
+        """Return what to do now, if there is something to hand over to."""
+        if self._handover is None:
+            return self._on_effect(blind)
+        change, test, handover = self._handover
+        short = noun(self._subject.short(change))
+        now, doing = self._verdict.profile.get(0), DOING[change.kind].format(short)
+        if now is None:  # if the goal is met again, there is nothing to do
+            unknown = f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
+            return "" if self._verdict.outcome == "safe" else unknown
+        own, given, bound = self._now()
+        needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
+        if blind not in (None, "model_doubt"):
+            if needless:
+                return f"There was no need to act then ({own})"
+            if self._not_shown(test):
+                return f"The recordings did not show whether {doing} sufficed then ({given})"
+            return f"{capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
+        if handover.helps_now:
+            return f"{DO[change.kind].format(short)} now: {_instead(own, given)}"
+        if needless:
+            return f"No need to act: without {doing} it is {own} from now on"
+        if handover.helps_now is None:
+            show = "not recorded" if self._brevity > 1 else "the recordings do not show"
+            if self._better_at_worst(test):
+                return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
+            return f"You decide: {show} whether {doing} suffices ({given})"
+        if not self._better(test):
+            return f"Stop the agent safely: {doing} {'does not suffice' if self._open() else 'does not help'} ({given})"
+        do = DO[change.kind].format(short)
+        anyway = f"{do[0].lower()}{do[1:]}: {_instead(own, given)}"
+        if self._brevity:
+            return f"Stop the agent safely; if impossible, {anyway}"
+        return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
+
+    def _on_effect(self, blind: BlindReason | None) -> str:
+        """Return what to do now if the effect of handing over is large enough."""
+        handover, change = handover_of(self._parsed, self._verdict), advised_change(self._parsed)
+        if handover is None or change is None or handover.helps_now is False:
+            return ""
+        short = noun(self._subject.short(change))
+        if handover.helps_now is None:
+            open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
+            show = "not recorded" if self._brevity > 1 else "the recordings do not show"
+            return f"You decide: {show} whether {DOING[change.kind].format(short)} helps" if open_ else ""
+        if blind not in (None, "model_doubt"):
+            return f"{capital(DOING[change.kind].format(short))} helped then"
+        return f"{DO[change.kind].format(short)} now"
+
+    def without(self, blind: BlindReason | None) -> str:
+        """Return the value of carrying on, where handing over is not known to be better and nothing else says it."""
+        match self._handover, self._verdict.profile.get(0):
+            case (change, test, Handover(helps_now=helps)), (own, _) if not helps:
+                if blind not in (None, "model_doubt") or test.holds(own):
+                    return ""
+                if self._better_at_worst(test) if helps is None else self._better(test):
+                    return ""
+                without, with_it, _ = self._now()
+                same = without == with_it and helps is False and not self._open()
+                return f"Without {ACTING[change.kind]}: {'the same' if same else without}"
+            case _:
+                return ""
+
+    def too_late(self, blind: BlindReason | None) -> str:
+        """Return when handing over last sufficed, if it no longer does."""
+        match self._handover, self._verdict.profile.get(0):
+            case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
+                if blind not in (None, "model_doubt") or test.holds(own):
+                    return ""
+                known = " with hindsight" if change.kind == "best" else ""
+                surely = any(is_open(each[2:]) for each in self._verdict.profile_extremes[:latest])
+                last = "surely" if surely else "last"  # of the steps since then it is not known
+                return f"{capital(ACTING[change.kind])}{known} {last} sufficed {self._subject.ago(latest)}"
+            case _:
+                return ""
+
+    def then(self, counterfactual: str) -> str:
+        """Return the value of handing over at the step at which the alarm fired.
+
+        `counterfactual`: the sentence before it, which names the intervention unless it is empty.
+        """
+        match self._handover, self._verdict.profile.get(0):
+            case (change, _, _), (float(), float()):
+                had = "" if counterfactual else f"Had {been(change, hindsight=False)} "
+                return f"{had}when it fired: {_instead(*self._now()[:2])}"
+            case _:
+                return ""
+
+    def numbers(self) -> list[tuple[float, Open]]:
+        """Return the numbers of the advice: carrying on, handing over, and the bound; none if they are not known."""
+        if self._handover is None or 0 not in self._verdict.profile:
+            return []
+        own, given = self._verdict.profile[0]
+        return [(own, self._open_now(0)), (given, self._open_now(1)), (self._handover[1].bound, None)]
+
+    def _open_now(self, which: int) -> Open:
+        """Return the extremes of carrying on (0) or of handing over (1) now."""
+        ends = self._verdict.profile_extremes
+        return (ends[0][2 * which], ends[0][2 * which + 1]) if ends else None
+
+    def _now(self) -> tuple[str, str, str]:
+        """Return the values of carrying on and of handing over now, as far as known, and the bound."""
+        own, given, bound = ranges(self.numbers(), self.places)
+        return own, given, bound
+
+    def _not_shown(self, test: Test) -> bool:
+        """Return whether what was never recorded decides whether handing over now suffices."""
+        return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
+
+    def _open(self) -> bool:
+        """Return whether what was never recorded leaves the value of carrying on or of handing over now open."""
+        return is_open(self._open_now(0)) or is_open(self._open_now(1))
+
+    def _better(self, test: Test) -> bool:
+        """Return whether handing over now is surely better than carrying on."""
+        if self._open():
+            return self._better_at_worst(test)
+        (own, given), (without, with_it, _) = self._verdict.profile[0], self._now()
+        return without != with_it and (given > own) == (test.comparison in (">=", ">"))
+
+    def _better_at_worst(self, test: Test) -> bool:
+        """Return whether handing over now at its worst is better than carrying on at its best."""
+        (low, high), (least, most) = self._open_now(0) or (0.0, 0.0), self._open_now(1) or (0.0, 0.0)
+        return least > high if test.comparison in (">=", ">") else most < low
+
+
+def _advised(parsed: Formula, verdict: Verdict) -> tuple[InterventionRef, Test, Handover] | None:
+    """Return what is advised, the test of the goal that it serves, and its effect now; None without advice."""
+    handover, change = handover_of(parsed, verdict), advised_change(parsed)
+    goal = parsed.goal if isinstance(parsed, Regret) else handover_goal(parsed)
+    if handover is None or change is None or goal is None or goal.test is None:
+        return None
+    return change, goal.test, handover
+
+
+def _misses(test: Test, bound: str) -> str:
+    """Return that a value is not on the required side of the bound."""
+    strictly = f"{NEEDED[test.comparison]} " if test.comparison in ("<", ">") else ""  # the value may be the bound
+    return f"too {'little' if test.comparison in ('>=', '>') else 'much'} for {strictly}{bound}"
+
+
+def _instead(own: str, given: str) -> str:
+    """Return the alternative's value beside the nominal one."""
+    return f"{given} either way" if own == given else f"{given} instead of {own}"

@@ -1,0 +1,147 @@
+"""How sure a verdict is, in sentences: exact, sampled, or resting on recordings."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from monitor.alarm.figures import own_quantity
+from monitor.alarm.machine import assess
+from monitor.alarm.phrases import capital, decimals
+from monitor.logic.syntax import Formula, Goal, Probability
+from monitor.logic.traversal import quantity_goals
+from monitor.types import BlindReason, FormulaSpec, Verdict
+
+SAYS_NOTHING: Final = 0.9
+"""Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
+TOO_WIDE: Final = 0.5
+"""Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
+
+
+class Certainty:
+    """Sentences about how sure a verdict is. `places`: least number of decimals beside the finding."""
+
+    def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, brevity: int, places: int) -> None:
+        self._formula, self._parsed, self._verdict = formula, parsed, verdict
+        self._brevity, self._places = brevity, places
+
+    def sure(self, blind: BlindReason | None) -> str:
+        """Return how sure the answer is, in a few words; nothing while blind, which says that it is not."""
+        verdict = self._verdict
+        if blind is not None or (not verdict.quantities and verdict.drawn is None):
+            return ""
+        if verdict.bands is not None or any(quantity.extremes is not None for quantity in verdict.quantities):
+            return self._sure_of_data()
+        if verdict.method == "sampled":
+            return f"Sampled, {self._confidence() or 'a mean'}"
+        if verdict.drawn is not None:
+            return "Exact for this model, but handing over is estimated"
+        if verdict.robust is None:
+            return "Exact for this model"
+        if not verdict.robust:
+            # of `regret` the own value and the advice are the same in every model: only what would have been is not
+            past = verdict.outcome in ("regret", "unavoidable") and verdict.quantities[0].robust is not False
+            unsure = f"Not certain{' if avoidable' * past}"
+            if self._brevity:
+                return unsure if past else f"{unsure}: models disagree"
+            return f"{unsure}: other causal models disagree"
+        stable = "stable " if verdict.causal_model == "stable" else ""
+        return f"Every {stable}{'' if self._brevity > 1 else 'causal '}model agrees"
+
+    def _sure_of_data(self) -> str:
+        """Return how sure an answer on a learned model is."""
+        verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        if how is not None and how.delta is not None:
+            if verdict.robust:
+                return f"The finding is guaranteed at {100 * (1 - how.delta):.4g} %"
+            if self._brevity:
+                return "No guarantee"
+            return "The data guarantee nothing yet" if self._vacuous() else "The finding is not guaranteed"
+        level = None if how is None else how.level
+        band = None if quantity is None or level is None else quantity.credible
+        if band is not None and self._leaves_much_open(band):
+            sure = "Too few recordings" if self._brevity > 1 else "Too few recordings to be sure"
+        else:
+            sure = "Estimated" if self._brevity else "Estimated from recordings"
+        if band is None or level is None or self._brevity:
+            return sure
+        low, high = decimals(*band, least=self._places)
+        return f"{sure}: {low} to {high} ({100 * level:.4g} %)"
+
+    def learned(self) -> list[str]:
+        """Return what an answer on a learned model rests on, with the bands of the agent's own value."""
+        verdict, quantity, how = self._verdict, own_quantity(self._verdict), self._verdict.bands
+        if how is None:
+            return []
+        parts = []
+        if verdict.support is not None:
+            visits = "visit" if verdict.support == 1 else "visits"
+            rests = (
+                f"at least {verdict.support:,} {visits}" if verdict.support else "pairs that were never visited, too"
+            )
+            parts.append(f"the model rests on {rests}")
+        if quantity is not None and quantity.credible is not None and how.level is not None:
+            low, high = decimals(*quantity.credible)
+            parts.append(f"credible band ({100 * how.level:.4g} %) {low} to {high}")
+        if self._vacuous():
+            parts.append("the data guarantee nothing yet (cfmon check --visits says what to record)")
+        elif quantity is not None and quantity.guaranteed is not None:
+            low, high = decimals(*quantity.guaranteed)
+            parts.append(f"guaranteed {low} to {high}")
+        if how.delta is not None and verdict.robust is not None and not self._vacuous():
+            parts.append("robust" if verdict.robust else "not robust")
+        return [capital("; ".join(parts))] if parts else []
+
+    def obtained(self) -> list[str]:
+        """Return samples and confidence of a sampled verdict."""
+        verdict = self._verdict
+        if verdict.drawn is None or verdict.method == "exact":
+            return []
+        samples = f"Sampled: {max((quantity.samples for quantity in verdict.quantities), default=0):,} samples"
+        confidence = self._confidence()
+        return [f"{samples}, {confidence}" if confidence else samples]
+
+    def resampled(self) -> list[str]:
+        """Return what the inputs beyond the observed ones are drawn from, in a world with numbers."""
+        count = self._verdict.resampled_from
+        return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
+
+    def _leaves_much_open(self, band: tuple[float, float]) -> bool:
+        """Return whether a credible band of the agent's own value, a probability or an effect on one, is too wide."""
+        goal = next(iter(quantity_goals(self._parsed)), None)
+        return goal is not None and band[1] - band[0] > TOO_WIDE * _span(goal)
+
+    def _vacuous(self) -> bool:
+        """Return whether the guaranteed bands say nothing: that of some probability, or effect on one, is too wide."""
+        if self._verdict.robust:
+            return False
+        return any(
+            quantity.guaranteed is not None
+            and quantity.guaranteed[1] - quantity.guaranteed[0] >= SAYS_NOTHING * _span(goal)
+            for goal, quantity in zip(quantity_goals(self._parsed), self._verdict.quantities, strict=False)
+        )
+
+    def _confidence(self) -> str:
+        """Return the confidence of a sampled verdict: 1 minus the rate of wrong answers of this kind.
+
+        *Unavoidable* is wrong at one rate if the agent meets the goal, at the other if the alternative does.
+        """
+        verdict = self._verdict
+        if verdict.drawn is None or verdict.value is not None:
+            return ""
+        sampling = verdict.drawn.sampling
+        assessment = assess(verdict, self._formula.alarm)
+        if assessment == "neutral":
+            return "undecided"
+        wrong = sampling.beta if assessment == "good" else sampling.alpha
+        if verdict.outcome == "unavoidable":
+            wrong = max(sampling.alpha, sampling.beta)
+        kind = "nominal confidence" if sampling.test == "paper" else "confidence"
+        return f"{kind} {1.0 - wrong:.6g}"
+
+
+def _span(goal: Goal) -> float:
+    """Return the width of all values that a probability, or an effect on one, may have; infinite for a reward."""
+    if not isinstance(goal.measure, Probability):
+        return math.inf
+    return 1.0 if goal.world.baseline is None else 2.0

@@ -1,0 +1,157 @@
+"""What happened, in sentences: the values, what is required, and what another policy would have given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from monitor.alarm.figures import change_of, is_open
+from monitor.alarm.phrases import NEEDED, been, decimals
+from monitor.alarm.recourse_sentences import StepSentence, recourse_sentences
+from monitor.alarm.subject import NOW, Subject
+from monitor.logic.syntax import Formula, Goal, Regret, Test, WorldRef
+from monitor.types import FormulaSpec, Quantity, Verdict
+
+MOST_QUANTITIES: Final = 3
+"""Quantities listed of a formula with several."""
+
+Open = tuple[float, float] | None
+"""Least and greatest value, whatever pairs that were never recorded lead to; None: it does not matter."""
+
+
+class Finding:
+    """Sentences about what a verdict found. `places`: least number of decimals of its numbers."""
+
+    def __init__(self, formula: FormulaSpec, parsed: Formula, verdict: Verdict, subject: Subject) -> None:
+        self._formula, self._parsed, self._verdict, self._subject = formula, parsed, verdict, subject
+        self._brevity = subject.brevity
+        self.places = 2
+
+    def sentence(self) -> str:
+        """Return what happened and how bad it is."""
+        verdict = self._verdict
+        match self._parsed:
+            case Regret(_, Goal(_, measure, Test() as test)) if len(verdict.quantities) == 2:
+                nominal, _, bound = self._compared()
+                needed = f"{NEEDED[test.comparison]} {bound} required"
+                return f"{self._subject.of_path(measure)} = {nominal}{self._unrecorded(0)}; {needed}"
+            case Goal(world, measure, test) if len(verdict.quantities) == 1:
+                return f"{self._subject.in_world(world, measure)} = {self._figure(test)}"
+            case _:
+                return self._combination()
+
+    def met_again(self) -> str:
+        """Return a note if the goal of a firing alarm is met again."""
+        return ", met again" if self._verdict.outcome == "safe" else ""
+
+    def counterfactual(self) -> str:
+        """Return the value under the intervention, and between which values it lies over all causal models."""
+        match self._parsed:
+            case Regret(WorldRef(change), Goal(_, _, Test())) if len(self._verdict.quantities) == 2:
+                pass
+            case _:
+                return ""
+        start, (_, alternative, _) = self._subject.start(), self._compared()
+        if change.kind == "model":
+            start = self._subject.starting()
+        elif start == NOW:
+            return ""
+        comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
+        spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
+        had = been(change, hindsight=self._subject.hindsight)
+        return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{spread}"
+
+    def recourse(self) -> list[StepSentence]:
+        """Return what other decisions would have given, if the goal was missed and that was examined."""
+        match self._parsed:
+            case Regret(_, Goal(_, _, Test() as test)):
+                return recourse_sentences(self._verdict.recourse, test, self._subject)
+            case _:
+                return []
+
+    def disagreement(self) -> list[str]:
+        """Return whether causal models disagree, and the bounds over them."""
+        if not self._disagree():
+            return []
+        if self._verdict.bounds is None:
+            return ["Causal models disagree on this"]
+        change = change_of(self._parsed)
+        who = "" if change is None else f" with {self._subject.named(change)}"
+        return [f"Causal models disagree: {self._spread()}{who}"]
+
+    def all_quantities(self) -> list[str]:
+        """Return the quantities of a formula of several, where the summary leaves some out."""
+        verdict = self._verdict
+        if verdict.outcome is not None or len(verdict.quantities) <= MOST_QUANTITIES:
+            return []
+        return [", ".join(f"{quantity.text} = {decimals(quantity.value)[0]}" for quantity in verdict.quantities)]
+
+    def numbers(self) -> list[tuple[float, Open]]:
+        """Return the numbers of the finding: values and bound; none for a combination."""
+        quantities = self._verdict.quantities
+        match self._parsed:
+            case Regret(_, Goal(_, _, test)) if len(quantities) == 2:
+                pass
+            case Goal(_, _, test) if len(quantities) == 1:
+                pass
+            case _:
+                return []
+        bound: list[tuple[float, Open]] = [] if test is None else [(test.bound, None)]
+        return [(quantity.value, quantity.extremes) for quantity in quantities] + bound
+
+    def _disagree(self) -> bool:
+        """Return whether causal models disagree. On a learned model `Certainty.learned` says it."""
+        verdict = self._verdict
+        unknown = any(quantity.holds is None and quantity.extremes is not None for quantity in verdict.quantities)
+        return verdict.robust is False and verdict.guaranteed is None and not unknown
+
+    def _spread(self) -> str:
+        assert self._verdict.bounds is not None
+        low, high = decimals(*self._verdict.bounds)
+        return f"{low} to {high}"
+
+    def _compared(self) -> list[str]:
+        """Return nominal, alternative and bound, with decimals that distinguish them."""
+        return ranges(self.numbers(), self.places)
+
+    def _figure(self, test: Test | None) -> str:
+        """Return the value and the requirement."""
+        if test is None:
+            return ranges(self.numbers(), self.places)[0] + self._unrecorded(0)
+        shown, bound = ranges(self.numbers(), self.places)
+        needed = f"{NEEDED[test.comparison]} {bound}"
+        shown += self._unrecorded(0)
+        return f"{shown}; " + (f"alarm if {needed}" if self._formula.alarm.when == "holds" else f"{needed} required")
+
+    def _unrecorded(self, number: int) -> str:
+        """Return that a quantity is known only as an interval, and why."""
+        open_ = is_open(self._verdict.quantities[number].extremes)
+        return ("" if self._brevity > 1 else " (partly never recorded)") if open_ else ""
+
+    def _combination(self) -> str:
+        formula, verdict = self._formula, self._verdict
+        truth = {True: "holds", False: "fails", None: "is undecided"}[verdict.holds]
+        shown = verdict.quantities[: MOST_QUANTITIES - self._brevity]
+        listed = [self._listed(quantity) for quantity in shown]
+        more = len(verdict.quantities) - len(listed)
+        listed += [f"and {more} more"] * (more > 0)
+        listed = listed or [self._subject.quote(formula.text, "")]
+        return f"formula '{self._subject.name(formula.name)}' {truth}: {', '.join(listed)}".removesuffix(": ")
+
+    def _listed(self, quantity: Quantity) -> str:
+        shown = ranges([(quantity.value, quantity.extremes)])[0]
+        return f"{self._subject.quote(quantity.text, 'one quantity')} = {shown}"
+
+
+def ends(values: list[tuple[float, Open]]) -> list[float]:
+    """Return the values, or the ends of the intervals in which they are known to lie."""
+    return [end for value, extremes in values for end in _known(value, extremes)]
+
+
+def _known(value: float, extremes: Open) -> tuple[float, ...]:
+    return extremes if extremes is not None and is_open(extremes) else (value,)
+
+
+def ranges(values: list[tuple[float, Open]], least: int = 2) -> list[str]:
+    """Return values, or the intervals in which they are known to lie, with decimals that distinguish them."""
+    shown = iter(decimals(*ends(values), least=least))
+    return [" to ".join(next(shown) for _ in _known(*each)) for each in values]

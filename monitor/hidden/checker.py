@@ -1,0 +1,129 @@
+"""Answers to formulas on a model with hidden states, or with policies that remember (docs/semantics/hidden.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import index
+
+from msgspec.structs import replace
+
+from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
+from monitor.exact.avoidable import unexamined
+from monitor.exact.names import validate
+from monitor.exact.verdict import IncrementalCheck
+from monitor.hidden.belief import Pair
+from monitor.hidden.path_values import HiddenWorld, ObservedValues
+from monitor.logic import Formula
+from monitor.logic.parser import error_at
+from monitor.logic.syntax import Goal, Label, Probability
+from monitor.logic.traversal import goals, subformulas
+from monitor.model import MDP
+from monitor.policy.controller import as_reader
+from monitor.types import Verdict
+
+NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
+UNEXAMINED = "other decisions are examined only where the state is seen and policies remember nothing"
+MOST_STATES = 5
+"""States of the belief that a verdict names."""
+
+
+class HiddenChecker:
+    """Answers formulas on one model with hidden states, or with policies that remember.
+
+    Args:
+        model: with `emissions` and `initial`; without emissions the state is seen.
+        policies: name -> a table of the observations, a `Policy` or a `Controller`; `nominal` is the deployed one.
+        models: name -> other rows over the same states and actions, for `model:name`.
+
+    Raises ConfigError or PolicyError.
+    """
+
+    def __init__(self, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]) -> None:
+        if model.emissions is not None and model.initial is None:
+            raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
+        if "nominal" not in policies:
+            raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
+        if model.counts is not None:
+            raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
+        readers = {}
+        for name, policy in policies.items():
+            try:
+                readers[name] = as_reader(policy, model)
+            except PolicyError as error:
+                raise PolicyError(f"policy {name!r}: {error}") from None
+        self._world = HiddenWorld(model, readers, models)
+
+    def validate(self, formula: Formula, text: str) -> None:
+        """Raise FormulaError at the first name that there is not, and at what hidden states do not offer."""
+        world = self._world
+        validate(formula, world.model, world.readers, text, world.models)
+        for node in subformulas(formula, nested=False):
+            if isinstance(node, Label):
+                raise error_at(
+                    f'"{node.name}" is about a state that nobody sees; ask how likely it is: P>=0.9 [ "{node.name}" ]',
+                    text,
+                    node.at,
+                )
+        for goal, changes, _ in goals(formula):
+            measure = goal.measure
+            if isinstance(measure, Probability) and any(isinstance(n, Goal) for n in subformulas(measure.path)):
+                raise FormulaError(
+                    "a nested quantity is a value of the hidden state, which nobody knows while the agent runs",
+                    text,
+                    1,
+                    1,
+                )
+            for change in changes:
+                if change.decides:
+                    raise error_at(NO_DECISIONS, text, change.at)
+                if change.steps is not None and any(
+                    reader.memories > 1 for reader in (world.nominal, world.change(change).reader or world.nominal)
+                ):
+                    raise error_at(
+                        "a policy that remembers takes over for good: what the other one would remember when it is "
+                        "handed back is not defined",
+                        text,
+                        change.at,
+                    )
+
+    def check_path(self, path: Sequence[Sequence[object]]) -> list[Pair]:
+        """Return a path as pairs (observation, action), each may be None. Raises PathError."""
+        model = self._world.model
+        count = model.states if model.emissions is None else model.emissions.signals
+        what = "state" if model.emissions is None else "observation"
+        pairs: list[Pair] = []
+        for n, pair in enumerate(path):
+            try:
+                seen, action = (None if part is None else index(part) for part in pair)  # type: ignore[arg-type]
+            except (TypeError, ValueError):
+                raise PathError(f"pair {n}: a pair ({what}, action) of whole numbers or None is needed") from None
+            if seen is not None and not 0 <= seen < count:
+                raise PathError(f"pair {n}: {what} {seen} is outside 0..{count - 1}")
+            if action is not None and not 0 <= action < model.actions:
+                raise PathError(f"pair {n}: action {action} is outside 0..{model.actions - 1}")
+            if seen is None and model.emissions is None:
+                raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
+            pairs.append((seen, action))
+        if not pairs:
+            raise PathError(f"the path is empty; it needs at least one pair ({what}, action)")
+        return pairs
+
+    def verdict(
+        self,
+        formula: Formula,
+        text: str,
+        path: Sequence[Pair],
+        *,
+        terminated: bool = False,
+        start_observed: bool = True,
+        acted: Sequence[str] = (),
+    ) -> Verdict:
+        """Return the verdict of a validated formula on a checked path."""
+        values = ObservedValues(self._world)
+        values.terminated = terminated
+        check = IncrementalCheck(self._world.evaluators, formula, "gumbel", text, len(path), values)
+        verdict = check.verdict(path, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
+        belief = values.belief()
+        likeliest = sorted(belief.states().items(), key=lambda each: (-each[1], each[0]))[:MOST_STATES]
+        verdict = replace(verdict, belief=dict(likeliest), evidence=belief.evidence)
+        return unexamined(verdict, UNEXAMINED)

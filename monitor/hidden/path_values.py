@@ -1,0 +1,132 @@
+"""Values of goals along a path of observations, in the place of those along a path of states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.errors import PathError
+from monitor.exact.evaluators import within
+from monitor.exact.labelling import StateLabels
+from monitor.exact.path_values import Measure, PathValues
+from monitor.hidden.belief import Belief, Pair, Sensor
+from monitor.hidden.pair_chain import Change, PairChain
+from monitor.hidden.tails import Tail, Tails
+from monitor.logic.syntax import InterventionRef
+from monitor.model import MDP, encode_action
+from monitor.policy.controller import Reader
+from monitor.types import UNKNOWN_POLICY
+
+
+class HiddenWorld:
+    """A model with hidden states, or policies that remember, and what all questions about it share.
+
+    Args:
+        model: with emissions, or without: then the state is seen.
+        readers: name -> policy; `nominal` is the deployed one.
+        models: name -> other rows over the same states and actions, for `model:name`.
+    """
+
+    def __init__(self, model: MDP, readers: Mapping[str, Reader], models: Mapping[str, MDP]) -> None:
+        self.model, self.readers, self.models = model, dict(readers), dict(models)
+        self.nominal = self.readers["nominal"]
+        self.tails = Tails()
+        self.evaluators = self.tails.evaluators(model, _certain(model, 0), _certain(model, 0), None)
+        """Of the model alone: automata, and labels."""
+        self.rows: dict[tuple[int, ...], Floats] = {}
+
+    def change(self, reference: InterventionRef) -> Change:
+        """Return what an intervention of a formula changes."""
+        match reference.kind:
+            case "nominal":
+                return Change()
+            case "policy":
+                return Change(self.readers[reference.name], reference.steps)
+            case "action":
+                action = encode_action(self.model, int(reference.name) if reference.name.isdigit() else reference.name)
+                return Change(_certain(self.model, action), reference.steps)
+            case "model":
+                return Change(dynamics=self.models[reference.name])
+            case _:
+                raise AssertionError("decisions made for a goal are refused where states are hidden")
+
+
+class ObservedValues(PathValues):
+    """Values of goals along one path of observations: the interface of `PathValues`.
+
+    `terminated`: the episode has ended in the state of the last pair, whichever it is; set before `advance`.
+    """
+
+    terminated = False
+
+    def __init__(self, world: HiddenWorld) -> None:
+        self._hidden = world
+        self._pairs: Sequence[Pair] = ()
+        self._beliefs: dict[Reader, Belief] = {}
+        self._sensor: Sensor | None = None
+
+    def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
+        """Take a path; `added` and `end` are not used."""
+        del added, end
+        if UNKNOWN_POLICY in acted:
+            raise PathError("a policy that is not configured acted, and what it reads is not known; configure it")
+        acting = [self._hidden.readers[name] for name in acted] or [self._hidden.nominal] * len(path)
+        if len({id(reader) for reader in acting} | {id(self._hidden.nominal)}) > 1 and any(
+            reader.memories > 1 for reader in (*acting, self._hidden.nominal)
+        ):
+            raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
+        self._pairs, self._beliefs = path, {}
+        self._sensor = Sensor(self._hidden.model, path, acting)
+
+    def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
+        """Return the value under a change at a position of the path."""
+        constant = self._hidden.evaluators.constant(measure)
+        if constant is not None:
+            return constant
+        made = self._hidden.change(change)
+        automaton = self._hidden.evaluators.automaton(measure)
+        chain = PairChain(
+            self._belief(made.reader or self._hidden.nominal),
+            made,
+            automaton,
+            StateLabels(automaton, self._hidden.model).masks,
+            self._hidden.rows,
+        )
+        value = chain.value(position, self._tail(made, measure, position), terminated=self.terminated)
+        return within(measure, value)
+
+    def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
+        """Return the values at offsets 0, 1, ..., as far back as the path goes."""
+        return [self.value(change, measure, position) for position in reversed(range(len(self._pairs)))]
+
+    def belief(self) -> Belief:
+        """Return the belief along the path."""
+        return self._belief(self._hidden.nominal)
+
+    def _belief(self, watching: Reader) -> Belief:
+        if watching not in self._beliefs:
+            assert self._sensor is not None
+            self._beliefs[watching] = Belief(self._sensor, self._start(), watching)
+        return self._beliefs[watching]
+
+    def _start(self) -> dict[int, float]:
+        model = self._hidden.model
+        if model.emissions is None:
+            state = self._pairs[0][0]
+            assert state is not None
+            return {state: 1.0}
+        assert model.initial is not None
+        return {int(state): float(model.initial[state]) for state in np.flatnonzero(model.initial)}
+
+    def _tail(self, change: Change, measure: Measure, position: int) -> Tail:
+        nominal, world = self._hidden.nominal, self._hidden
+        steps = None if change.steps is None else max(change.steps - (len(self._pairs) - position), 0)
+        return Tail(world.tails, change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
+
+
+def _certain(model: MDP, action: int) -> Reader:
+    choice = np.zeros((1, model.states, model.actions))
+    choice[:, :, action] = 1.0
+    return Reader(np.zeros((1, model.states), dtype=np.int64), choice, sees_state=True)

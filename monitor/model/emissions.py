@@ -1,0 +1,83 @@
+"""What the sensor shows of a hidden state: a distribution over observations for each state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.errors import ModelError
+from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, as_floats, as_indices, frozen
+from monitor.model.tuples import columns
+
+
+@dataclass(frozen=True, eq=False)
+class Emissions:
+    """P(observation | state) as sparse rows; observations are `0..signals-1`.
+
+    `indptr` [S + 1], `observed` [N] int64, ascending within a state, `probabilities` [N] float64, positive; the
+    probabilities of a state sum to 1. Read-only.
+    """
+
+    signals: int
+    indptr: Ints
+    observed: Ints
+    probabilities: Floats
+
+    @classmethod
+    def from_tuples(cls, states: int, signals: int, emissions: Iterable[Sequence[Any]]) -> Emissions:
+        """Return the emissions of tuples (state, observation, probability) in any order; duplicates are summed.
+
+        Raises ModelError: an index out of bounds, a state that shows nothing, or probabilities that do not sum to 1.
+        """
+        at, seen, chances = columns(emissions, 3, "emissions")
+        return cls._checked(states, signals, as_indices(at, states, "emission: state"), (seen, chances))
+
+    @classmethod
+    def from_rows(cls, states: int, signals: int, indptr: AnyArray, observed: AnyArray, given: AnyArray) -> Emissions:
+        """Return the emissions of sparse rows as the attributes are. Raises ModelError, as `from_tuples`."""
+        begins = as_indices(indptr, len(observed) + 1, "emission_indptr")
+        lengths = np.diff(begins)
+        if len(begins) != states + 1 or begins[0] != 0 or begins[-1] != len(observed) or (lengths < 0).any():
+            raise ModelError(
+                f"emission_indptr must rise from 0 to {len(observed)}, with an entry for each state and one"
+            )
+        return cls._checked(states, signals, np.repeat(np.arange(states), lengths), (observed, given))
+
+    @classmethod
+    def _checked(cls, states: int, signals: int, at: Ints, shown: tuple[object, object]) -> Emissions:
+        if isinstance(signals, bool) or not isinstance(signals, int) or signals < 1:
+            raise ModelError(f"signals, the number of observations, must be at least 1, got {signals!r}")
+        seen = as_indices(shown[0], signals, "emission: observation")
+        given = as_floats(shown[1], "emission: probability")
+        if given.shape != at.shape or seen.shape != at.shape:
+            raise ModelError(f"{seen.size} observations but probabilities of shape {given.shape}")
+        if given.size and given.min() < 0:
+            raise ModelError(f"emission: the probability {given.min():g} is negative")
+        kinds, of = np.unique(at * signals + seen, return_inverse=True)
+        weights = np.bincount(of, given, len(kinds))
+        kinds, weights = kinds[weights > 0], weights[weights > 0]
+        shows = kinds // signals
+        sums = np.bincount(shows, weights, states)
+        bad = np.flatnonzero(np.abs(sums - 1) > ROW_SUM_TOLERANCE)
+        if bad.size:
+            raise ModelError(
+                f"the emissions of state {bad[0]} sum to {sums[bad[0]]:.12g}, not 1 ({bad.size} such states): each "
+                "state needs a distribution over observations"
+            )
+        counts = np.bincount(shows, minlength=states)
+        loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as rows are: see `sparse_rows`
+        return cls(
+            signals,
+            frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),
+            frozen(kinds % signals),
+            frozen(weights / np.where(loose, sums, 1.0)[shows]),
+        )
+
+    def row(self, state: int) -> tuple[Ints, Floats]:
+        """Return the observations that a state may show, and their probabilities."""
+        here = slice(self.indptr[state], self.indptr[state + 1])
+        return self.observed[here], self.probabilities[here]

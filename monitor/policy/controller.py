@@ -1,0 +1,153 @@
+"""Policies of an agent that does not see the state, or that remembers: what they read, keep in mind and choose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+from monitor.policy.table import ROW_SUM_TOLERANCE, PolicyTable
+
+__all__ = ["Controller", "Policy", "Reader", "as_reader", "is_hidden"]
+
+Sees = Literal["observation", "state"]
+Takeover = Literal["shadow", "reset"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy without memory. `table`: an action, or a distribution over actions, for each thing that it `sees`.
+
+    On a model with hidden states a bare table is that of a policy that sees the observation.
+    """
+
+    table: object
+    sees: Sees = "observation"
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A policy with finite memory. It reads z (an observation, or the state), remembers it, and then chooses.
+
+    From memory m it goes to m' = `next`[m][z] and takes an action of the distribution `choice`[m'][z]: [M, Z, A] and
+    [M, Z]. It begins an episode in memory 0. `memory`: when it takes over, it has read all that came before
+    (`shadow`), or begins in memory 0 (`reset`).
+    """
+
+    choice: object
+    next: object
+    memory: Takeover = "shadow"
+    sees: Sees = "observation"
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Any policy, checked: one without memory has M = 1. `following` [M, Z] int64, `choice` [M, Z, A] float64."""
+
+    following: Ints
+    choice: Floats
+    sees_state: bool
+    shadows: bool = True
+
+    @property
+    def memories(self) -> int:
+        """M: how many different things it can remember."""
+        return len(self.following)
+
+    def blind_choice(self, model: MDP) -> Floats:
+        """Return the choice [M, S, M', A] in a state whose observation nobody has read yet, with the new memory."""
+        joint = np.zeros((self.memories, model.states, self.memories, model.actions))
+        for state in range(model.states):
+            for shown, chance in self.readings(model, state):
+                for m in range(self.memories):
+                    after = self.following[m, shown]
+                    joint[m, state, after] += chance * self.choice[after, shown]
+        return joint
+
+    def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
+        """Return what it may read in a state, with probabilities."""
+        if self.sees_state or model.emissions is None:
+            return [(state, 1.0)]
+        observed, chances = model.emissions.row(state)
+        return list(zip(observed.tolist(), chances.tolist(), strict=True))
+
+
+def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
+    """Return whether states are hidden, or a policy sees something else than the state, or remembers."""
+    return model.emissions is not None or any(isinstance(each, Controller | Policy) for each in policies.values())
+
+
+def as_reader(value: object, model: MDP) -> Reader:
+    """Return a policy of a model with hidden states, or with memory, checked. Raises PolicyError."""
+    if isinstance(value, Controller):
+        if value.memory not in get_args(Takeover):
+            raise PolicyError(f"memory {value.memory!r}: use {', '.join(get_args(Takeover))}")
+        width = _width(value.sees, model)
+        following = _numbers(value.next, "next")
+        if following.ndim != 2 or following.shape[1] != width or following.dtype.kind not in "iu":
+            raise PolicyError(
+                f"next has shape {following.shape} ({following.dtype}), not [memories, {width}] of whole numbers"
+            )
+        if following.min() < 0 or following.max() >= len(following):
+            raise PolicyError(f"next leads outside the memories 0..{len(following) - 1}")
+        choice = _choices(value.choice, (len(following), width), model)
+        return _checked(
+            Reader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model
+        )
+    sees: Sees = "observation" if model.emissions is not None else "state"
+    if isinstance(value, Policy):
+        sees, value = value.sees, value.table
+    if isinstance(value, PolicyTable):
+        value, sees = (value.probabilities if value.actions is None else value.actions), "state"
+    width = _width(sees, model)
+    choice = _choices(value, (width,), model)[np.newaxis]
+    return _checked(Reader(np.zeros((1, width), dtype=np.int64), choice, sees == "state"), model)
+
+
+def _width(sees: str, model: MDP) -> int:
+    if sees not in get_args(Sees):
+        raise PolicyError(f"sees {sees!r}: use {', '.join(get_args(Sees))}")
+    if sees == "observation" and model.emissions is not None:
+        return model.emissions.signals
+    return model.states
+
+
+def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
+    """Return distributions [*shape, A] of a table of actions or of distributions."""
+    given = _numbers(value, "the policy")
+    if given.shape == shape and given.dtype.kind in "iu":
+        if given.size and (given.min() < 0 or given.max() >= model.actions):
+            raise PolicyError(f"the policy has an action outside 0..{model.actions - 1}")
+        return np.asarray(np.eye(model.actions)[given])
+    if given.shape != (*shape, model.actions) or given.dtype.kind not in "fiu":
+        wanted = ", ".join(map(str, shape))
+        raise PolicyError(f"the policy has shape {given.shape}, not [{wanted}] or [{wanted}, {model.actions}]")
+    table = given.astype(np.float64)
+    sums = table.sum(axis=-1)
+    if not np.isfinite(table).all() or (table < 0).any() or (np.abs(sums - 1) > ROW_SUM_TOLERANCE).any():
+        raise PolicyError("the policy's action probabilities must be distributions: not negative, and of sum 1")
+    return np.asarray(table / sums[..., np.newaxis])
+
+
+def _checked(reader: Reader, model: MDP) -> Reader:
+    """Raise PolicyError if a policy may take an action in a state in which it is unavailable."""
+    for state in range(model.states):
+        missing = ~model.available(state)
+        for shown, _ in reader.readings(model, state):
+            if missing.any() and reader.choice[:, shown, missing].any():
+                raise PolicyError(
+                    f"state {state} may be seen as {shown}, where the policy takes an action that is unavailable there"
+                )
+    return reader
+
+
+def _numbers(value: object, what: str) -> AnyArray:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise PolicyError(f"{what} is no table of numbers: {error}") from error

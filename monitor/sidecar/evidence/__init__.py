@@ -1,1 +1,0 @@
-"""Evidence: packing, signing, opening and verification."""

@@ -1,0 +1,122 @@
+"""What is refused where states are hidden or policies remember, and what a model file keeps of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import monitor
+from monitor.policy.controller import Controller, Policy
+
+ROWS = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 0, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 0.25), (1, 1, 1, 0.75)]
+SHOWN = [(0, 0, 0.8), (0, 1, 0.2), (1, 1, 1.0)]
+
+
+def model(**changed: Any) -> monitor.MDP:  # noqa: ANN401 - arguments of from_transitions
+    about = {"initial": {0: 1.0}, "signals": 2, "emissions": SHOWN, **changed}
+    return monitor.MDP.from_transitions(states=2, actions=2, transitions=ROWS, labels={"bad": [1]}, **about)
+
+
+def ask(query: str, *, path: Any = ((0, 0), (1, 0)), **changed: Any) -> monitor.Verdict:  # noqa: ANN401
+    about = {"model": model(), "policies": {"nominal": [0, 1], "other": Policy([1, 1])}, **changed}
+    return monitor.check(query, path=path, **about)
+
+
+@pytest.mark.parametrize(
+    ("emissions", "why"),
+    [
+        ([(0, 0, 1.0)], "the emissions of state 1 sum to 0, not 1"),
+        ([(0, 0, 0.5), (1, 0, 1.0)], "the emissions of state 0 sum to 0.5, not 1"),
+        ([(0, 2, 1.0), (1, 0, 1.0)], r"emission: observation 2 \(entry 0\) is outside 0..1"),
+        ([(0, 0, 2.0), (0, 1, -1.0), (1, 0, 1.0)], "the probability -1 is negative"),
+        ([(0, 0), (1, 0)], "every entry needs 3 fields"),
+    ],
+)
+def test_emissions_that_are_none(emissions: list[tuple[Any, ...]], why: str) -> None:
+    with pytest.raises(monitor.ModelError, match=why):
+        model(emissions=emissions)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ('"bad"', r'ask how likely it is: P>=0.9 \[ "bad" \]'),
+        ("P=? [ F<=2 (P>=0.5 [ X true ]) ]", "a nested quantity is a value of the hidden state"),
+        ('handover(other, P>=0.5 [ G<=2 !"bad" ], 3)', "a nested quantity"),
+        ('max@1.P=? [ F<=2 "bad" ]', "need a state that is seen"),
+        ('P=? [ F<=2 "worse" ]', "unknown label 'worse'; did you mean|there is bad"),
+    ],
+)
+def test_formulas_that_hidden_states_do_not_offer(query: str, why: str) -> None:
+    with pytest.raises(monitor.FormulaError, match=why):
+        ask(query)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "why"),
+    [
+        ({"model": model(initial=None)}, monitor.ConfigError, "needs `initial`"),
+        ({"policies": {"other": [0, 1]}}, monitor.ConfigError, "no policy is called 'nominal'"),
+        ({"policies": {"nominal": [0, 2]}}, monitor.PolicyError, "policy 'nominal': .*outside 0..1"),
+        ({"policies": {"nominal": [0, 0, 0]}}, monitor.PolicyError, r"not \[2\] or \[2, 2\]"),
+        (
+            {"policies": {"nominal": Policy([0, 1], sees="nothing")}},  # type: ignore[arg-type]
+            monitor.PolicyError,
+            "use observation, state",
+        ),
+        (
+            {"policies": {"nominal": Controller([[[1, 0]] * 2], [[0, 1]])}},
+            monitor.PolicyError,
+            "outside the memories 0..0",
+        ),
+        ({"path": ((0, 0), (2, 0))}, monitor.PathError, "pair 1: observation 2 is outside 0..1"),
+        ({"path": ((0, 0), (1, 3))}, monitor.PathError, "pair 1: action 3 is outside 0..1"),
+        ({"path": ()}, monitor.PathError, "the path is empty"),
+        ({"path": ((0, 0, 0),)}, monitor.PathError, r"pair 0: a pair \(observation, action\)"),
+        ({"engine": "sampled"}, monitor.ConfigError, "answers are exact"),
+        ({"causal_model": "any"}, monitor.ConfigError, "without bounds"),
+    ],
+)
+def test_inputs_that_are_refused(changed: dict[str, Any], error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=why):
+        ask('P=? [ F<=2 "bad" ]', **changed)
+
+
+def test_an_impossible_observation_is_an_error_of_the_path() -> None:
+    sure = model(emissions=[(0, 0, 1.0), (1, 1, 1.0)])
+    with pytest.raises(monitor.PathError, match="pair 1: observation 1 with action 0 is impossible"):
+        ask('P=? [ F<=2 "bad" ]', model=sure, path=((0, 1), (1, 0)))
+
+
+def test_an_action_that_the_policy_takes_nowhere_says_nothing() -> None:
+    seeing = {"nominal": Policy([0, 0], sees="state")}
+    silent = ask('P=? [ "bad" ]', policies=seeing, path=((0, 1), (1, None)))
+    assert silent.value == ask('P=? [ "bad" ]', policies={"nominal": [1, 1]}, path=((0, 1), (1, None))).value
+
+
+def test_a_policy_that_remembers_is_not_handed_back() -> None:
+    remembers = Controller([[[1, 0], [1, 0]], [[0, 1], [0, 1]]], [[0, 1], [1, 1]])
+    with pytest.raises(monitor.FormulaError, match="takes over for good"):
+        ask('other[2]@1.P=? [ F<=2 "bad" ]', policies={"nominal": [0, 1], "other": remembers})
+
+
+def test_elsewhere_hidden_states_are_refused_not_taken_for_seen_ones() -> None:
+    policies = {"nominal": [0, 1]}
+    with pytest.raises(monitor.ConfigError, match="states are hidden"):
+        monitor.values('P=? [ F<=2 "bad" ]', model=model(), policies=policies)
+    spec = monitor.FormulaSpec("watch", 'P>=0.5 [ F<=2 "bad" ]')
+    with pytest.raises(monitor.ConfigError, match="states are hidden"):
+        monitor.Monitor(model(), policies, [spec])
+
+
+def test_a_model_file_keeps_what_states_show(tmp_path: Path) -> None:
+    monitor.save_model(model(), tmp_path / "hidden.npz")
+    emissions = monitor.load_model(tmp_path / "hidden.npz").emissions
+    assert emissions is not None
+    assert emissions.signals == 2
+    for state in range(2):
+        for one, other in zip(emissions.row(state), model().emissions.row(state), strict=True):  # type: ignore[union-attr]
+            np.testing.assert_array_equal(one, other)
