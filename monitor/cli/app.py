@@ -18,6 +18,7 @@ from monitor.cli import (
     models,
     questions,
     recording_convert,
+    reporting,
     stores,
     streaming,
     takeover_audit,
@@ -36,6 +37,7 @@ app.command()(streaming.run)
 app.command()(questions.check)
 app.command()(streaming.replay)
 app.command()(audits.audit)
+app.command()(reporting.report)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(takeover_audit.takeovers)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROWS: Final = 300_000
 """Rows that are read for the comparison, the first ones of each file."""
 
-HEAD: Final = ("abstraction", "states", "error", "more than the best", "Markov", "judgement")
+HEAD: Final = ("abstraction", "states", "loss", "more than the best", "Markov", "judgement")
 
 
 def best_abstraction(
@@ -91,10 +91,10 @@ def verdict_of(table: Sequence[Scored]) -> str:
     taken = chosen(table)
     if taken.problems:
         return (
-            f"NONE of these abstractions is good enough. Taken: {taken.name}, the smallest of those whose error is "
-            "within one standard error of the lowest. More columns may help more than other bins"
+            f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss. NONE of these "
+            "is good enough; more columns may help more than other bins"
         )
-    return f"Taken: {taken.name}, the smallest of those good enough and within one standard error of the lowest error"
+    return f"Taken: {taken.name}, the smallest of those within one standard error of the lowest loss and good enough"
 
 
 def show_comparison(table: Sequence[Scored]) -> None:
@@ -103,7 +103,7 @@ def show_comparison(table: Sequence[Scored]) -> None:
         return
     rows = [HEAD, *table_of(table)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    say("--abstraction auto: squared errors of forecasts on held-out paths; 1: no better than the frequency")
+    say("--abstraction auto: losses (negative log scores) of forecasts on held-out paths; 1: that of the frequency")
     for row in rows:
         say(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
     say(verdict_of(table))

@@ -46,11 +46,16 @@ def page_of(judgement: Judgement, title: str, scored: Sequence[Score], fits: int
         f"Checked on {judgement.steps:,} held-out steps of {judgement.paths:,} paths, which the world was neither "
         f"fitted to nor chosen by. Answers have {band}."
     )
-    charts = {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
-    return Page(title, verdict, about, _sections(judgement, scored), charts)
+    return Page(title, verdict, about, sections(judgement, scored), charts(judgement))
 
 
-def _sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
+def charts(judgement: Judgement) -> dict[str, str]:
+    """Return the charts of the sections."""
+    return {HISTOGRAMS: "".join(map(_histogram, judgement.features))}
+
+
+def sections(judgement: Judgement, scored: Sequence[Score]) -> list[Section]:
+    """Return heading, explanation and table of each section of the report on a world."""
     from monitor.authoring.dynamics import judgement as limits  # noqa: PLC0415 - keep `cfmon --help` light
 
     level = limits.LEVEL / len(judgement.features)

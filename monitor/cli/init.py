@@ -29,6 +29,7 @@ from monitor.cli.recorded_inputs import (
 )
 
 if TYPE_CHECKING:
+    from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_parts import InitResult
 
@@ -99,6 +100,10 @@ def init(
     seed: Annotated[
         int | None, typer.Option(help="seed of the held-out episodes, and of simulated ones", show_default="0")
     ] = None,
+    step_seconds: Annotated[
+        float | None,
+        typer.Option(min=1e-6, help="seconds between two steps, for alarms a day; default: from the times"),
+    ] = None,
     accept: Annotated[
         bool, typer.Option("--accept-model", help="go on if the model forecasts what is unsafe no better than chance")
     ] = False,
@@ -115,7 +120,7 @@ def init(
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
     from monitor.cli.init_asking import settled_request  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.init_parts import prepared  # noqa: PLC0415 - likewise
+    from monitor.cli.init_parts import RefusedError, prepared  # noqa: PLC0415 - likewise
 
     columns: dict[str, str | None] = {
         "episode": episode, "order": order, "state": state, "next_state": next_state, "inputs": inputs,
@@ -127,11 +132,15 @@ def init(
         "label": None if label is None else tuple(label), "nominal": nominal, "fallback": fallback, "bins": bins,
         "abstraction": abstraction, "dynamics": dynamics, "topic": topic, "steps": steps, "seed": seed,
         "offset": offset, "for_": for_, "keep": keep, "accept_model": accept or None, "skip_bad": skip_bad,
-        "fits": fits,
+        "fits": fits, "step_seconds": step_seconds,
     }  # fmt: skip
     asked = {name: value for name, value in given.items() if value is not None}
     named = {name: value for name, value in columns.items() if value is not None}
-    result = prepared(settled_request(folder, settings, asked, named, force=force, quiet=as_json))
+    try:
+        result = prepared(settled_request(folder, settings, asked, named, force=force, quiet=as_json))
+    except RefusedError as refused:
+        _refuse(refused.assessment, as_json=as_json)
+        raise typer.Exit(1) from None
     if as_json:
         print_json(_document(result))
         return
@@ -139,6 +148,8 @@ def init(
 
 
 def _show(result: InitResult) -> None:
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
     base = result.base
     counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
     say(f"{result.folder / base.file}: {counts}")
@@ -158,6 +169,9 @@ def _show(result: InitResult) -> None:
         say(f"  {line}")
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
     say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
+    say(f"{result.folder / 'report.html'}, {result.folder / 'report.md'}: the verdict with all its numbers")
+    for line in verdict(result.assessment):
+        say(f"verdict: {printable(line)}")
     say("next:")
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
@@ -169,6 +183,25 @@ def _bases(result: InitResult) -> list[str]:
     from monitor.alarm.phrases import bases_text  # noqa: PLC0415 - keep `cfmon --help` light
 
     return [f"from the start, {line}" for line in bases_text(result.bases)]
+
+
+REFUSED = (
+    "no formula is proposed and nothing is written. Give other states (--abstraction auto compares some; --bins; more "
+    "columns with --state) or more recordings; `cfmon model learn ... --report model.html` shows what is wrong. To go "
+    "on with this model: --accept-model"
+)
+
+
+def _refuse(found: Assessment, *, as_json: bool) -> None:
+    """Print why no formula is proposed."""
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if as_json:
+        print_json({"config": None, "verdict": verdict(found), "refused": True})
+        return
+    for line in verdict(found):
+        say(f"verdict: {printable(line)}")
+    say(REFUSED)
 
 
 def _takeover(result: InitResult) -> str:
@@ -219,6 +252,8 @@ def _sentences(best: Measured) -> list[str]:
 
 
 def _document(result: InitResult) -> dict[str, Any]:
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+
     def plain(row: Measured) -> dict[str, Any]:
         return {
             "formula": row.candidate.text,
@@ -239,6 +274,8 @@ def _document(result: InitResult) -> dict[str, Any]:
         "model": str(result.folder / result.base.file),
         **result.base.counts,
         "notes": result.base.notes,
+        "verdict": verdict(result.assessment),
+        "refused": result.assessment.refused,
         "measured on": result.base.measured_on,
         "rule": result.rule,
         "chosen": plain(result.best),

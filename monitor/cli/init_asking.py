@@ -135,7 +135,7 @@ def _request(
         settings.fallback, roles, said, settings.topic, settings.steps, settings.seed, settings.offset,
         AlarmSpec(for_=settings.for_, keep=settings.keep), force=force, quiet=quiet, accept=settings.accept_model,
         dynamics=settings.dynamics, inputs=inputs, record=record, limit=RowLimit.parsed(settings.skip_bad),
-        fits=checked_fits(settings.fits),
+        fits=checked_fits(settings.fits), step_seconds=settings.step_seconds,
     )  # fmt: skip
 
 

@@ -13,9 +13,15 @@ from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
     from monitor.arrays import Bools
+    from monitor.authoring.learning.columns import Roles
+    from monitor.authoring.learning.cross_fitting import ForecastJudge
+    from monitor.authoring.learning.model_report import Gain
+    from monitor.authoring.learning.row_files import RowFile
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.cli.report_page import Section
+    from monitor.statistics.clusters import Estimate
 
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
@@ -29,6 +35,7 @@ class InitRequest:
     candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
     with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
     settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes.
+    `step_seconds`: between two steps.
     """
 
     folder: Path
@@ -47,6 +54,7 @@ class InitRequest:
     force: bool
     quiet: bool
     accept: bool = False
+    step_seconds: float | None = None
     dynamics: bool | None = None
     inputs: tuple[str, ...] = ()
     record: str = ""
@@ -67,6 +75,9 @@ class InitBase(ABC):
         notes: on what was done, in sentences.
         guarded_how: how `guards` was obtained.
         unguarded: why `guards` has none, if it has none.
+        judge: of the model's forecasts. problems: why it is not good enough otherwise. past: what the past still tells.
+        step_seconds: between two recorded steps, if the recordings say it.
+        pages: sections and charts of the report on the model.
     """
 
     file: str
@@ -79,6 +90,11 @@ class InitBase(ABC):
     notes: list[str] = field(default_factory=list)
     guarded_how: str = "exact in the model (docs/takeover.md, section How long)"
     unguarded: str = "each recorded path starts in an unsafe state"
+    judge: ForecastJudge | None = None
+    problems: tuple[str, ...] = ()
+    past: tuple[Gain, ...] = ()
+    step_seconds: float | None = None
+    pages: tuple[list[Section], dict[str, str]] = field(default_factory=lambda: ([], {}))
 
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
@@ -102,6 +118,10 @@ class InitBase(ABC):
         """Return what a guard would do."""
 
     @abstractmethod
+    def recorded_weight(self, horizon: int) -> Estimate | None:
+        """Return P(the fallback takes recorded actions only) in the states of the paths; None: it is not calculated."""
+
+    @abstractmethod
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path as an agent sends them, keys of a message; one that cannot be sent ends them."""
 
@@ -123,6 +143,25 @@ def in_words(paths: Sequence[RecordedPath], most: int, what: str) -> str:
 
     used = first_steps(paths, most)
     return f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
+
+
+def step_seconds(source: RowFile, roles: Roles) -> float | None:
+    """Return the median time between two rows of a path, in seconds; None if no column holds times of a calendar."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.learning.batch import as_moments  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import START  # noqa: PLC0415 - likewise
+
+    if roles.order is None:
+        return None
+    batch = next(source.batches(roles.used, START), None)
+    if batch is None or batch.column(roles.order).dtype.kind != "U":
+        return None
+    times = as_moments(batch, roles.order)
+    rises = np.diff(times)
+    if times.dtype.kind == "i" or not bool((rises > 0).any()):
+        return None
+    return float(np.median(rises[rises > 0]))
 
 
 HELD_OUT: Final = "held-out recordings; for this, the model was learned without them"

@@ -13,10 +13,11 @@ from monitor.cli.init_table import CountedTable, counted, learned_table
 from monitor.cli.init_world import WorldProposal, proposed_world, world_base
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import open_recording, recorded_files
-from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
+from monitor.errors import ConfigError, MonitorError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.cross_fitting import ForecastJudge
 
 Found = TypeVar("Found")
 
@@ -24,6 +25,7 @@ Found = TypeVar("Found")
 def learned_base(request: InitRequest, staging: Path) -> InitBase:
     """Learn what the options ask for, compare where both are possible, write the better one, and say why."""
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
 
     assert request.unsafe is not None
     label = parsed(request.unsafe).name
@@ -33,13 +35,16 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
     instead = failed if world is not None else None
     table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)
-    taken, notes = _judged(request, table, world, label)
+    taken, judge, notes = _judged(request, table, world, label)
     if world is not None and taken.states is None:
         base: InitBase = world_base(request, world, label, staging)
+        lacks = world.lacking(label)
     else:
         assert table is not None
         base = learned_table(request, table, label, staging)
         notes += [verdict_of(table.compared)] if table.compared else []
+        lacks = lacking(table.learner)
+    base.judge, base.problems = judge, (*lacks, *taken.problems)
     base.notes += notes
     other = "a table" if table is None else "a world with numbers"
     base.notes += [f"{other} was not tried: {error}" for error in failed]
@@ -91,21 +96,18 @@ def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Foun
 
 def _judged(
     request: InitRequest, table: CountedTable | None, world: WorldProposal | None, label: str
-) -> tuple[Scored, list[str]]:
-    """Return the model to take, and why. ModelError if its forecasts are worth nothing, unless accepted."""
-    from monitor.authoring.learning.abstraction_scores import (  # noqa: PLC0415 - keep `cfmon --help` light
-        CandidateAbstraction,
-        Forecaster,
-        better,
-        judged,
-    )
-    from monitor.authoring.learning.separation import lacking  # noqa: PLC0415 - likewise
+) -> tuple[Scored, ForecastJudge, list[str]]:
+    """Return the model to take, what judges its forecasts, and why it is taken."""
+    from monitor.authoring.learning.abstraction_scores import Forecaster, chosen, judged  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - likewise
 
     found: list[Forecaster] = []
     with progress("judging the model"):
         if table is not None:
             outcomes, names = table.kept.outcomes, [each.name for each in table.learner.labels]
-            found.append(CandidateAbstraction("a table", table.learner, table.kept))
+            # where abstractions were compared, only the first fold had no part in it; a world has no other one
+            folds = range(FOLDS if not table.compared and world is None else 1)
+            found.append(CrossFitted("a table", table.learner, table.kept, folds))
         else:
             assert world is not None
             outcomes, names = world.outcomes(request.seed, label), [label]
@@ -113,14 +115,10 @@ def _judged(
         if world is not None:
             found.append(world.forecasting(outcomes.paths(), request.seed))
         scores, known = judged(found, outcomes, names, label)
-    taken = better(scores)
+    taken = chosen(scores)
     notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
-    if world is not None and taken.states is None:
-        lacks = world.lacking(label)
-    else:
-        assert table is not None
-        lacks = lacking(table.learner)
-    return taken, [*notes, *_verdict(request, taken, lacks, label, known=known)]
+    model = next(each for each in found if each.name == taken.name)
+    return taken, ForecastJudge(model, outcomes, names, lambda paths: folds_of(paths, request.seed)), notes
 
 
 def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
@@ -132,31 +130,7 @@ def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:
         good = other.problems and not taken.problems
         why = f": no clear difference, and {'only it is good enough' if good else 'values on a table are exact'}"
     return (
-        f"taken: {taken.name}. Squared error of forecasts of {label!r} on held-out recordings, over that of always "
-        f"forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} (difference "
-        f"{apart:.3f} +- {error:.3f}){why}"
+        f"taken: {taken.name}. Loss (negative log score) of forecasts of {label!r} on held-out recordings, over that "
+        f"of always forecasting its frequency: {taken.name} {taken.score:.3f}, {other.name} {other.score:.3f} "
+        f"(difference {apart:.3f} +- {error:.3f}){why}"
     )
-
-
-def _verdict(request: InitRequest, found: Scored, lacks: Sequence[str], label: str, *, known: bool) -> list[str]:
-    """Return what a report on the model says first. ModelError if its forecasts are worth nothing, unless accepted."""
-    problems = [*lacks, *found.problems]
-    command, other = "cfmon model learn ... --report model.html", "states (--abstraction auto compares some; --bins"
-    if found.states is None:
-        command, other = f"{command} --dynamics", "columns (--inputs for those that the agent does not influence"
-    if known and found.score >= 1.0:
-        problem = (
-            f"on held-out recordings the model forecasts {label!r} no better than its frequency (squared error "
-            f"{found.score:.2f} times that of the frequency)"
-        )
-        if not request.accept:
-            raise ModelError(
-                f"{problem}, so a formula on it would be a guess. Give other {other}; more columns with --state) or "
-                f"more recordings; `{command}` shows what is wrong. To go on with this model: --accept-model"
-            )
-        return [f"the model is NOT good enough: {problem}", *problems]
-    if problems:
-        return [f"the model is NOT good enough: {problems[0]}", *problems[1:]]
-    said = f"squared error of its forecasts {found.score:.2f} times that of the frequency" if known else ""
-    lacking = f"{label!r} always or never happens on held-out recordings, so forecasts of it are not judged"
-    return [f"the model is good enough by the checks of `cfmon model learn --report`: {said or lacking}"]

@@ -13,13 +13,15 @@ from monitor.cli.init_files import config_text, takeover_text, written_sample
 from monitor.cli.init_learned import learned_base
 from monitor.cli.init_move import move_files
 from monitor.cli.init_table import simulated_table
-from monitor.cli.output import progress, warned
+from monitor.cli.output import printable, progress, warned
 from monitor.errors import ConfigError, MonitorError
 
 if TYPE_CHECKING:
+    from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
     from monitor.cli.init_base import InitBase, InitRequest
+    from monitor.cli.report_page import Row, Section
     from monitor.types import RestsOn
 
 SETTINGS: Final = "init.yaml"
@@ -28,8 +30,11 @@ FILES: Final = (
     SETTINGS,
     "model.npz", "model.learn.npz", "world.yaml", "world.location.onnx", "world.scale.onnx", "world.inputs.csv",
     "world.fits", "nominal.onnx", "nominal.yaml", "fallback.onnx", "fallback.yaml", "config.yaml", "takeover.yaml",
-    "sample.rec",
+    "sample.rec", "report.html", "report.md",
 )  # fmt: skip
+
+DAY: Final = 86_400.0
+"""Seconds in a day."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class InitResult:
     """What was written and measured.
 
     `base`: the model. `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`:
-    proposed from it. `bases`: what values of the chosen formula rest on, as `Engines.rests_on`.
+    proposed from it. `bases`: what values of the chosen formula rest on, as `Engines.rests_on`. `assessment`: the
+    verdict.
     """
 
     folder: Path
@@ -50,6 +56,15 @@ class InitResult:
     guards: Sequence[Guarded]
     hold: int | None
     bases: Mapping[str, RestsOn]
+    assessment: Assessment
+
+
+class RefusedError(Exception):
+    """The model is no better than the base rate, so that no formula is proposed. `assessment`: the numbers."""
+
+    def __init__(self, assessment: Assessment) -> None:
+        super().__init__("no better than the base rate")
+        self.assessment = assessment
 
 
 def check_folder(folder: Path, settings: Path | None, *, force: bool) -> None:
@@ -83,24 +98,30 @@ def prepared(request: InitRequest) -> InitResult:
 
 
 def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[], None]]:
-    from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.assessment import AlarmRates  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.hold import proposed  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.rules import candidates, chosen, horizon_of  # noqa: PLC0415 - likewise
 
     (staging / SETTINGS).write_text(request.record, "utf-8")
     base = simulated_table(request, staging) if request.simulator else learned_base(request, staging)
     base.write_nominal(request, staging)
     horizon = horizon_of(base.paths, base.unsafe)
+    found = _assessed(request, base, horizon)
+    if found.refused and not request.accept:
+        raise RefusedError(found)
     base.write_fallback(request, horizon, staging)
     total = sum(len(path.states) for path in base.paths)
     with progress("measuring candidate formulas", total=total) as bar, warned():
-        rows = base.measured(candidates(horizon, base.label, request.offset, request.alarm), bar.at)
-    found, rule = chosen(rows)
-    no_bounds, bases = _configure(request, base, found, staging)
+        useful = {each.horizon for each in found.skills if each.better or not each.known or found.refused}
+        every = candidates(horizon, base.label, request.offset, request.alarm)
+        rows = base.measured([each for each in every if each.horizon in useful], bar.at)
+    first, rule = chosen(rows)
+    no_bounds, bases = _configure(request, base, first, staging)
     with progress("replaying the chosen formula", total=total) as bar, warned():
-        best = base.replayed(found, staging / "config.yaml", bar.at)
+        best = base.replayed(first, staging / "config.yaml", bar.at)
     text = config_text(best, base, request.topic, no_bounds=no_bounds)
     (staging / "config.yaml").write_text(text, "utf-8")
-    rows = [best if row is found else row for row in rows]
+    rows = [best if row is first else row for row in rows]
     with progress("comparing lengths of takeovers"):
         guards = base.guards(best.candidate)
     hold = proposed(guards)
@@ -115,8 +136,55 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     sample = best.first is not None
-    shown = InitResult(request.folder, base, rows, best, rule, (), sample=sample, guards=guards, hold=hold, bases=bases)
-    return shown, sampled
+    fallback = base.recorded_weight(best.candidate.horizon)
+    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, fallback=fallback)
+    _write_report(request, base, found, staging)
+    result = InitResult(
+        request.folder,
+        base,
+        rows,
+        best,
+        rule,
+        (),
+        sample=sample,
+        guards=guards,
+        hold=hold,
+        bases=bases,
+        assessment=found,
+    )
+    return result, sampled
+
+
+def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
+    """Return what is known of the model before a formula is measured."""
+    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.rules import horizons  # noqa: PLC0415 - likewise
+
+    assert base.judge is not None
+    with progress("judging the forecasts"):
+        skills = tuple(base.judge.skills(base.label, horizons(horizon)))
+    unjudged = []
+    if not any(each.known for each in skills):
+        unjudged.append(f"forecasts, as {base.label!r} always or never happens on held-out recordings")
+    if not base.past:
+        unjudged.append("whether the past still tells something beyond the checks of the report on the model")
+    seconds = request.step_seconds or base.step_seconds
+    day = None if seconds is None else DAY / seconds
+    if day is None:
+        unjudged.append("alarms a day, as the recordings hold no times of a calendar (--step-seconds says it)")
+    return Assessment(base.label, skills, base.problems, base.past, day=day, unjudged=tuple(unjudged))
+
+
+def _write_report(request: InitRequest, base: InitBase, found: Assessment, staging: Path) -> None:
+    from monitor.cli.report_page import write_page  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
+
+    about = f"Formulas were measured on {base.measured_on}."
+    rows: list[Row] = [(printable(note),) for note in base.notes]
+    notes: Section = ("How it was made", "What `cfmon init` says.", ("note",), rows)
+    sections, charts = base.pages
+    page = page_of([("", found)], str(request.folder), about, ([*sections, notes], charts))
+    write_page(page, [staging / "report.html", staging / "report.md"])
 
 
 def _configure(

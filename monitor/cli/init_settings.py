@@ -70,6 +70,8 @@ class InitSettings(BaseModel):
     """Steps to measure the candidate formulas on."""
     skip_bad: str = DEFAULT
     """Bad rows that may be left out: a number, or a share such as `1%`."""
+    step_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Seconds between two steps, for alarms a day; default: from the times."""
     seed: int = 0
     """Of the held-out episodes, and of simulated ones."""
     offset: Annotated[int, Field(ge=0, le=63)] = 2

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.comparing import show_comparison
-from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
+from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
 from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
     ENCODERS,
@@ -27,12 +28,17 @@ from monitor.errors import ConfigError, ModelError, MonitorError
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
-    from monitor.authoring.proposal.paths import Collected, RecordedPath
+    from monitor.authoring.proposal.paths import RecordedPath
     from monitor.model.mdp import MDP
+    from monitor.statistics.clusters import Estimate
+
+JUDGED: Final = 10_000
+"""Steps of the simulated episodes on which the forecasts of a simulator's table are judged."""
 
 
 @dataclass
@@ -79,11 +85,14 @@ class TableBase(InitBase):
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.proposal.paths import simulated  # noqa: PLC0415 - likewise
+        from monitor.authoring.proposal.simulated_forecasts import judge_of  # noqa: PLC0415 - likewise
 
         assert self.nominal is not None
-        self.paths = simulated(self.model, self.nominal, request.steps, np.random.default_rng(request.seed))
+        rng = np.random.default_rng(request.seed)
+        self.paths = simulated(self.model, self.nominal, request.steps, rng)
         if not self.paths:
             raise ModelError(f"{request.simulator}: its episodes end where they start; nothing can be measured")
+        self.judge = judge_of(self.model, self.nominal, self.label, simulated(self.model, self.nominal, JUDGED, rng))
         what = "episodes of the agent's policy, simulated in the model"
         self.measured_on = in_words(self.paths, request.steps, what)
 
@@ -123,6 +132,13 @@ class TableBase(InitBase):
 
         return guarded(self.before, self.policies, best, self.paths)
 
+    def recorded_weight(self, horizon: int) -> Estimate:
+        """Return it by the model that was learned without the paths."""
+        from monitor.authoring.proposal.coverage import over_paths, recorded_weight  # noqa: PLC0415 - keep `cfmon --help` light
+
+        weights = recorded_weight(self.before, self.policies["fallback"], self.before.labels[self.label], horizon)
+        return over_paths(weights, self.paths)
+
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""
         final = final_state(path, self.model, self.encoder)
@@ -155,20 +171,24 @@ def suggestion(label: str, horizon: int, by: str) -> str:
 
 @dataclass(frozen=True)
 class CountedTable:
-    """Counts of recordings. `kept`: its held-out paths. `compared`: abstractions, if several were."""
+    """Counts of recordings.
+
+    `kept`: its held-out paths. `compared`: abstractions, if several were. `step_seconds`: between two rows, if known.
+    """
 
     learner: Learner
     kept: Collected
     compared: Sequence[Scored]
+    step_seconds: float | None
 
 
 def counted(request: InitRequest, staging: Path) -> CountedTable:
     """Count the recordings, once for the model and once without the paths that are held out."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.paths import Collected  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     said = request.said | {"unsafe": [request.unsafe]}
@@ -177,18 +197,19 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     if not request.quiet:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
-    kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe))
+    kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe, fraction=1.0))
     with reading("counting", sources) as bar:
         for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
             read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))
             learner.files.append(digest_of(source.path))
     learner.left_out.refuse(request.limit, str(sources[0].path))
-    return CountedTable(learner, kept, compared)
+    return CountedTable(learner, kept, compared, step_seconds(sources[0], learner.roles))
 
 
 def learned_table(request: InitRequest, table: CountedTable, label: str, staging: Path) -> TableBase:
     """Write what was counted; return the model, and the one of the paths that are not held out."""
-    from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.abstraction_scores import CandidateAbstraction  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import first_steps, paths_of  # noqa: PLC0415 - likewise
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
@@ -201,6 +222,9 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     unsafe = model.labels[label]
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
     base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
+    report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
+    base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
+    base.step_seconds = table.step_seconds
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):
         before = _without_held_out(table)

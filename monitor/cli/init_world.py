@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from monitor.cli.dynamics_report import charts, sections
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_table import constant_fallback, suggestion
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
     from monitor.authoring.dynamics.fitted_policy import FittedPolicy
     from monitor.authoring.dynamics.label_forecasts import ForecastingWorld
-    from monitor.authoring.learning.abstraction_scores import Outcomes
+    from monitor.authoring.learning.outcomes import Outcomes
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -147,6 +148,10 @@ class WorldBase(InitBase):
         recorded = self.paths, self.numbers
         return guarded_in_world(self.world, self.policies, (self.table, self.tables), best, recorded, seed=self.seed)
 
+    def recorded_weight(self, horizon: int) -> None:
+        """Return nothing."""
+        del horizon
+
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
         messages: list[dict[str, object]] = []
@@ -171,20 +176,19 @@ class WorldProposal:
         return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
 
     def outcomes(self, seed: int, label: str) -> Outcomes:
-        """Return what came of the held-out steps."""
+        """Return what came of the recorded steps."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-        from monitor.authoring.learning.abstraction_scores import Outcomes  # noqa: PLC0415 - likewise
+        from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
         steps = self.learned.steps
         holds, never = self.learned.best.world.holds(label, steps.x_next), np.zeros(len(steps), np.bool_)
-        found = Outcomes(seed, np.ones(1, np.bool_))
-        unknown = never[:, np.newaxis]
+        found, unknown = Outcomes(seed, np.ones(1, np.bool_), fraction=1.0), never[:, np.newaxis]
         found.add_labels((holds[:, np.newaxis], unknown, unknown), never, steps.path)
         return found
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
-        """Return it as a candidate in a comparison by forecasts on these held-out paths."""
+        """Return it as a candidate in a comparison by forecasts on those of these paths that are held out."""
         from monitor.authoring.dynamics.label_forecasts import ForecastingWorld  # noqa: PLC0415 - keep `cfmon --help` light
 
         found, world = self.learned, (self.learned.best.world, self.behaviour)
@@ -255,4 +259,5 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "
         f"{table.states:,} recorded states"
     )
+    base.pages = sections(found.judgement, found.scored), charts(found.judgement)
     return base

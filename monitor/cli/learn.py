@@ -43,8 +43,10 @@ from monitor.errors import ModelError
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.companion import CountedFile
-    from monitor.authoring.learning.holdout import Holdout
+    from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.learning.model_report import ModelReport
+    from monitor.authoring.proposal.assessment import Assessment
     from monitor.model.mdp import MDP
 
 KEPT: Final = "a learned model keeps its columns, states and labels; learn a new one"
@@ -105,7 +107,10 @@ def model_learn(
     MODEL.learn.npz beside the model holds all counts. It is written after each file, and MODEL.learn.part.npz within a
     large one; continue an interrupted run, or add recordings, with --append: what was counted already is skipped.
     """
-    from monitor.authoring.learning.holdout import Holdout  # noqa: PLC0415 - keep `cfmon --help` light
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
     target = _target(out, append, ".yaml" if dynamics else ".npz")
     roles = {
@@ -138,7 +143,8 @@ def model_learn(
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner.roles.lines(), sources, compared)
-    holdout = Holdout(seed)
+    unsafe_labels = np.array([each.unsafe for each in learner.labels], np.bool_)
+    holdout = Collected(seed, outcomes=Outcomes(seed, unsafe_labels, fraction=1.0))
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part=part, limit=limit)
     before = len(learner.kept)
@@ -179,7 +185,7 @@ def _refuse_options(given: dict[str, Any], when: str) -> None:
 def _report(
     learner: Learner,
     model: MDP,
-    holdout: Holdout,
+    holdout: Collected,
     paths: Sequence[Path],
     *,
     compared: Sequence[Scored],
@@ -188,7 +194,8 @@ def _report(
     """Judge the abstraction and write the report to `paths`; return why it is not good enough, or nothing."""
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
-    from monitor.cli.learn_report import page_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.learn_report import about, charts, sections  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:
@@ -201,8 +208,31 @@ def _report(
         if learner.states.kind == "nearest":
             distances = tuple(learner.states.distances.tolist())
             found = replace(found, distances=distances, farthest=learner.states.farthest)
-    write_page(page_of(found, model.source, compared), paths)
+        verdict = _assessed(learner, holdout, found, whole=not compared)
+    page = page_of([("", verdict)], model.source, about(found), (sections(found, compared), charts(found)))
+    write_page(page, paths)
     return list(found.problems)
+
+
+def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whole: bool) -> Assessment:
+    """Return the verdict. `whole`: on all folds; where abstractions were compared, only the first had no part in it."""
+    from monitor.authoring.learning.cross_fitting import FOLDS, CrossFitted, ForecastJudge, folds_of  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - likewise
+
+    assert holdout.outcomes is not None
+    names = [label.name for label in learner.labels]
+    first = next((label.name for label in learner.labels if label.unsafe), names[0] if names else None)
+    unjudged = ["alarms, as no formula is proposed (`cfmon init` does)"]
+    if first is None:
+        no_label = "forecasts, as there is no label (--unsafe, --label)"
+        return Assessment("", (), report.problems, report.histories, unjudged=(no_label, *unjudged))
+    table = CrossFitted("", learner, holdout, range(FOLDS if whole else 1))
+    judge = ForecastJudge(table, holdout.outcomes, names, lambda paths: folds_of(paths, holdout.seed))
+    skills = tuple(judge.skills(first, HORIZONS))
+    if not any(each.known for each in skills):
+        unjudged.insert(0, f"forecasts, as {first!r} always or never happens")
+    return Assessment(first, skills, report.problems, report.histories, unjudged=tuple(unjudged))
 
 
 def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from monitor.cli.report_page import Page, Row, Section
+from monitor.cli.report_page import Row, Section
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
@@ -16,15 +16,6 @@ CLASSES: Final = ("1", "2-9", "10-99", "100-999", "1,000-9,999", "10,000 and mor
 CALIBRATION: Final = "Forecasts and what happened"
 
 
-def _verdict(report: ModelReport) -> list[str]:
-    """Return the sentences that come first."""
-    if not report.problems:
-        unknown = sum(each.unjudged for each in report.calibrations)
-        doubt = f" {unknown} of the forecasts below cannot be judged: the episodes are too short." if unknown else ""
-        return [f"The state abstraction is good enough by the checks below.{doubt}"]
-    return ["The state abstraction is not good enough:", *report.problems]
-
-
 COVERED: Final = (
     "{seen:,} of {pairs:,} pairs (state, action) were seen. {thin:.1%} of held-out steps are in rows with fewer than "
     "10 visits; {unseen:.2%} lead to a successor that was never seen in their row. A row that was never seen leads to "
@@ -33,10 +24,6 @@ COVERED: Final = (
 PREDICTED: Final = (
     "Mean log likelihood of held-out steps in nats, by what the prediction knows; higher is better. The difference is "
     "to a prediction from state and action, with its standard error."
-)
-MARKOV: Final = (
-    "If the state says all that matters, what came before it does not improve the prediction. A difference above 0.01 "
-    "nats and three standard errors counts against the abstraction."
 )
 FORECASTS: Final = (
     "P(label within so many steps) from held-out states under the recorded behaviour, beside the frequency. Cut off: "
@@ -52,14 +39,14 @@ SCARCE: Final = (
 
 
 COMPARED: Final = (
-    "Squared errors of forecasts of the labels on held-out paths, over those of always forecasting the frequency: 0 is "
-    "perfect, 1 no better. Beside it the difference to the best one, with its standard error by paths, and the largest "
-    "gain of a history in nats a step."
+    "Losses (negative log scores) of forecasts of the labels on held-out paths, over those of always forecasting the "
+    "frequency: 0 is perfect, 1 no better. Beside it the difference to the best one, with its standard error by paths, "
+    "and the largest gain of a history in nats a step."
 )
 
 
-def _sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
-    """Return heading, explanation and table of each section."""
+def sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
+    """Return heading, explanation and table of each section of the report on a model."""
     cover = report.coverage
     visits: list[Row] = [(name, f"{count:,}") for name, count in zip(CLASSES, cover.classes, strict=True)]
     covered = COVERED.format(seen=cover.seen, pairs=cover.pairs, thin=cover.thin, unseen=cover.unseen)
@@ -67,7 +54,6 @@ def _sections(report: ModelReport, compared: Sequence[Scored]) -> list[Section]:
     found: list[Section] = [
         ("Coverage", covered, ("visits", "pairs"), visits),
         ("Prediction of the next state", PREDICTED, ("knows", *gains), list(map(_gain_row, report.simpler))),
-        ("Markov test", MARKOV, ("knows state, action and", *gains), list(map(_gain_row, report.histories))),
     ]
     if compared:
         from monitor.cli.comparing import HEAD, table_of, verdict_of  # noqa: PLC0415 - keep `cfmon --help` light
@@ -93,13 +79,13 @@ def _distances(report: ModelReport) -> list[Row]:
     return [(name, f"{n:,}", f"{n / total:.1%}") for name, n in zip(classes, report.distances, strict=True)]
 
 
-def page_of(report: ModelReport, model: str, compared: Sequence[Scored] = ()) -> Page:
-    """Return the page of a report on a model."""
-    charts = {"Coverage": _visits_chart(report), CALIBRATION: _reliability_charts(report)}
-    return Page(model, _verdict(report), _about(report), _sections(report, compared), charts)
+def charts(report: ModelReport) -> dict[str, str]:
+    """Return the charts of the sections."""
+    return {"Coverage": _visits_chart(report)}
 
 
-def _about(report: ModelReport) -> str:
+def about(report: ModelReport) -> str:
+    """Return what the model was checked on, in sentences."""
     limit = " Histories beyond a limit of two million kinds were not counted." if report.full else ""
     part = (
         f" This covers only what was counted in this run. The model has {report.earlier:,} further transitions, "
@@ -139,27 +125,3 @@ def _visits_chart(report: ModelReport) -> str:
         canvas.text((60 + 102 * i, 134 - height), f"{count:,}", size=12, anchor="middle")
         canvas.text((60 + 102 * i, 158), name, size=11, anchor="middle")
     return canvas.document(170)
-
-
-def _reliability_charts(report: ModelReport) -> str:
-    return "".join(_reliability(each) for each in report.calibrations if not each.unjudged)
-
-
-def _reliability(each: LabelCalibration) -> str:
-    """Return a reliability diagram: frequency by forecast, dots sized by their number; the diagonal is right."""
-    from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - likewise
-
-    title = f"{each.label} within {each.horizon}"
-    canvas = Canvas(210, title, f"Reliability diagram of {each.count} forecasts")
-    canvas.text((30, 16), title, size=12, bold=True)
-    canvas.box((30, 26), (150, 150), ink=RULE)
-    canvas.line((30, 176), (180, 26), ink=FAINT, dash="4 3")
-    for count, predicted, frequency in each.bins:
-        radius = 3 + 6 * (count / each.count) ** 0.5
-        says = f"forecast {predicted:.3f}, frequency {frequency:.3f}, {count} forecasts"
-        at = (30 + 150 * predicted, 176 - 150 * frequency)
-        canvas.dot(at, radius, fill=NOMINAL if each.wrong else ALTERNATIVE, says=says)
-    canvas.text((105, 194), "forecast", size=11, ink=FAINT, anchor="middle")
-    canvas.text((26, 34), "1", size=11, ink=FAINT, anchor="end")
-    canvas.text((26, 176), "0", size=11, ink=FAINT, anchor="end")
-    return canvas.document(200)

@@ -29,6 +29,7 @@ class Page:
     """A report.
 
     `verdict`: the first sentence, and why it is bad. `about`: what was checked. `charts`: heading of a section -> SVG.
+    `bad`: the verdict is, also without a reason.
     """
 
     title: str
@@ -36,13 +37,14 @@ class Page:
     about: str
     sections: Sequence[Section]
     charts: Mapping[str, str] = field(default_factory=dict)
+    bad: bool = False
 
 
 def check_reports(paths: Sequence[Path]) -> None:
     """Raise ModelError if the name of a report has another ending."""
     for path in paths:
         if path.suffix not in (".html", ".md"):
-            raise ModelError(f"--report {path}: the name ends with .html or .md")
+            raise ModelError(f"{path}: the name ends with .html or .md, as a report is a page")
 
 
 def write_page(page: Page, paths: Sequence[Path]) -> None:
@@ -67,9 +69,10 @@ def _markdown(page: Page) -> str:
 def _html(page: Page) -> str:
     first, *problems = page.verdict
     items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    bad = " bad" if problems or page.bad else ""
     body = [
         f"<h1>{escape(page.title)}</h1>",
-        f'<div class="verdict{" bad" if problems else ""}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
+        f'<div class="verdict{bad}"><strong>{escape(first)}</strong><ul>{items}</ul></div>',
         f"<p>{escape(page.about)}</p>",
     ]
     for heading, text, head, rows in page.sections:

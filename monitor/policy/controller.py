@@ -34,9 +34,9 @@ class Policy:
 class Controller:
     """A policy with finite memory. It reads z (an observation, or the state), remembers it, and then chooses.
 
-    From memory m it goes to memory n = `next[m, z]` and takes an action of the distribution `choice[n, z]`; their shapes
-    are [M, Z] and [M, Z, A]. It begins an episode in memory 0. `memory`: when it takes over, it has read all that came
-    before (`shadow`), or begins in memory 0 (`reset`).
+    From memory m it goes to memory n = `next[m, z]` and takes an action of the distribution `choice[n, z]`. Their
+    shapes are [M, Z] and [M, Z, A]. It begins an episode in memory 0. `memory`: when it takes over, it has read all
+    that came before (`shadow`), or begins in memory 0 (`reset`).
     """
 
     choice: object

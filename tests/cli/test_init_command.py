@@ -51,14 +51,14 @@ def alarms(cfmon: Run, folder: str) -> list[str]:
 
 
 def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
-    steps = tank(tmp_path / "steps.csv", runs=40)
+    steps = tank(tmp_path / "steps.csv", runs=80, seed=4)
     code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "300")
     assert (code, err) == (0, "")
     for words in (
         "nominal: ESTIMATED",
         "fallback: a SUGGESTION",
         "held-out recordings",
-        "the model is good enough by the checks of `cfmon model learn --report`",
+        "verdict: Good enough. Forecasts of 'overflow' within",
         "chosen (*)",
         "cfmon run tank",
     ):
@@ -100,14 +100,16 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     (tmp_path / "chance.csv").write_text("\n".join(lines))
     asked = ("--recordings", "chance.csv", "--unsafe", "burst: done", "--steps", "100")
     code, out, err = cfmon("init", "chance", *asked)
-    assert code == 2
-    assert "the model forecasts 'burst' no better than its frequency (squared error 1." in err
-    assert "--abstraction auto" in err
-    assert "--accept-model" in err
+    assert (code, err) == (1, "")
+    assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'burst' within" in out
+    assert "--abstraction auto" in out
+    assert "--accept-model" in out
+    code, out, _ = cfmon("init", "chance", *asked, "--json")
+    assert (code, json.loads(out)["refused"]) == (1, True)
     assert not (tmp_path / "chance").exists()
     code, out, err = cfmon("init", "chance", *asked, "--accept-model")
     assert (code, err) == (0, "")
-    assert "the model is NOT good enough: on held-out recordings the model forecasts 'burst' no better" in out
+    assert "verdict: No better than the base rate, " in out
     assert (tmp_path / "chance" / "config.yaml").exists()
     code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
     assert (code, "m.npz: the abstraction is NOT good enough" in out) == (0, True)
@@ -116,8 +118,9 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
 def test_json_names_the_files_and_the_candidates(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=40)
     code, out, _ = cfmon(
-        "init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--fallback", "do(2)", "--steps", "100", "--json"
-    )
+        "init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--fallback", "do(2)", "--steps", "100",
+        "--accept-model", "--json",
+    )  # fmt: skip
     facts = json.loads(out)
     assert code == 0
     assert {Path(name).name for name in facts["files"]} == {path.name for path in Path("t").iterdir()}
@@ -135,7 +138,9 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
         "init", "t", "--recordings", str(steps), "--unsafe", "burst: level > 11", *BINS, "--steps", "300"
     )
     assert code == 0
-    assert "the model is NOT good enough: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
+    assert "verdict: NOT good enough." in out
+    assert "Not judged: forecasts, as 'burst' always or never happens" in out
+    assert "verdict: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
@@ -196,7 +201,7 @@ def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> No
     steps = tank(tmp_path / "steps.csv", runs=20)
     (tmp_path / "t").mkdir()
     (tmp_path / "t/config.yaml").write_text("mine")
-    given = ("init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "100")
+    given = ("init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "100", "--accept-model")
     code, _, err = cfmon(*given)
     assert (code, "already exists; choose another folder, or give --force" in err) == (2, True)
     assert (tmp_path / "t/config.yaml").read_text() == "mine"
@@ -206,7 +211,15 @@ def test_files_are_overwritten_with_force_only(cfmon: Run, tmp_path: Path) -> No
 
 @slow
 def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run, tmp_path: Path) -> None:
-    given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "200")
+    given = (
+        "--recordings",
+        str(tank(tmp_path / "steps.csv", runs=20)),
+        *UNSAFE,
+        *BINS,
+        "--steps",
+        "200",
+        "--accept-model",
+    )
     patient, usual = (
         json.loads(cfmon("init", folder, *given, *options, "--json")[1])
         for folder, options in (("t", ("--offset", "1", "--for", "25", "--keep", "4")), ("u", ()))
@@ -224,7 +237,15 @@ def test_offset_and_alarm_are_options_of_what_is_measured_and_written(cfmon: Run
 def test_an_error_after_files_were_replaced_puts_them_back(
     cfmon: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = ("--recordings", str(tank(tmp_path / "steps.csv", runs=20)), *UNSAFE, *BINS, "--steps", "100")
+    given = (
+        "--recordings",
+        str(tank(tmp_path / "steps.csv", runs=20)),
+        *UNSAFE,
+        *BINS,
+        "--steps",
+        "100",
+        "--accept-model",
+    )
     assert cfmon("init", "t", *given)[0] == 0
     (tmp_path / "t/mine.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()}

@@ -95,9 +95,9 @@ def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_
     cart(tmp_path / "steps.csv", 120)
     code, out, err = cfmon(*given("--state", "x,v"))
     assert (code, err) == (0, "")
-    assert "--abstraction auto: squared errors" in out, "tables were compared"
+    assert "--abstraction auto: losses" in out, "tables were compared"
     (line,) = [line for line in out.splitlines() if line.startswith("  taken: ")]
-    assert line.startswith("  taken: a world with numbers. Squared error of forecasts of 'crash'")
+    assert line.startswith("  taken: a world with numbers. Loss (negative log score) of forecasts of 'crash'")
     assert not list(tmp_path.glob("t/model*"))
     world = monitor.load_world("t/world.yaml")
     fallback = as_world_policy("fallback", "t/fallback.yaml", world)
@@ -145,8 +145,8 @@ def test_a_world_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     rows = [f"{e},{t},{rng.normal():.4f},{rng.integers(2)}" for e in range(40) for t in range(20)]
     (tmp_path / "steps.csv").write_text("\n".join(["episode,step,x,action", *rows]))
     asked = ("init", "t", "--recordings", "steps.csv", "--unsafe", "high: x >= 1.5", "--dynamics", "--steps", "60")
-    code, _, err = cfmon(*asked)
-    assert code == 2
-    assert "the model forecasts 'high' no better than its frequency (squared error " in err
-    assert "--accept-model" in err
+    code, out, _ = cfmon(*asked)
+    assert code == 1
+    assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'high'" in out
+    assert "--accept-model" in out
     assert not (tmp_path / "t").exists()

@@ -311,7 +311,7 @@ def walked(path: Path, episodes: int, *, hidden: bool) -> Path:
 
 
 def test_the_report_says_first_whether_the_abstraction_is_good_enough(cfmon: Run, tmp_path: Path) -> None:
-    for hidden, verdict in ((False, "is good enough"), (True, "is not good enough")):
+    for hidden, verdict in ((False, "Good enough. Forecasts of"), (True, "NOT good enough. Forecasts of")):
         path, out = walked(tmp_path / f"{hidden}.csv", 200, hidden=hidden), tmp_path / str(hidden)
         reports = [f"--report={out}.md", f"--report={out}.html"]
         code, shown, _ = cfmon(
@@ -323,7 +323,7 @@ def test_the_report_says_first_whether_the_abstraction_is_good_enough(cfmon: Run
         assert verdict in page
         assert page.count("<svg") >= 2
         assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
-        for heading in ("Coverage", "Markov test", "Forecasts and what happened", "Rows to visit"):
+        for heading in ("Forecasts of the event", "Coverage", "What the past still tells", "Rows to visit"):
             assert f"## {heading}" in text
             assert f"<h2>{heading}</h2>" in page
         assert ("the states are not Markov" in shown) is hidden

@@ -10,12 +10,13 @@ import numpy as np
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.model_report import HORIZONS
+from monitor.authoring.learning.forecast_skill import Forecasts
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
 """Held-out transitions after which a forecast is made, drawn from all."""
-LAST: Final = max(HORIZONS)
+LAST: Final = 40
+"""The longest horizon of a forecast."""
 BLOCK: Final = 100
 """Transitions whose forecasts are made at once."""
 DRAWS: Final = 200
@@ -51,11 +52,12 @@ class ForecastingWorld:
         self._at, self._count = at[self._rows], len(paths)
         self._first = cache(self._first_time)
 
-    def forecasts(self, label: str, horizon: int) -> Floats:
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
+        assert horizon <= LAST, "further steps are not drawn"
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
-        return found
+        return Forecasts(found, np.full(self._count, float(DRAWS)))
 
     def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
         """Return the gain of a history, which is not computed, and why the world is not good enough."""

@@ -2,24 +2,25 @@
 
 States of different abstractions are not comparable, and neither are the likelihoods of their transitions. What they
 forecast is: whether the condition of a label holds within some steps, evaluated on the recorded rows. So each candidate
-forecasts the same events on the same held-out paths, as a model with its states would, and is scored by squared errors
-(Brier 1950), a proper score: an abstraction whose states do not separate a label pays for it.
+forecasts the same events on the same held-out paths, as a model with its states would, and gets the logarithmic score
+(Good 1952), a proper one: an abstraction whose states do not separate a label pays for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.episodes import Steps, is_end, unknown_at
-from monitor.authoring.learning.holdout import HELD, Holdout, held_out
+from monitor.authoring.learning.forecast_skill import Forecasts, log_score, smoothed
+from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
-from monitor.authoring.learning.model_report import HORIZONS, Chain, reported
+from monitor.authoring.learning.model_report import HORIZONS, Chain, ModelReport, reported
+from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.separation import missed, unseparated
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
@@ -38,7 +39,7 @@ class Forecaster(Protocol):
         """The number of its states; None: a world with numbers."""
         ...
 
-    def forecasts(self, label: str, horizon: int) -> Floats:
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]; NaN: none."""
         ...
 
@@ -73,18 +74,22 @@ class CandidateAbstraction:
         where = self.learner.where()
         return Chain(self.holdout.train, where), where.of(self.holdout.held().code)
 
-    def forecasts(self, label: str, horizon: int) -> Floats:
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
         """Return P(the label holds now or within `horizon` steps) after each held-out transition, [n]."""
         chain, after = self._chain
-        return chain.forecasts(self._model.labels[label], horizon)[after]
+        said, ends = (chain.forecasts(each, horizon)[after] for each in (self._model.labels[label], chain.states.ended))
+        return Forecasts(said, chain.total[after].astype(np.float64), ends)
 
     def checks(self, names: Sequence[str]) -> tuple[float, tuple[str, ...]]:
         """Return the largest gain of a history in nats a step, and why the abstraction is not good enough."""
-        learner = self.learner
-        unsafe = [label.name for label in learner.labels if label.unsafe]
-        report = reported(self._model, learner.where(), self.holdout, names, unsafe)
+        learner, report = self.learner, self.report(names)
         markov = max((gain.difference for gain in report.histories), default=0.0)
         return markov, (*unseparated(missed(learner.tally, learner.labels)), *report.problems)
+
+    def report(self, names: Sequence[str]) -> ModelReport:
+        """Return the report on the model, with forecasts of the labels of these names."""
+        unsafe = [label.name for label in self.learner.labels if label.unsafe]
+        return reported(self._model, self.learner.where(), self.holdout, names, unsafe)
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,10 @@ class Scored:
 
     Attributes:
         name: of the abstraction. states: their number, without ends and `elsewhere`; None: a world with numbers.
-        score: mean squared error of its forecasts, over that of always forecasting the frequency; 0 is perfect.
+        score: mean logarithmic loss of its forecasts, over that of always forecasting the frequency; 0 is perfect.
         markov: largest gain of a history in nats a step. problems: why it is not good enough, apart from
             what the recordings lack for all of them (`separation.lacking`).
-        excess: score minus that of the best, among those that are good enough if there are any. error: standard error
-            of that difference, by paths.
+        excess: score minus the lowest one. error: standard error of that difference, by paths.
     """
 
     name: str
@@ -107,71 +111,6 @@ class Scored:
     problems: tuple[str, ...]
     excess: float = 0.0
     error: float = 0.0
-
-
-@dataclass
-class Outcomes:
-    """Labels after each held-out transition, whatever the states. `seed`, `fraction`: as those of `Holdout`.
-
-    `unsafe` [L]: labels that count as holding where that is unknown, as in the models.
-    """
-
-    seed: int
-    unsafe: Bools
-    fraction: float = 0.2
-    _parts: list[tuple[Bools, Bools, Bools, Bools, Ints]] = field(default_factory=list)
-    _kept: int = 0
-
-    def add(self, steps: Steps) -> None:
-        """Take the transitions of a batch."""
-        lost = unknown_at(steps.code, len(self.unsafe))
-        self.add_labels((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
-
-    def add_labels(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
-        """Take transitions [n]: their labels, [n, L] each, which of them end an episode, and their paths.
-
-        `labels`: which hold afterwards, where a value for them is missing, and where the last state is.
-        """
-        out = held_out(path, self.seed, self.fraction)
-        if self._kept < HELD:
-            arrived, unmeasured, lost = (each[out] for each in labels)
-            self._parts.append((arrived, unmeasured, lost, ended[out], path[out]))
-            self._kept += int(out.sum())
-
-    def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
-        """Return which forecasts after each transition count, [n, L], and which of them came true, [n, L].
-
-        A forecast counts if the label does not hold yet and the recording goes on for `horizon` steps, or ends with the
-        episode. None counts where a value that the label needs is missing, now or before it holds. Paths one after
-        another, as `Holdout.held` has them. At an end whose state was not recorded an unsafe label holds, as in tables;
-        without `assumed` it is missing there.
-        """
-        arrived, unmeasured, lost, ended, path = self._joined()
-        arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)
-        number = np.arange(len(path))
-        last = np.searchsorted(path, path, side="right") - 1
-        following, blind = _following(arrived), _following(unmeasured)
-        until = np.minimum(number + horizon, last)[:, None]
-        whole = ended[last] | (number + horizon <= last)
-        known = ~unmeasured & (blind > np.minimum(following, until))
-        return ~arrived & known & (whole & ~ended)[:, None], following <= until
-
-    def paths(self) -> Ints:
-        """Return the path of each transition."""
-        return self._joined()[-1]
-
-    def _joined(self) -> tuple[Bools, Bools, Bools, Bools, Ints]:
-        arrived, unmeasured, lost, ended, path = (np.concatenate(each) for each in zip(*self._parts, strict=True))
-        order = np.argsort(path, kind="stable")
-        return arrived[order], unmeasured[order], lost[order], ended[order], path[order]
-
-
-def _following(marks: Bools) -> Ints:
-    """Return for each row the next one after it that is marked, [n, L]; n if there is none."""
-    count = len(marks)
-    later = np.vstack([np.where(marks, np.arange(count)[:, None], count)[1:], np.full((1, marks.shape[1]), count)])
-    following: Ints = np.minimum.accumulate(later[::-1])[::-1]
-    return following
 
 
 def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> list[Scored]:
@@ -186,8 +125,7 @@ def scored(candidates: Sequence[CandidateAbstraction], outcomes: Outcomes) -> li
             "--abstraction auto compares forecasts of labels, but in the held-out episodes none of "
             f"{', '.join(labels)} sometimes happens and sometimes not; record more, or choose an abstraction"
         )
-    best = min(range(len(found)), key=lambda n: (bool(found[n].problems), found[n].score))
-    return _apart(found, errors, best, outcomes)
+    return _apart(found, errors, outcomes)
 
 
 def judged(
@@ -195,38 +133,26 @@ def judged(
 ) -> tuple[list[Scored], bool]:
     """Return the scores by forecasts of one of the labels, and whether that label can be judged.
 
-    It can if it sometimes happens and sometimes not on the held-out paths; else the scores are 0. `excess` is that over
-    the lowest score.
+    It can if it sometimes happens and sometimes not on the held-out paths; else the scores are 0.
     """
     found, errors = _forecast(candidates, outcomes, labels, [label])
-    best = min(range(len(found)), key=lambda n: found[n].score)
-    return _apart(found, errors, best, outcomes), bool(errors.any())
+    return _apart(found, errors, outcomes), bool(errors.any())
 
 
 def chosen(table: Sequence[Scored]) -> Scored:
-    """Return the best of those that are good enough, or of all if none is.
-
-    Of those within one standard error of the lowest score it is the one with the fewest states.
-    """
-    eligible = [each for each in table if not each.problems] or table
-    return min(
-        (each for each in eligible if each.excess <= each.error), key=lambda each: (each.states or 0, each.score)
-    )
-
-
-def better(judged: Sequence[Scored]) -> Scored:
     """Return the one with the lowest score.
 
-    Of those within one standard error of it, one that is good enough, then a table: its values need not be drawn.
+    Of those within one standard error of it: one that is good enough, then a table, whose values need not be drawn,
+    then the one with the fewest states.
     """
-    near = (each for each in judged if each.excess <= each.error)
-    return min(near, key=lambda each: (bool(each.problems), each.states is None))
+    near = (each for each in table if each.excess <= each.error)
+    return min(near, key=lambda each: (bool(each.problems), each.states is None, each.states or 0, each.score))
 
 
 def _forecast(
     candidates: Sequence[Forecaster], outcomes: Outcomes, labels: Sequence[str], names: Sequence[str]
 ) -> tuple[list[Scored], Floats]:
-    """Return the scores by forecasts of `names`, and the weighted squared errors [candidates, n].
+    """Return the scores by forecasts of `names`, and the weighted losses [candidates, n].
 
     The forecasts that all have made count. Only tables have labels that are assumed to hold where an episode ended.
     """
@@ -236,14 +162,16 @@ def _forecast(
     for horizon in HORIZONS:
         counts, happened = outcomes.events(horizon, assumed=assumed)
         for name, place in zip(names, places, strict=True):
-            made = np.array([each.forecasts(name, horizon) for each in candidates])
-            counted = counts[:, place] & np.isfinite(made).all(axis=0)
+            made = [each.forecasts(name, horizon) for each in candidates]
+            counted = counts[:, place] & np.isfinite([each.said for each in made]).all(axis=0)
             events[horizon, name] = counted, happened[:, place], made
     weights = _weights(events)
     errors = np.zeros((len(candidates), len(outcomes.paths())))
     for key, weight in weights.items():
         counted, happened, made = events[key]
-        errors += np.where(counted, weight * (made - happened) ** 2, 0.0)
+        frequency = float(happened[counted].mean())
+        losses = [-log_score(smoothed(each.said, each.support, frequency), happened) for each in made]
+        errors += np.where(counted, weight * np.array(losses), 0.0)
     found = [
         Scored(each.name, each.size, float(error.sum()), *each.checks(names))
         for each, error in zip(candidates, errors, strict=True)
@@ -251,8 +179,9 @@ def _forecast(
     return found, errors
 
 
-def _apart(found: Sequence[Scored], errors: Floats, best: int, outcomes: Outcomes) -> list[Scored]:
-    """Return the scores with their difference to the best, and its standard error by paths."""
+def _apart(found: Sequence[Scored], errors: Floats, outcomes: Outcomes) -> list[Scored]:
+    """Return the scores with their difference to the lowest, and its standard error by paths."""
+    best = min(range(len(found)), key=lambda n: found[n].score)
     paths = np.unique(outcomes.paths(), return_inverse=True)[1]
     return [
         replace(each, excess=float(excess.sum()), error=float(np.sqrt(((excess - excess.mean()) ** 2).sum())))
@@ -261,14 +190,14 @@ def _apart(found: Sequence[Scored], errors: Floats, best: int, outcomes: Outcome
     ]
 
 
-def _weights(events: Mapping[tuple[int, str], tuple[Bools, Bools, Floats]]) -> dict[tuple[int, str], float]:
-    """Return (horizon, label) -> weight of a squared error, for those that happen sometimes.
+def _weights(events: Mapping[tuple[int, str], tuple[Bools, Bools, object]]) -> dict[tuple[int, str], float]:
+    """Return (horizon, label) -> weight of a loss, for those that happen sometimes.
 
-    The weighted errors of always forecasting the frequency sum to 1.
+    The weighted losses of always forecasting the frequency sum to 1.
     """
-    variance = {}
+    entropy = {}
     for key, (counts, happened, _) in events.items():
         outcomes = happened[counts]
         if len(outcomes) and 0 < outcomes.mean() < 1:
-            variance[key] = float(((outcomes - outcomes.mean()) ** 2).sum())
-    return {key: 1 / (value * len(variance)) for key, value in variance.items()}
+            entropy[key] = -float(log_score(np.full(len(outcomes), outcomes.mean()), outcomes).sum())
+    return {key: 1 / (value * len(entropy)) for key, value in entropy.items()}

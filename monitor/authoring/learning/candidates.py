@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
-from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, Outcomes
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import BinSpec, Reservoir, edges_of
 from monitor.authoring.learning.clusters import centres_of
@@ -17,6 +17,7 @@ from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.holdout import Holdout
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.outcomes import Outcomes
 from monitor.errors import ModelError, RecordingError
 
 BINS: Final = (2, 3, 4, 6, 8, 12, 16)
@@ -26,6 +27,9 @@ CLUSTERS: Final = (8, 16, 32, 64, 128, 256)
 
 MOST: Final = 20_000
 """Abstractions of more states are not tried, or are given up."""
+
+KEPT: Final = 0.2
+"""Fraction of the paths that are not used here: those on which the chosen abstraction is judged."""
 
 EACH: Final = 20
 """Rows in the sample for each cluster; with fewer, so many clusters are not tried."""
@@ -99,10 +103,10 @@ class Field:
         if not conditions:
             raise ModelError("--abstraction auto compares forecasts of labels; give --unsafe or --label")
         self.candidates = [
-            CandidateAbstraction(name, Learner.new(roles, states, conditions, prior), Holdout(seed))
+            CandidateAbstraction(name, Learner.new(roles, states, conditions, prior), Holdout(seed, begin=KEPT))
             for name, states in found.items()
         ]
-        self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]))
+        self.outcomes = Outcomes(seed, np.array([unsafe for _, unsafe in conditions]), begin=KEPT)
         self.lost: dict[str, str] = {}
 
     def read(self, batch: RowBatch) -> None:

@@ -44,6 +44,7 @@ class Holdout:
 
     Attributes:
         seed: of the split. fraction: of the paths that are held out.
+        begin: fraction of the paths that are left out altogether; with `begin` 0.2, those that are held out with 0.
         train: counts of the other paths.
         histories: for each of `HISTORIES`, counts by (history, state, action) and by those with the successor.
         full: a table of histories has reached its limit.
@@ -51,6 +52,7 @@ class Holdout:
 
     seed: int
     fraction: float = 0.2
+    begin: float = 0.0
     train: Tally = field(default_factory=lambda: Tally.empty(0, 0))
     histories: tuple[tuple[Table, Table], ...] = field(
         default_factory=lambda: tuple((Table({"n": 0}), Table({"n": 0})) for _ in HISTORIES)
@@ -61,11 +63,12 @@ class Holdout:
 
     def add(self, steps: Steps) -> None:
         """Take the transitions of a batch; a path is held out, or not, as a whole."""
-        out = held_out(steps.segment, self.seed, self.fraction)
-        self.train.count(steps.state[~out], steps.action[~out], steps.code[~out], steps.reward[~out])
-        contexts = mixed_histories(steps.earlier[~out], steps.state[~out], steps.action[~out])
+        out = held_out(steps.segment, self.seed, self.fraction, self.begin)
+        used = ~held_out(steps.segment, self.seed, self.begin + self.fraction)
+        self.train.count(steps.state[used], steps.action[used], steps.code[used], steps.reward[used])
+        contexts = mixed_histories(steps.earlier[used], steps.state[used], steps.action[used])
         for (rows, outcomes), context in zip(self.histories, contexts, strict=True):
-            self._count(rows, outcomes, context, steps.code[~out])
+            self._count(rows, outcomes, context, steps.code[used])
         if self._kept < HELD:
             kept = steps.state[out], steps.action[out], steps.code[out], steps.earlier[out], steps.segment[out]
             self._parts.append(HeldOut(*kept))
@@ -86,9 +89,13 @@ class Holdout:
         return HeldOut(*(values[order] for values in joined))
 
 
-def held_out(paths: Ints, seed: int, fraction: float) -> Bools:
-    """Return which paths are held out, by a hash of their number and the seed."""
-    return np.asarray(mixed(paths, np.full(len(paths), seed)) % 1_000_003 < fraction * 1_000_003)
+def held_out(paths: Ints, seed: int, fraction: float, begin: float = 0.0) -> Bools:
+    """Return which paths are held out, by a hash of their number and the seed.
+
+    `begin`: the parts from there on are disjoint from those of a smaller `begin` + `fraction`.
+    """
+    place = mixed(paths, np.full(len(paths), seed)) % 1_000_003
+    return np.asarray((place >= begin * 1_000_003) & (place < (begin + fraction) * 1_000_003))
 
 
 def mixed_histories(earlier: Ints, states: Ints, actions: Ints) -> tuple[Ints, ...]:

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import ndtri
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.holdout import HISTORIES, HeldOut, Holdout, mixed_histories
@@ -32,6 +33,8 @@ ENOUGH: Final = 10
 WORTH: Final = 0.01
 """Smallest gain of a history, in nats a step, that counts against the abstraction."""
 
+POWER: Final = 0.9
+
 Z: Final = 3.0
 """Standard errors from which a difference is taken for real: error rate 0.0027 each."""
 
@@ -41,12 +44,14 @@ class Gain:
     """Mean log likelihood of held-out steps in nats a step, compared with that of state and action.
 
     `name`: what the prediction knows. `difference` and `error`: mean and standard error of the difference, by paths.
+    `detects`: of a history, the information in nats a step that would have been `real` with probability `POWER`.
     """
 
     name: str
     value: float
     difference: float = 0.0
     error: float = 0.0
+    detects: float = np.inf
 
     @property
     def real(self) -> bool:
@@ -160,7 +165,7 @@ def reported(model: MDP, states: States, holdout: Holdout, labels: Sequence[str]
         paths=len(np.unique(held.path)),
         coverage=_coverage(train, held, states.base * model.actions),
         simpler=tuple(_gain(name, values, own, held.path) for name, values in _simpler(likely, held).items()),
-        histories=tuple(_gain(name, values, own, held.path) for name, values in _histories(holdout, held, own).items()),
+        histories=_histories(holdout, held, own),
         calibrations=tuple(each for each in calibrations if each.count),
         scarce=() if first is None else _scarce(chain, model, model.labels[first]),
         full=holdout.full,
@@ -223,16 +228,58 @@ def _simpler(likely: _Likely, held: HeldOut) -> dict[str, Floats]:
     return {"the state, without the action": likely.of_state(held), "nothing": likely.anywhere(held)}
 
 
-def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> dict[str, Floats]:
-    """Return the probabilities of outcomes given a history too; without it where it is not known."""
-    found = {}
+def _histories(holdout: Holdout, held: HeldOut, own: Floats) -> tuple[Gain, ...]:
+    """Return the gains of predictions that know a history too, where it is known."""
+    found = []
     contexts = mixed_histories(held.earlier, held.state, held.action)
+    kinds = _kinds(holdout.train, held)
     for name, (rows, outcomes), context in zip(HISTORIES, holdout.histories, contexts, strict=True):
         visits = _looked_up(outcomes, mixed(context, held.code))
-        draws = _looked_up(rows, context)
+        draws = np.where(context >= 0, _looked_up(rows, context), 0.0)
         values = _smoothed(visits, draws, own, HISTORY_CONCENTRATION)
-        found[name] = np.where(context >= 0, values, own)
-    return found
+        gain = _gain(name, np.where(context >= 0, values, own), own, held.path)
+        found.append(replace(gain, detects=detectable(gain.error, draws, kinds)))
+    return tuple(found)
+
+
+def _kinds(train: Tally, held: HeldOut) -> Floats:
+    """Return how many different successors the row of each held-out step has, [n]."""
+    rows, counts = np.unique(train.transitions.keys >> CODE_BITS, return_counts=True)
+    row = (held.state << ACTION_BITS) + held.action
+    at = np.minimum(np.searchsorted(rows, row), max(len(rows) - 1, 0))
+    return np.where(rows[at] == row, counts[at], 1).astype(np.float64) if len(rows) else np.ones(len(row))
+
+
+def detectable(error: float, draws: Floats, kinds: Floats) -> float:
+    """Return how much information a history must hold for its gain to be real with probability `POWER`, nats a step.
+
+    Of I nats, counts of `draws` steps like a held-out one give I (1 - (C / (draws + C))^2), where C is
+    `HISTORY_CONCENTRATION`, as far as a small effect is quadratic; learning them costs
+    draws (kinds - 1) / 2 (draws + C)^2, the variance of the estimated distribution in relative entropy. The variance of
+    a log likelihood ratio is twice its mean (Kullback 1959, chapter 5). Bisection.
+
+    Args:
+        error: standard error of the gain without an effect.
+        draws: training steps with the same history, state and action, for each held-out step [n].
+        kinds: different successors there, [n].
+    """
+    if not len(draws):
+        return np.inf
+    after = draws + HISTORY_CONCENTRATION
+    kept = float((1 - (HISTORY_CONCENTRATION / after) ** 2).mean())
+    cost = float((draws * (kinds - 1) / (2 * after**2)).mean())
+
+    def found(information: float) -> bool:
+        spread = np.sqrt(error**2 + 2 * information * kept / len(draws))
+        return bool(information * kept - cost > max(Z * spread, WORTH) + ndtri(POWER) * spread)
+
+    low, high = 0.0, 16.0
+    if not found(high):
+        return np.inf
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
 
 
 def _gain(name: str, values: Floats, own: Floats, paths: Ints) -> Gain:

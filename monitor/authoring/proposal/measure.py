@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +50,16 @@ class CandidateFormula:
         return f"regret(fallback@{self.offset}, P>={self.threshold:g} [ {goal} ])"
 
 
+class PathAlarms(NamedTuple):
+    """Counts of one path; see `Measured`."""
+
+    steps: int
+    alarms: int
+    false: int
+    events: int
+    preceded: int
+
+
 @dataclass(frozen=True)
 class Measured:
     """A candidate on recorded paths.
@@ -62,6 +73,7 @@ class Measured:
         lead: median number of steps from that alarm to the event, or None.
         regret, unavoidable: verdicts that the requirement is violated, by whether the fallback would have met it.
         first: number of the path with the first alarm that preceded an event, else with the first alarm, or None.
+        leads: steps from each such alarm to its event. paths: the counts of each path.
     """
 
     candidate: CandidateFormula
@@ -75,6 +87,8 @@ class Measured:
     regret: int
     unavoidable: int
     first: int | None
+    leads: tuple[int, ...] = ()
+    paths: tuple[PathAlarms, ...] = ()
 
     @property
     def per_thousand(self) -> float:
@@ -167,26 +181,30 @@ def take(notice: Notice, traces: Mapping[str, Trace], number: int, seq: int) -> 
 def summary_of(candidate: CandidateFormula, trace: Trace, paths: Sequence[RecordedPath], unsafe: Bools) -> Measured:
     """Return what a formula did on the paths. `unsafe`: which of their states are, [S]."""
     leads: list[int] = []
-    events = false = 0
+    counts: list[PathAlarms] = []
     warned: list[int] = []
     reach = candidate.horizon
     for number, path in enumerate(paths):
         alarms, entered = trace.alarms.get(number, []), unsafe_events(path, unsafe)
-        events += len(entered)
         before = [[e - a for a in alarms if e - reach <= a < e] for e in entered]
-        leads += [max(each) for each in before if each]
+        found = [max(each) for each in before if each]
+        leads += found
         warned += [number] if any(before) else []
-        false += sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in alarms)
+        false = sum(not any(a - candidate.offset <= e <= a + reach for e in entered) for a in alarms)
+        counts.append(PathAlarms(len(path.actions), len(alarms), false, len(entered), len(found)))
+    steps, fired, false, events, preceded = (sum(each) for each in zip(PathAlarms(0, 0, 0, 0, 0), *counts, strict=True))
     return Measured(
         candidate=candidate,
-        steps=sum(len(path.actions) for path in paths),
+        steps=steps,
         answered=trace.outcomes.total(),
-        alarms=sum(map(len, trace.alarms.values())),
+        alarms=fired,
         false=false,
         events=events,
-        preceded=len(leads),
+        preceded=preceded,
         lead=float(np.median(leads)) if leads else None,
         regret=trace.outcomes["regret"],
         unavoidable=trace.outcomes["unavoidable"],
         first=min(warned or trace.alarms, default=None),
+        leads=tuple(leads),
+        paths=tuple(counts),
     )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.abstraction_scores import Outcomes
-from monitor.authoring.learning.episodes import Steps, is_end
-from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout
+from monitor.authoring.learning.episodes import is_end
+from monitor.authoring.learning.holdout import HeldOut
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 
@@ -31,33 +30,6 @@ class RecordedPath:
     states: Ints
     actions: Ints
     ended: bool
-
-
-@dataclass
-class Collected(Holdout):
-    """Holdout that also keeps all transitions, up to a limit, for recordings that are too short to be split.
-
-    `outcomes`: takes the steps too, to judge the model by its forecasts.
-    """
-
-    outcomes: Outcomes | None = None
-    _every: list[HeldOut] = field(default_factory=list)
-    _size: int = 0
-
-    def add(self, steps: Steps) -> None:
-        """Take the transitions of a batch."""
-        super().add(steps)
-        if self.outcomes is not None:
-            self.outcomes.add(steps)
-        if self._size < HELD:
-            self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
-            self._size += len(steps.state)
-
-    def every(self) -> HeldOut:
-        """Return all kept transitions, paths one after another."""
-        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
-        order = np.argsort(joined[-1], kind="stable")
-        return HeldOut(*(values[order] for values in joined))
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:

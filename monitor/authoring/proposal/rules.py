@@ -34,8 +34,16 @@ def horizon_of(paths: Sequence[RecordedPath], unsafe: Bools) -> int:
 
 def candidates(horizon: int, label: str, offset: int, alarm: AlarmSpec) -> list[CandidateFormula]:
     """Return the formulas to compare: each threshold, with the horizon and with a quarter of it."""
-    horizons = dict.fromkeys((max(SHORTEST, horizon // 4), horizon))
-    return [CandidateFormula(each, offset, threshold, label, alarm) for each in horizons for threshold in THRESHOLDS]
+    return [
+        CandidateFormula(each, offset, threshold, label, alarm)
+        for each in horizons(horizon)
+        for threshold in THRESHOLDS
+    ]
+
+
+def horizons(horizon: int) -> list[int]:
+    """Return the horizons to compare: a quarter of it, and itself."""
+    return list(dict.fromkeys((max(SHORTEST, horizon // 4), horizon)))
 
 
 def chosen(rows: Sequence[Measured]) -> tuple[Measured, str]:

@@ -16,8 +16,9 @@ from monitor.authoring.dynamics.label_forecasts import DRAWS, ForecastingWorld
 from monitor.authoring.dynamics.learned_world import Draft, split, unchanged
 from monitor.authoring.dynamics.recorded_table import recorded_table
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.authoring.learning.abstraction_scores import Outcomes, judged
+from monitor.authoring.learning.abstraction_scores import judged
 from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.proposal.world_paths import numbered_paths
 from monitor.model.mdp import MDP
 from monitor.policy.manifest import Input, Manifest, Output
@@ -50,7 +51,7 @@ def test_a_forecast_is_the_normal_probability() -> None:
     policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
     paths = np.sort(steps.path)
     found = ForecastingWorld((world_of(steps), policy), ("a problem",), steps, paths, 0)
-    one = found.forecasts("high", 1)
+    one = found.forecasts("high", 1).said
     after = np.concatenate([steps.x_next[steps.path == p, 0] for p in np.unique(paths)])
     true = np.where(after >= 1, 1.0, [0.5 * (1 + erf((x - 1) / sqrt(2))) for x in after])
     made = np.isfinite(one)
@@ -58,7 +59,7 @@ def test_a_forecast_is_the_normal_probability() -> None:
     # The learned noise differs by some percent from the normal distribution: 800 residuals.
     assert np.abs(one - true)[made].max() < STANDARD_ERRORS * 0.5 / sqrt(DRAWS) + 0.05
     assert abs((one - true)[made].mean()) < 0.01
-    assert (found.forecasts("high", 5)[made] >= one[made]).all(), "it has more time"
+    assert (found.forecasts("high", 5).said[made] >= one[made]).all(), "it has more time"
     assert found.checks([])[1] == ("a problem",)
 
 
@@ -89,14 +90,14 @@ def test_a_forecast_takes_the_inputs_recorded_next_and_then_those_resampled() ->
     inputs = np.concatenate([steps.w[[*rows[1:], rows[-1]], 0] for rows in ordered])
     for horizon in (1, 5):
         highest = np.maximum(after, after + inputs + 5 * (horizon - 1))
-        assert found.forecasts("high", horizon).tolist() == (highest >= 7).astype(float).tolist()
+        assert found.forecasts("high", horizon).said.tolist() == (highest >= 7).astype(float).tolist()
 
 
 def test_transitions_without_a_next_state_have_no_forecast() -> None:
     steps = walk(2, 6, 5)
     policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
     paths = np.concatenate([np.repeat([p], 5 + (p == 2000)) for p in np.unique(steps.path)])
-    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), steps, paths, 0).forecasts("high", 1))
+    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), steps, paths, 0).forecasts("high", 1).said)
     assert np.flatnonzero(~made).tolist() == [15], "the sixth transition of the third path"
 
 
@@ -116,7 +117,7 @@ def test_paths_that_the_world_was_learned_from_have_no_forecast() -> None:
     steps = walk(2, 6, 5)
     policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
     known, paths = steps[np.isin(steps.path, [1000, 4000])], np.sort(steps.path)
-    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), known, paths, 0).forecasts("high", 1))
+    made = np.isfinite(ForecastingWorld((world_of(steps), policy), (), known, paths, 0).forecasts("high", 1).said)
     assert np.unique(paths[made]).tolist() == [1000, 4000]
     assert made.sum() == len(known)
 

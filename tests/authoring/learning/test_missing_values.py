@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.abstraction_scores import Outcomes
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.learner import Learner, labels_of
+from monitor.authoring.learning.outcomes import Outcomes
 from monitor.authoring.learning.separation import missed, never_held, unrecorded
 from monitor.model import MDP
 

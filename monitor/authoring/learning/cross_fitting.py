@@ -1,0 +1,124 @@
+"""Cross-fitting: each kept episode is forecast by counts of the other ones, so that all of them can judge a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, Forecaster
+from monitor.authoring.learning.episodes import Steps
+from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
+from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
+from monitor.authoring.learning.model_report import Chain
+from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.tally import Tally
+
+FOLDS: Final = 5
+"""Parts of the paths; each is forecast by the others. The first one is what `Holdout` holds out."""
+
+
+@dataclass
+class Collected(Holdout):
+    """Holdout that also keeps all transitions, up to a limit.
+
+    `outcomes`: of all of them, to judge the model by its forecasts; in the order of `every`.
+    """
+
+    outcomes: Outcomes | None = None
+    _every: list[HeldOut] = field(default_factory=list)
+    _size: int = 0
+
+    def add(self, steps: Steps) -> None:
+        """Take the transitions of a batch."""
+        super().add(steps)
+        if self.outcomes is not None:
+            self.outcomes.add(steps)
+        if self._size < HELD:
+            self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
+            self._size += len(steps.state)
+
+    def every(self) -> HeldOut:
+        """Return all kept transitions, paths one after another."""
+        joined = [np.concatenate([getattr(part, name) for part in (NOTHING, *self._every)]) for name in FIELDS]
+        order = np.argsort(joined[-1], kind="stable")
+        return HeldOut(*(values[order] for values in joined))
+
+
+@dataclass
+class CrossFitted(CandidateAbstraction):
+    """A table as a `Forecaster` of all kept transitions, each by counts of the other folds.
+
+    `folds`: those that are forecast. `holdout` must be `Collected`.
+    """
+
+    folds: Sequence[int] = range(FOLDS)
+
+    @cached_property
+    def _chains(self) -> list[tuple[Ints, Chain, Ints]]:
+        """For each fold its transitions, the chain of the others, and the states after its transitions."""
+        assert isinstance(self.holdout, Collected)
+        every, where = self.holdout.every(), self.learner.where()
+        fold, found = folds_of(every.path, self.holdout.seed), []
+        for number in self.folds:
+            mine, others = np.flatnonzero(fold == number), fold != number
+            train = Tally.empty(0, 0)
+            train.count(every.state[others], every.action[others], every.code[others], np.zeros(int(others.sum())))
+            found.append((mine, Chain(train, where), where.of(every.code[mine])))
+        return found
+
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
+        """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not forecast."""
+        assert isinstance(self.holdout, Collected)
+        said, support, ends = np.full((3, len(self.holdout.every().path)), np.nan)
+        for mine, chain, after in self._chains:
+            said[mine] = chain.forecasts(self._model.labels[label], horizon)[after]
+            ends[mine] = chain.forecasts(chain.states.ended, horizon)[after]
+            support[mine] = chain.total[after]
+        return Forecasts(said, support, ends)
+
+
+def folds_of(paths: Ints, seed: int) -> Ints:
+    """Return the fold of each path, [n]."""
+    parts = [held_out(paths, seed, 1 / FOLDS, number / FOLDS) for number in range(FOLDS)]
+    return np.asarray(np.select(parts, range(FOLDS), FOLDS - 1), np.int64)
+
+
+@dataclass(frozen=True)
+class ForecastJudge:
+    """A model, and what came of the steps that it forecasts. `labels`: of `outcomes`, in their order.
+
+    `fold`: of each path, as what a rule knows of it comes from the others.
+    """
+
+    model: Forecaster
+    outcomes: Outcomes
+    labels: Sequence[str]
+    fold: Callable[[Ints], Ints]
+
+    def skills(self, label: str, horizons: Sequence[int]) -> list[ForecastSkill]:
+        """Return how good the forecasts of a label are, one for each horizon."""
+        return [self._skill(label, horizon) for horizon in horizons]
+
+    def _skill(self, label: str, horizon: int) -> ForecastSkill:
+        place, paths = self.labels.index(label), self.outcomes.paths()
+        counts, happened = (
+            each[:, place] for each in self.outcomes.events(horizon, assumed=self.model.size is not None)
+        )
+        ended, fold = self.outcomes.ends(horizon), self.fold(paths)
+        made = self.model.forecasts(label, horizon)
+        use = counts & np.isfinite(made.said)
+        rules: Floats = np.zeros((3, len(paths)))
+        for number in np.unique(fold[use]).tolist():
+            known = counts & (fold != number)
+            known = known if known.any() else counts
+            of = of_ends(happened[known], ended[known])
+            rules[:, fold == number] = np.array([[happened[known].mean()], [of], [ended[known].mean()]])
+        base, of, ends_base = rules[:, use]
+        ends = None if made.ends is None else made.ends[use]
+        events = Events(happened[use], paths[use], base, of, ends_base)
+        return skill((label, horizon), Forecasts(made.said[use], made.support[use], ends), events)

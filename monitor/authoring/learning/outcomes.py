@@ -1,0 +1,85 @@
+"""What came of held-out steps: when the conditions of labels held, read from the rows, whatever the states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.arrays import Bools, Ints
+from monitor.authoring.learning.episodes import Steps, is_end, unknown_at
+from monitor.authoring.learning.holdout import HELD, held_out
+
+
+@dataclass
+class Outcomes:
+    """Labels after each held-out transition, whatever the states. `seed`, `fraction`, `begin`: those of `Holdout`.
+
+    `unsafe` [L]: labels that count as holding where that is unknown, as in the models.
+    """
+
+    seed: int
+    unsafe: Bools
+    fraction: float = 0.2
+    begin: float = 0.0
+    _parts: list[tuple[Bools, Bools, Bools, Bools, Ints]] = field(default_factory=list)
+    _kept: int = 0
+
+    def add(self, steps: Steps) -> None:
+        """Take the transitions of a batch."""
+        lost = unknown_at(steps.code, len(self.unsafe))
+        self.add_labels((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
+
+    def add_labels(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
+        """Take transitions [n]: their labels, [n, L] each, which of them end an episode, and their paths.
+
+        `labels`: which hold afterwards, where a value for them is missing, and where the last state is.
+        """
+        out = held_out(path, self.seed, self.fraction, self.begin)
+        if self._kept < HELD:
+            arrived, unmeasured, lost = (each[out] for each in labels)
+            self._parts.append((arrived, unmeasured, lost, ended[out], path[out]))
+            self._kept += int(out.sum())
+
+    def events(self, horizon: int, *, assumed: bool = True) -> tuple[Bools, Bools]:
+        """Return which forecasts after each transition count, [n, L], and which of them came true, [n, L].
+
+        A forecast counts if the label does not hold yet and the recording goes on for `horizon` steps, or ends with the
+        episode. None counts where a value that the label needs is missing, now or before it holds. Paths one after
+        another, as `Holdout.held` has them. At an end whose state was not recorded an unsafe label holds, as in tables;
+        without `assumed` it is missing there.
+        """
+        arrived, unmeasured, lost, ended, path = self._joined()
+        arrived, unmeasured = (arrived | (lost & self.unsafe), unmeasured) if assumed else (arrived, unmeasured | lost)
+        number = np.arange(len(path))
+        last = np.searchsorted(path, path, side="right") - 1
+        following, blind = _following(arrived), _following(unmeasured)
+        until = np.minimum(number + horizon, last)[:, None]
+        whole = ended[last] | (number + horizon <= last)
+        known = ~unmeasured & (blind > np.minimum(following, until))
+        return ~arrived & known & (whole & ~ended)[:, None], following <= until
+
+    def ends(self, horizon: int) -> Bools:
+        """Return whether the episode ends within `horizon` steps after each transition, [n]."""
+        *_, ended, path = self._joined()
+        last = np.searchsorted(path, path, side="right") - 1
+        return np.asarray(ended[last] & (np.arange(len(path)) + horizon >= last))
+
+    def paths(self) -> Ints:
+        """Return the path of each transition."""
+        return self._joined()[-1]
+
+    def _joined(self) -> tuple[Bools, Bools, Bools, Bools, Ints]:
+        none, labels = np.zeros(0, np.bool_), np.zeros((0, len(self.unsafe)), np.bool_)
+        parts = [(labels, labels, labels, none, np.zeros(0, np.int64)), *self._parts]
+        arrived, unmeasured, lost, ended, path = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(path, kind="stable")
+        return arrived[order], unmeasured[order], lost[order], ended[order], path[order]
+
+
+def _following(marks: Bools) -> Ints:
+    """Return for each row the next one after it that is marked, [n, L]; n if there is none."""
+    count = len(marks)
+    later = np.vstack([np.where(marks, np.arange(count)[:, None], count)[1:], np.full((1, marks.shape[1]), count)])
+    following: Ints = np.minimum.accumulate(later[::-1])[::-1]
+    return following

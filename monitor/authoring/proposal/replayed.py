@@ -1,0 +1,240 @@
+"""Formulas of a configuration on recorded steps: what they forecast, when their alarms fired, and what came.
+
+The steps go through a monitor with the formulas and, for each event, a query of its probability from now on. Whether
+the event came is read from the recorded states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import Bools, Floats
+from monitor.authoring.learning.cross_fitting import ForecastJudge
+from monitor.authoring.learning.forecast_skill import Forecasts, ForecastSkill
+from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.proposal.assessment import AlarmRates
+from monitor.authoring.proposal.measure import CandidateFormula, Trace, summary_of
+from monitor.authoring.proposal.paths import RecordedPath
+from monitor.errors import InputError
+from monitor.logic import Formula, parse, print_formula
+from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
+from monitor.runtime.monitor import Monitor
+from monitor.types import Alert, FormulaSpec, Instant, Judged, Notice, Observation
+
+FORECAST: Final = "report-forecast-"
+"""Beginning of the names of the queries that are added."""
+
+EXACT: Final = 1e6
+"""Steps on which a forecast rests that is exact."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a formula wants to avoid: a condition on the state, within a horizon. `path`: the path formula."""
+
+    condition: Formula
+    horizon: int
+    path: Formula
+
+    @property
+    def name(self) -> str:
+        """The condition, as it is written; a label without quotes."""
+        return self.condition.name if isinstance(self.condition, Label) else print_formula(self.condition)
+
+    @property
+    def query(self) -> str:
+        """The query of the probability that it does not happen from now on."""
+        return print_formula(Goal(WorldRef(), Probability(self.path)))
+
+
+def event_of(text: str) -> Event | None:
+    """Return what a formula wants to avoid; None if its goal is not of the form `P>=p [ G<=h CONDITION ]`."""
+    formula = parse(text)
+    goal = formula.goal if isinstance(formula, Regret) else formula
+    if not isinstance(goal, Goal) or goal.test is None or goal.test.comparison not in (">=", ">"):
+        return None
+    path = goal.measure.path if isinstance(goal.measure, Probability) else None
+    if not isinstance(path, Not) or not isinstance(path.arg, Until) or path.arg.low or path.arg.left != Const(True):  # noqa: FBT003 - the constant
+        return None
+    condition = path.arg.right
+    while isinstance(condition, Not) and isinstance(condition.arg, Not):
+        condition = condition.arg.arg
+    return Event(condition, path.arg.high, path) if _on_state(condition) else None
+
+
+def _on_state(formula: Formula) -> bool:
+    match formula:
+        case Const() | Label():
+            return True
+        case Not(arg=inner):
+            return _on_state(inner)
+        case And(left=left, right=right) | Or(left=left, right=right):
+            return _on_state(left) and _on_state(right)
+    return False
+
+
+def holds(formula: Formula, label: Callable[[str], Bools]) -> Bools:
+    """Return where a condition on the state holds. `label`: where a label does."""
+    match formula:
+        case Label(name=name):
+            return label(name)
+        case Not(arg=inner):
+            return ~holds(inner, label)
+        case And(left=left, right=right):
+            return holds(left, label) & holds(right, label)
+        case Or(left=left, right=right):
+            return holds(left, label) | holds(right, label)
+        case Const(value=value):
+            return np.asarray(value)
+    raise TypeError(f"{formula} is no condition on a state")
+
+
+@dataclass(frozen=True)
+class ConfiguredFormula(CandidateFormula):
+    """A formula as it is written in a configuration."""
+
+    written: str = ""
+
+    @property
+    def text(self) -> str:
+        """The formula."""
+        return self.written
+
+
+@dataclass
+class Replay:
+    """Recorded steps as they go through a monitor.
+
+    Attributes:
+        monitor: with the formulas, and the queries of `with_forecasts`.
+        read: the model's own state of an observation; raises InputError.
+        states: of all steps so far. paths: which of them each path has.
+        refused: messages whose state or action is none of the model's.
+        times: of the first and of the last step, seconds since the epoch.
+    """
+
+    monitor: Monitor
+    read: Callable[[Observation], object]
+    states: list[object] = field(default_factory=list)
+    paths: list[list[int]] = field(default_factory=list)
+    ended: dict[int, bool] = field(default_factory=dict)
+    refused: int = 0
+    times: tuple[float, float] | None = None
+    _newest: dict[str, tuple[object, int, int]] = field(default_factory=dict)
+    _places: dict[tuple[str, object, int], tuple[int, int]] = field(default_factory=dict)
+    _alarms: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    _values: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
+
+    def take(self, observations: Iterable[tuple[Observation, Instant]]) -> None:
+        """Take steps in the order in which they came; those that arrive twice or late are left out."""
+        for step, now in observations:
+            if self._keep(step):
+                self.times = (now.wall if self.times is None else self.times[0], now.wall)
+            for notice in (*self.monitor.observe(step, now), *self.monitor.evaluate(now)):
+                self._note(notice)
+
+    def _keep(self, step: Observation) -> bool:
+        episode, seq, path = self._newest.get(step.agent, (None, -1, -1))
+        if episode == step.episode and step.seq <= seq:
+            return False
+        try:
+            state = self.read(step)
+        except InputError:
+            self.refused += 1
+            return False
+        if episode != step.episode or step.seq != seq + 1:
+            path = len(self.paths)
+            self.paths.append([])
+        self.paths[path].append(len(self.states))
+        self.states.append(state)
+        self.ended[path] = step.terminated
+        self._newest[step.agent] = step.episode, step.seq, path
+        self._places[step.agent, step.episode, step.seq] = path, len(self.paths[path]) - 1
+        return True
+
+    def _note(self, notice: Notice) -> None:
+        match notice:
+            case Judged(formula=name, verdict=verdict) if name.startswith(FORECAST) and verdict.value is not None:
+                place = self._places.get((notice.agent, notice.episode, notice.seq))
+                if place is not None:
+                    self._values.setdefault(name, {})[place] = verdict.value
+            case Alert(formula=name, state="firing"):
+                place = self._places.get((notice.agent, notice.episode, notice.fired.seq))
+                if place is not None:
+                    self._alarms.setdefault(name, {}).setdefault(notice.id, place)
+            case _:
+                pass
+
+    @property
+    def day(self) -> float | None:
+        """Steps in a day, of all agents together; None without times."""
+        if self.times is None or self.times[1] <= self.times[0]:
+            return None
+        return len(self.states) * 86_400.0 / (self.times[1] - self.times[0])
+
+    def recorded_paths(self) -> list[RecordedPath]:
+        """Return the paths, with the numbers of steps as states."""
+        return [
+            RecordedPath(np.array(steps), np.zeros(len(steps) - 1, np.int64), self.ended[number])
+            for number, steps in enumerate(self.paths)
+        ]
+
+    def rates(self, spec: FormulaSpec, event: Event, unsafe: Bools) -> AlarmRates:
+        """Return how often a formula fired. `unsafe`: after which steps the event's condition holds."""
+        formula = parse(spec.text)
+        goal = formula if isinstance(formula, Goal | Regret) else None
+        offset = 0 if goal is None else goal.world.offset
+        candidate = ConfiguredFormula(event.horizon, max(offset, 0), 0.0, event.name, spec.alarm, spec.text)
+        trace = Trace()
+        for path, place in sorted(self._alarms.get(spec.name, {}).values()):
+            trace.alarms.setdefault(path, []).append(place)
+        return AlarmRates(summary_of(candidate, trace, self.recorded_paths(), unsafe))
+
+    def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
+        """Return how good the forecasts of an event were."""
+        values, outcomes = self._values.get(query_name(event), {}), Outcomes(0, np.ones(1, np.bool_), 1.0)
+        said: list[float] = []
+        for number, steps in enumerate(self.paths):
+            after = unsafe[steps[1:]][:, np.newaxis]
+            never, ended = np.zeros_like(after), np.zeros(len(after), np.bool_)
+            ended[-1:] = self.ended[number]
+            outcomes.add_labels((after, never, never), ended, np.full(len(after), number))
+            said += [1 - values.get((number, place), np.nan) for place in range(1, len(steps))]
+        forecasts = _Said(event.name, np.array(said, np.float64))
+        return ForecastJudge(forecasts, outcomes, [event.name], np.zeros_like).skills(event.name, [event.horizon])[0]
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Forecasts that were made, as a `Forecaster`."""
+
+    name: str
+    said: Floats
+    size: int | None = None
+
+    def forecasts(self, label: str, horizon: int) -> Forecasts:
+        """Return the forecasts."""
+        del label, horizon
+        return Forecasts(self.said, np.full(len(self.said), EXACT))
+
+    def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
+        """Return nothing."""
+        del names
+        return 0.0, ()
+
+
+def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, Event]]:
+    """Return the formulas and the queries to add to them, and what each formula wants to avoid, where that is known."""
+    events = {spec.name: event for spec in formulas if (event := event_of(spec.text)) is not None}
+    queries = {query_name(event): FormulaSpec(query_name(event), event.query, bands="off") for event in events.values()}
+    return [*formulas, *queries.values()], events
+
+
+def query_name(event: Event) -> str:
+    """Return the name of the query of an event."""
+    return FORECAST + sha256(event.query.encode()).hexdigest()[:16]

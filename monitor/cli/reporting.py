@@ -1,0 +1,173 @@
+"""`cfmon report`: how good are the forecasts and the alarms of a configuration, on what was recorded with it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.recorded_inputs import many
+from monitor.cli.report_page import check_reports, write_page
+from monitor.errors import InputError, RecordingError
+
+if TYPE_CHECKING:
+    from monitor.arrays import Bools
+    from monitor.authoring.proposal.assessment import Assessment
+    from monitor.authoring.proposal.replayed import Event, Replay
+    from monitor.sidecar.config.load import Loaded
+    from monitor.types import FormulaSpec, Instant, Observation
+
+
+def report(
+    config: Annotated[Path, typer.Argument(help="configuration file (YAML)")],
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="RECORDING...", help="written by `cfmon run --record`, in order")
+    ],
+    *,
+    out: Annotated[
+        list[Path] | None, typer.Option("--out", "-o", metavar="FILE", help="page: .html or .md; may be repeated")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
+) -> None:
+    """Judge a running configuration by its recordings: forecasts beside what came, alarms and how early they were.
+
+    Replay the steps through the configuration's formulas. Exit code: 0; 1 if the forecasts of a formula are no better
+    than the base rate.
+    """
+    from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.verdict import page_of, verdict  # noqa: PLC0415 - likewise
+    from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
+
+    check_reports(out or [])
+    with progress("reading the configuration, the model and the policies"):
+        loaded = assemble(config)
+    specs, events = with_forecasts(loaded.formulas)
+    replay = Replay(loaded.with_formulas(specs).monitor, _reader(loaded))
+    for recording in recordings:
+        replay.take(_observations(recording, loaded))
+    if not replay.states:
+        raise RecordingError(f"{recordings[0]}: holds no step of this configuration's model on {loaded.topics.steps}")
+    found = [(spec.name, _assessed(spec, events.get(spec.name), replay, loaded)) for spec in loaded.formulas]
+    about = (
+        f"Replayed {many(len(replay.states), 'step')} of {many(len(replay.paths), 'path')} from "
+        f"{', '.join(map(str, recordings))}; {many(replay.refused, 'step')} that the model does not have left out."
+    )
+    write_page(page_of(found, f"{config}", about), out or [])
+    if as_json:
+        print_json({"steps": len(replay.states), "formulas": [_document(name, each) for name, each in found]})
+    else:
+        say(about)
+        for name, each in found:
+            for line in verdict(each):
+                say(f"{printable(name)}: {printable(line)}")
+        for path in out or []:
+            say(str(path))
+    if any(each.refused for _, each in found):
+        raise typer.Exit(1)
+
+
+def _reader(loaded: Loaded) -> Any:  # noqa: ANN401 - a method of an adapter, whose states differ
+    """Return what maps an observation to the model's own state."""
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.stream.model_adapter import ModelAdapter  # noqa: PLC0415 - likewise
+    from monitor.stream.world_adapter import WorldAdapter  # noqa: PLC0415 - likewise
+
+    settings, model = loaded.monitor.settings, loaded.model
+    adapter = (
+        ModelAdapter(model, settings, None)
+        if isinstance(model, MDP)
+        else WorldAdapter(model, settings, loaded.tables["nominal"])
+    )
+    return lambda observation: adapter.read(observation)[0]
+
+
+def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Instant]]:
+    """Yield the steps of a recording. RecordingError: it is none."""
+    from monitor.sidecar.events import Message  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
+    from monitor.stream.decode import agent_of, decode  # noqa: PLC0415 - likewise
+
+    limit = loaded.config.limits.message_bytes
+    with open_recording(path) as events, progress(f"replaying {path}", total=events.size) as bar:
+        for event in events:
+            if isinstance(event, Message):
+                try:
+                    step = decode(agent_of(event.topic, loaded.topics.steps), event.payload, limit)
+                except InputError:
+                    continue  # another topic, or no step: the monitor counts these
+                yield step, event.now
+            bar.at(events.position)
+
+
+def _assessed(spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded) -> Assessment:
+    from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if event is None:
+        problem = "its goal is not of the form P>=p [ G<=h CONDITION ], so what its alarms warn of is not known"
+        return Assessment(spec.name, (), unjudged=(problem,))
+    unsafe = _unsafe(event, replay.states, loaded)
+    skill = replay.skill(event, unsafe)
+    unjudged = ["what the past still tells, which the running monitor tests (model_doubt)"]
+    if not skill.known:
+        unjudged.insert(0, f"forecasts, as {event.name!r} always or never came")
+    return Assessment(
+        event.name, (skill,), fallback=_fallback(spec, event, replay, loaded), alarms=replay.rates(spec, event, unsafe),
+        horizon=event.horizon, day=replay.day, unjudged=tuple(unjudged), held_out=False,
+    )  # fmt: skip
+
+
+def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> Bools:
+    """Return in which states the condition of an event holds, [n]."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.proposal.replayed import holds  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+
+    model = loaded.model
+    if isinstance(model, MDP):
+        return np.broadcast_to(holds(event.condition, lambda label: model.labels[label][list(states)]), len(states))
+    numbers = np.array(states, np.float64)
+    return np.broadcast_to(holds(event.condition, lambda label: model.holds(label, numbers)), len(states))
+
+
+def _fallback(spec: FormulaSpec, event: Event, replay: Replay, loaded: Loaded) -> Any:  # noqa: ANN401 - an Estimate, imported late
+    """Return on how much data the value of the formula's other policy rests; None if that is not calculated."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.proposal.coverage import recorded_weight  # noqa: PLC0415 - likewise
+    from monitor.logic import parse  # noqa: PLC0415 - likewise
+    from monitor.logic.syntax import Regret  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+    from monitor.statistics.clusters import ratio  # noqa: PLC0415 - likewise
+
+    formula, model = parse(spec.text), loaded.model
+    if not isinstance(formula, Regret) or formula.world.change.kind != "policy" or not isinstance(model, MDP):
+        return None
+    unsafe = _unsafe(event, range(model.states), loaded)
+    weights = recorded_weight(model, loaded.tables[formula.world.change.name], unsafe, event.horizon)
+    states = np.array(replay.states, np.int64)
+    at = [weights[states[path]] for path in replay.paths]
+    return ratio(np.array([each.sum() for each in at]), np.array([float(len(each)) for each in at]))
+
+
+def _document(name: str, found: Assessment) -> dict[str, Any]:
+    from dataclasses import asdict  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.cli.verdict import verdict  # noqa: PLC0415 - likewise
+
+    counts = None if found.alarms is None else found.alarms.measured
+    return {
+        "formula": name,
+        "verdict": verdict(found),
+        "refused": found.refused,
+        "forecasts": [asdict(each) for each in found.skills],
+        "alarms": None
+        if counts is None
+        else {
+            "alarms": counts.alarms, "false": counts.false, "events": counts.events, "preceded": counts.preceded,
+            "leads": list(counts.leads), "steps": counts.steps, "steps a day": found.day,
+        },
+    }  # fmt: skip

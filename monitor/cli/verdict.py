@@ -1,0 +1,250 @@
+"""The verdict of `cfmon init`, `cfmon model learn --report` and `cfmon report`: in words and numbers, and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from monitor.cli.report_page import Page, Row, Section
+
+if TYPE_CHECKING:
+    from monitor.authoring.learning.forecast_skill import ForecastSkill
+    from monitor.authoring.learning.model_report import Gain
+    from monitor.authoring.proposal.assessment import AlarmRates, Assessment
+    from monitor.statistics.clusters import Estimate
+
+RELIABILITY: Final = "Forecasts of the event"
+LEADS: Final = "Alarms"
+
+FORECASTS: Final = (
+    "Each forecast is P(the event within so many steps) after a recorded step. Held-out: by a model that was learned "
+    "without the episode. Base rate: how often it happens in the other episodes. Loss: negative log score; forecasts "
+    "must take away 1 % of it at least, beyond chance. Where the event is one of several ways in which episodes end, "
+    "so must they of the loss of a rule that knows when episodes end but not how: telling that the end is near is no "
+    "forecast of the event. All intervals are 99 %, with episodes as what varies."
+)
+CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
+PAST: Final = (
+    "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
+    "standard errors counts. Power: the information that such a history must hold, in nats a step, for the test to "
+    "find it with 90 % probability."
+)
+
+
+def verdict(found: Assessment) -> list[str]:
+    """Return the verdict, then why it is bad, in sentences."""
+    main = found.main
+    word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
+    if main is None and found.good:
+        word = "Nothing counts against the model, but its forecasts are NOT judged."
+    parts = [word]
+    if main is not None:
+        parts += [_forecasts(main, "held-out episodes" if found.held_out else "episodes"), _gains(main)]
+    if found.alarms is not None:
+        parts.append(_alarms(found.alarms, found.day))
+    if found.fallback is not None:
+        parts.append(
+            f"The fallback's value rests on recorded steps for {_with(found.fallback, percent=True)} of its weight."
+        )
+    parts += [_past(found.past)] if found.past else []
+    parts += [f"Not judged: {each}." for each in found.unjudged]
+    return [" ".join(parts), *found.problems]
+
+
+def page_of(
+    found: Sequence[tuple[str, Assessment]],
+    title: str,
+    about: str,
+    more: tuple[Sequence[Section], Mapping[str, str]] = ((), {}),
+) -> Page:
+    """Return the page of verdicts, each with its name, followed by more sections and charts.
+
+    A single name is left out.
+    """
+    lines: list[str] = []
+    problems: list[str] = []
+    sections: list[Section] = []
+    charts: dict[str, str] = {}
+    for name, each in found:
+        prefix = f"{name}: " if len(found) > 1 else ""
+        first, *reasons = verdict(each)
+        lines.append(prefix + first)
+        problems += [prefix + reason for reason in reasons]
+        for heading, drawing in _charts(each).items():
+            charts[prefix + heading] = drawing
+        sections += [(prefix + heading, text, head, rows) for heading, text, head, rows in _sections(each)]
+    bad = any(not each.good for _, each in found)
+    return Page(title, [" ".join(lines), *problems], about, [*sections, *more[0]], charts | dict(more[1]), bad=bad)
+
+
+def _charts(found: Assessment) -> dict[str, str]:
+    charts = {RELIABILITY: "".join(_reliability(each) for each in found.skills if each.count)}
+    return charts if found.alarms is None else charts | {LEADS: _lead_chart(found.alarms)}
+
+
+def _sections(found: Assessment) -> list[Section]:
+    sections: list[Section] = []
+    if found.skills:
+        head: Row = ("within", "forecasts", "episodes", "with it", "said", "happened", "Brier", "base rate's",
+                     "less loss", "than one that knows ends", "judgement")  # fmt: skip
+        sections.append((RELIABILITY, FORECASTS, head, [_skill_row(each) for each in found.skills]))
+        rows: list[Row] = [
+            (str(each.horizon), f"{one.count:,}", f"{one.said:.1%}", _with(one.happened, percent=True))
+            for each in found.skills
+            for one in each.classes
+        ]
+        head = ("within", "forecasts", "said", "happened")
+        sections.append((CLASSES, "Mean forecast beside what happened.", head, rows))
+    if found.alarms is not None:
+        sections.append((LEADS, found.alarms.measured.candidate.text, ("what", "number"), _alarm_rows(found)))
+    if found.past:
+        head = ("knows state, action and", "difference, nats a step", "standard error", "power")
+        sections.append(("What the past still tells", PAST, head, [_past_row(each) for each in found.past]))
+    return sections
+
+
+def _refusal(one: ForecastSkill | None) -> str:
+    """Return that no formula is proposed, in the first words of the verdict."""
+    from monitor.authoring.learning.forecast_skill import WORTH  # noqa: PLC0415 - keep `cfmon --help` light
+
+    only_ends = one is not None and one.log_gain.low > WORTH
+    which = "of how episodes end: it forecasts when they do" if only_ends else ""
+    return f"No better than the base rate{' ' * bool(which)}{which}, as far as these recordings show."
+
+
+def _forecasts(one: ForecastSkill, of: str) -> str:
+    right = "were right" if one.calibrated else "were WRONG"
+    return (
+        f"Forecasts of '{one.label}' within {one.horizon} steps {right}: said {one.said:.1%}, happened "
+        f"{_with(one.happened, percent=True)} in {one.count:,} forecasts on {one.episodes:,} {of}, "
+        f"{one.eventful:,} of them with the event (Brier {one.brier:.3f}; always saying the base rate: "
+        f"{one.base_brier:.3f})."
+    )
+
+
+def _gains(one: ForecastSkill) -> str:
+    said = f"They take away {_with(one.log_gain, percent=True)} of the loss of the base rate"
+    if one.end_gain is not None:
+        said += f", and {_with(one.end_gain, percent=True)} of that of a rule that knows when episodes end but not how"
+    return said + ("." if one.better else "; beyond chance it must be 1 % at least.")
+
+
+def _alarms(rates: AlarmRates, day: float | None) -> str:
+    found = rates.measured
+    scale, unit = (1000.0, "in 1,000 steps") if day is None else (day, "a day")
+    said = (
+        f"Expect {_with(rates.alarms, scale)} alarms {unit}, {_with(rates.false, scale)} of them false "
+        f"(measured: {found.alarms:,} in {found.steps:,} steps of {len(found.paths):,} episodes)"
+    )
+    if not found.events:
+        return f"{said}; no event came, so that an alarm precedes one is not shown."
+    ahead = (
+        ""
+        if found.lead is None
+        else f", half of them {found.lead:g} steps or more ahead (from {min(found.leads)} to {max(found.leads)})"
+    )
+    return (
+        f"{said}; {_with(rates.preceded, percent=True)} of {found.events:,} events came after an alarm{ahead}, "
+        f"{found.events - found.preceded:,} without."
+    )
+
+
+def _past(past: Sequence[Gain]) -> str:
+    real = max((each for each in past if each.real), key=lambda each: each.difference, default=None)
+    if real is not None:
+        return (
+            f"The states are not Markov: {real.name} still predicts the next state, by {real.difference:.3f} nats a "
+            "step."
+        )
+    weakest = max(past, key=lambda each: each.detects)
+    power = f"one of {weakest.detects:.3f} nats a step" if weakest.detects < float("inf") else "NO history"
+    return f"No history was found that improves predictions; with 90 % probability {power} would have been."
+
+
+def _with(found: Estimate, scale: float = 1.0, *, percent: bool = False) -> str:
+    """Return a number with its interval."""
+    value, low, high = (each * scale for each in (found.value, found.low, found.high))
+    shown = f"{value:.1%}" if percent else _short(value)
+    if found.clusters < 2:
+        return f"{shown} (no interval: {found.clusters} episode)"
+    if percent:
+        return f"{shown} ({low:.1%} to {high:.1%})"
+    return f"{shown} ({_short(max(low, 0.0))} to {_short(high)})"
+
+
+def _short(number: float) -> str:
+    """Return a number with two digits, or all digits before the point."""
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
+
+
+def _skill_row(one: ForecastSkill) -> Row:
+    judged = "not judged" if not one.known else "better" if one.better else "no better"
+    right = "" if one.calibrated or not one.known else ", wrong"
+    return (
+        str(one.horizon), f"{one.count:,}", f"{one.episodes:,}", f"{one.eventful:,}", f"{one.said:.1%}",
+        _with(one.happened, percent=True), f"{one.brier:.4f}", f"{one.base_brier:.4f}",
+        _with(one.log_gain, percent=True), "-" if one.end_gain is None else _with(one.end_gain, percent=True),
+        judged + right,
+    )  # fmt: skip
+
+
+def _alarm_rows(found: Assessment) -> list[Row]:
+    assert found.alarms is not None
+    rates, counts = found.alarms, found.alarms.measured
+    scale, unit = (1000.0, "in 1,000 steps") if found.day is None else (found.day, "a day")
+    return [
+        ("steps, episodes", f"{counts.steps:,}, {len(counts.paths):,}"),
+        ("alarms", f"{counts.alarms:,}; {_with(rates.alarms, scale)} {unit}"),
+        ("of them true: the event followed within the horizon", f"{counts.alarms - counts.false:,}"),
+        ("of them false", f"{counts.false:,}; {_with(rates.false, scale)} {unit}"),
+        ("events", f"{counts.events:,}"),
+        ("events after an alarm", f"{counts.preceded:,}; {_with(rates.preceded, percent=True)}"),
+        ("events without (missed)", f"{counts.events - counts.preceded:,}"),
+        ("median steps from the alarm to the event", "-" if counts.lead is None else f"{counts.lead:g}"),
+    ]
+
+
+def _past_row(one: Gain) -> Row:
+    power = f"{one.detects:.3f}" if one.detects < float("inf") else "none"
+    return one.name, f"{one.difference:+.4f}{' (real)' if one.real else ''}", f"{one.error:.4f}", power
+
+
+def _reliability(one: ForecastSkill) -> str:
+    """Return a reliability diagram: frequency by forecast, with its interval; on the diagonal forecasts are right."""
+    from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, RULE, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
+
+    title = f"{one.label} within {one.horizon}"
+    canvas = Canvas(210, title, f"Reliability diagram of {one.count} forecasts")
+    canvas.text((30, 16), title, size=12, bold=True)
+    canvas.box((30, 26), (150, 150), ink=RULE)
+    canvas.line((30, 176), (180, 26), ink=FAINT, dash="4 3")
+    for each in one.classes:
+        x, y = 30 + 150 * each.said, 176 - 150 * each.happened.value
+        low, high = max(each.happened.low, 0.0), min(each.happened.high, 1.0)
+        ink = ALTERNATIVE if low <= each.said <= high else NOMINAL
+        canvas.line((x, 176 - 150 * low), (x, 176 - 150 * high), ink=ink)
+        says = f"said {each.said:.3f}, happened {each.happened.value:.3f}, {each.count} forecasts"
+        canvas.dot((x, y), 3 + 6 * (each.count / one.count) ** 0.5, fill=ink, says=says)
+    canvas.text((105, 194), "forecast", size=11, ink=FAINT, anchor="middle")
+    canvas.text((26, 34), "1", size=11, ink=FAINT, anchor="end")
+    canvas.text((26, 176), "0", size=11, ink=FAINT, anchor="end")
+    return canvas.document(200)
+
+
+def _lead_chart(rates: AlarmRates) -> str:
+    """Return how many events came so many steps after their alarm."""
+    from monitor.picture.svg import ALTERNATIVE, FAINT, Canvas  # noqa: PLC0415 - keep `cfmon --help` light
+
+    leads = rates.measured.leads
+    if not leads:
+        return ""
+    counts = {step: leads.count(step) for step in range(1, max(leads) + 1)}
+    canvas = Canvas(640, "Steps from the alarm to the event", ", ".join(f"{k}: {n}" for k, n in counts.items()))
+    width = 600 / len(counts)
+    for number, (step, count) in enumerate(counts.items()):
+        height, x = 120 * count / max(counts.values()), 20 + width * number
+        canvas.box((x, 140 - height), (0.8 * width, height), fill=ALTERNATIVE, says=f"{step} steps: {count} events")
+    for place, step in ((20 + 0.4 * width, 1), (20 + width * (len(counts) - 0.6), max(leads))):
+        canvas.text((place, 156), str(step), size=11, ink=FAINT, anchor="middle")
+    canvas.text((320, 168), "steps from the alarm to the event", size=11, ink=FAINT, anchor="middle")
+    return canvas.document(176)

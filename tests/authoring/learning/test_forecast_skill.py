@@ -1,0 +1,140 @@
+"""Forecasts beside what happened: against slow counts, and which models are better than simple rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.cross_fitting import FOLDS, Collected, CrossFitted, ForecastJudge, folds_of
+from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
+from monitor.authoring.learning.holdout import held_out
+from monitor.authoring.learning.learner import Learner, labels_of
+from monitor.authoring.learning.outcomes import Outcomes
+from tests.authoring.learning.recorded import Row, batches
+from tests.tiers import examples
+
+COLUMNS = Roles(("x",), "a", "ep", "t", "r", "done")
+
+
+def judge(rows: list[Row], condition: str, *, size: int = 500, seed: int = 0) -> ForecastJudge:
+    labels = labels_of([], [condition], COLUMNS, tuple(rows[0]))
+    learner = Learner.new(COLUMNS, None, labels, 1.0)
+    kept = Collected(seed, outcomes=Outcomes(seed, np.ones(1, np.bool_), fraction=1.0))
+    for batch in batches(rows, size):
+        kept.add(learner.read(batch))
+    rest = learner.end_file()
+    assert rest is not None
+    kept.add(rest)
+    assert kept.outcomes is not None
+    return ForecastJudge(CrossFitted("", learner, kept), kept.outcomes, ["bad"], lambda paths: folds_of(paths, seed))
+
+
+def tasks(rng: np.random.Generator, episodes: int, *, telling: bool) -> list[Row]:
+    """Tasks of five stages, each passed or not, that end with success or failure; `telling`: 10 and more end badly."""
+    rows: list[Row] = []
+    for episode in range(episodes):
+        fails, stage, t = bool(rng.random() < 0.5), 0, 0
+        while True:
+            done = stage == 4 and bool(rng.random() < 0.5)
+            x = stage + 10 * (fails and telling)
+            rows.append({"ep": episode, "t": t, "x": x, "a": 0, "r": -1.0 if done and fails else 0.0, "done": done})
+            if done:
+                break
+            stage, t = min(stage + int(rng.random() < 0.5), 4), t + 1
+    return rows
+
+
+def test_a_model_that_knows_only_when_episodes_end_is_no_better() -> None:
+    rows = tasks(np.random.default_rng(1), 300, telling=False)
+    (found,) = judge(rows, "bad: done and r < 0").skills("bad", [4])
+    assert found.log_gain.low > 0.05, "it beats always saying the base rate"
+    assert found.end_gain is not None
+    assert abs(found.end_gain.value) < 0.02
+    assert (found.known, found.better, found.calibrated) == (True, False, True)
+    assert (found.episodes, found.eventful) == (300, len({row["ep"] for row in rows if row["r"] < 0}))
+
+
+def test_a_model_that_knows_how_they_end_is_better() -> None:
+    (found,) = judge(tasks(np.random.default_rng(1), 300, telling=True), "bad: done and r < 0").skills("bad", [4])
+    assert found.end_gain is not None
+    assert found.end_gain.low > 0.3
+    assert found.better
+
+
+def test_where_each_end_is_the_event_to_know_ends_is_to_know_it() -> None:
+    (found,) = judge(tasks(np.random.default_rng(2), 300, telling=False), "bad: done").skills("bad", [4])
+    assert found.end_gain is None
+    assert found.better
+
+
+def test_states_that_say_nothing_are_seldom_better() -> None:
+    rng, accepted, tries = np.random.default_rng(3), 0, examples(20, 200)
+    for _ in range(tries):
+        rows: list[Row] = [
+            {"ep": e, "t": t, "x": int(rng.integers(3)), "a": 0, "r": 0.0, "done": False}
+            for e in range(40)
+            for t in range(20)
+        ]
+        for row in rows:
+            row["r"] = float(rng.random() < 0.1)
+        accepted += any(each.better for each in judge(rows, "bad: r > 0").skills("bad", [2, 8]))
+    # An error of 1 % in both directions, in two intervals: 1 % together if both are right.
+    assert accepted <= 1 + 0.03 * tries
+
+
+def test_each_fold_is_forecast_by_the_others_and_the_first_is_what_a_holdout_holds_out() -> None:
+    paths = np.arange(10_000)
+    fold = folds_of(paths, 3)
+    assert ((fold == 0) == held_out(paths, 3, 0.2)).all()
+    assert np.abs(np.bincount(fold) / 10_000 - 1 / FOLDS).max() < 0.03
+    found = judge(tasks(np.random.default_rng(4), 60, telling=True), "bad: done and r < 0", size=37)
+    whole = found.model
+    assert isinstance(whole, CrossFitted)
+    assert isinstance(whole.holdout, Collected)
+    every = whole.holdout.every()
+    assert (found.outcomes.paths() == every.path).all()
+    one = CandidateAbstraction("", whole.learner, whole.holdout).forecasts("bad", 3)
+    first = folds_of(every.path, 0) == 0
+    made = whole.forecasts("bad", 3)
+    np.testing.assert_array_equal(made.said[first], one.said)
+    assert not np.isnan(made.said).any()
+    part = CrossFitted("", whole.learner, whole.holdout, range(1)).forecasts("bad", 3)
+    assert (np.isnan(part.said) == ~first).all()
+
+
+def test_the_numbers_are_those_of_a_slow_count() -> None:
+    rng = np.random.default_rng(6)
+    said, happened, paths = rng.uniform(size=300), rng.random(300) < 0.3, rng.integers(0, 25, 300)
+    base, support = np.full(300, 0.3), np.full(300, 9.0)
+    events = Events(happened, paths, base, np.full(300, np.nan), base)
+    found = skill(("bad", 4), Forecasts(said, support, np.full(300, 0.5)), events)
+    losses = usual = 0.0
+    for p, came in zip(said.tolist(), happened.tolist(), strict=True):
+        smooth = (9 * p + 0.3) / 10
+        losses -= np.log(smooth if came else 1 - smooth)
+        usual -= np.log(0.3 if came else 0.7)
+    assert found.log_gain.value == pytest.approx((usual - losses) / usual)
+    assert found.brier == pytest.approx(np.mean((said - happened) ** 2))
+    assert found.brier_gain.value == pytest.approx(found.base_brier - found.brier)
+    assert found.end_gain is None
+    assert (found.count, found.episodes, found.eventful) == (300, 25, len(set(paths[happened].tolist())))
+    assert sum(each.count for each in found.classes) == 300
+    tenth = [each for each in found.classes if each.said < 0.1]
+    assert tenth[0].happened.value == pytest.approx(happened[said < 0.1].mean())
+
+
+def test_without_a_forecast_nothing_is_known() -> None:
+    none = np.zeros(0)
+    found = skill(("bad", 4), Forecasts(none, none), Events(none > 0, none.astype(np.int64), none, none, none))
+    assert isinstance(found, ForecastSkill)
+    assert (found.count, found.known, found.better, found.classes) == (0, False, False, ())
+
+
+def test_an_end_says_something_if_ends_differ_and_nothing_else_is_the_event() -> None:
+    ended, half = np.array([True] * 8 + [False] * 8), np.array([True] * 4 + [False] * 12)
+    assert of_ends(half, ended) == 0.5
+    assert np.isnan(of_ends(ended, ended)), "an end is the event"
+    assert np.isnan(of_ends(np.roll(half, 6), ended)), "it happens before an end"
+    assert np.isnan(of_ends(half, np.zeros(16, np.bool_)))
