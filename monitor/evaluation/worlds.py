@@ -27,6 +27,7 @@ from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret, Rew
 from monitor.logic.traversal import goals, handover_goal, quantity_goals, regret_goals
 from monitor.sampled import Simulated
 from monitor.sampled.dynamics import WorldDynamics
+from monitor.sampled.sampler import Question
 from monitor.types import Drawn, Engine, RestsOn, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.checked import NO_REWARDS
@@ -229,13 +230,16 @@ class WorldChecker:
         terminated: bool = False,
         acted: Sequence[str] = (),
     ) -> RestsOn | None:
-        """Return what the value of a goal rests on, in its first world; None if what was recorded is not known."""
+        """Return what the value of a goal rests on, in its first world.
+
+        None if what was recorded is not known, and for `handover`, whose draws have draws of their own.
+        """
         change = goal.world.change
         steps = (self.models[change.name] if change.kind == "model" else self.model).learned_from
         if not steps:
             return None
         question = self.sampled.question(goal, path, drawn, terminated=terminated, acted=acted, watched=True)
-        return RestsOn(steps, None, question.left(range(draws)))
+        return RestsOn(steps, None, question.left(range(draws))) if isinstance(question, Question) else None
 
     def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
         """Return what values of a formula rest on before anything is observed, by the intervention as text.

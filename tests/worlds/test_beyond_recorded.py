@@ -24,6 +24,7 @@ from monitor.logic.syntax import Goal, Probability, Until
 from monitor.logic.traversal import subformulas
 from monitor.referee.numbers import Given, left
 from monitor.sampled import Sampler
+from monitor.sampled.sampler import Question
 from monitor.sampled.noise import STATE, uniforms
 from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, StreamSettings, Verdict
 from monitor.worlds.policies import as_world_policy
@@ -188,6 +189,7 @@ def test_both_programs_agree_on_who_leaves(tmp_path_factory: pytest.TempPathFact
     several = sum(isinstance(each, Until) for each in subformulas(goal.measure.path)) > 1
     assert (found is None) == several
     if found is not None:
+        assert isinstance(question, Question)
         assert found == pytest.approx(question.left(range(64))), text
 
 
