@@ -24,8 +24,8 @@ from monitor.logic.syntax import Goal, Probability, Until
 from monitor.logic.traversal import subformulas
 from monitor.referee.numbers import Given, left
 from monitor.sampled import Sampler
-from monitor.sampled.sampler import Question
 from monitor.sampled.noise import STATE, uniforms
+from monitor.sampled.sampler import Question
 from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, StreamSettings, Verdict
 from monitor.worlds.policies import as_world_policy
 from tests.evidence.rederived import make_evidence
