@@ -634,7 +634,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """In a world with numbers: number of recorded steps from which the inputs beyond those of the path are drawn, where
     what was drawn depends on them; left out otherwise.
     """
-    belief: Mapping[int, float] = msgspec.field(default_factory=dict)
+    belief: Mapping[int, float] | None = None
     """Where states are hidden: the likeliest ones now, state -> probability given all that was observed; left out
     otherwise.
     """
