@@ -2,7 +2,7 @@
 
 A *place* is a hidden state with the memories of the policies that act or watch. Its weight is the probability of that
 place and of all that was observed so far, divided by that of what was observed: the filter of a hidden Markov model
-whose actions are chosen by a policy that may see more than we do (docs/semantics/hidden.md, section 16.2).
+whose actions are chosen by a policy that may see more than we do (docs/semantics.md, section 16.2).
 """
 
 from __future__ import annotations

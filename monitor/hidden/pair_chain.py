@@ -2,7 +2,7 @@
 
 A *node* is a place of the true world, the counterfactual state with what the alternative remembers, and the obligation
 that is pending there. Its weight is carried forward along the observed pairs: no smoother is needed, since every weight
-is that of everything observed so far (docs/semantics/hidden.md, section 16.3).
+is that of everything observed so far (docs/semantics.md, section 16.3).
 """
 
 from __future__ import annotations

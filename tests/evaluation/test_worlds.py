@@ -180,7 +180,7 @@ def test_other_refusals() -> None:
     with pytest.raises(PolicyError, match="policy 'nominal' gives action 7"):
         ask('P=? [ X "overflow" ]', policies={"nominal": lambda x: [7] * len(x)}, path=[([3.0], None, [1.0])])
     for text in ("R=? [ C<=0 ]", "regret(alternative@1, R>=1 [ C<=0 ])"):
-        with pytest.raises(FormulaError, match=r"has no rewards: add reward\(x, a, x_next\), which takes"):
+        with pytest.raises(FormulaError, match=r"has no rewards: add reward\(x, a, x_next\), or to a manifest a graph"):
             line(text, REAL)
 
 
