@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from monitor.statistics.clusters import mean, ratio
+from monitor.statistics.clusters import frequency, mean, proportion, ratio
 from tests.tiers import examples
 
 
@@ -40,3 +40,20 @@ def test_too_little_has_no_interval() -> None:
     none = ratio(np.zeros(3), np.zeros(3))
     assert np.isnan(none.value)
     assert (none.low, none.high) == (-np.inf, np.inf)
+
+
+def test_what_always_or_never_happened_is_not_taken_for_certain() -> None:
+    always = proportion(np.array([2.0, 1.0, 0.0, 4.0]), np.array([2.0, 1.0, 0.0, 4.0]), error=0.02)
+    assert (always.value, always.high) == (1.0, 1.0)
+    assert always.low == pytest.approx(stats.beta.ppf(0.01, 3, 1))  # three clusters have some
+    never = frequency(np.zeros(9, np.bool_), np.repeat(np.arange(3), 3), error=0.02)
+    assert (never.value, never.low) == (0.0, 0.0)
+    assert never.high == pytest.approx(stats.beta.ppf(0.99, 1, 3))
+
+
+def test_a_proportion_lies_between_0_and_1() -> None:
+    parts, wholes = np.array([2.0, 0.0, 0.0, 0.0, 0.0]), np.full(5, 1.0) + np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+    assert ratio(parts, wholes).low < 0.0
+    found = proportion(parts, wholes)
+    assert (found.value, found.low) == (ratio(parts, wholes).value, 0.0)
+    assert found.high == min(ratio(parts, wholes).high, 1.0)

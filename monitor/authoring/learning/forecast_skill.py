@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.statistics.clusters import Estimate, mean
+from monitor.statistics.clusters import Estimate, frequency, mean
 
 BOTH: Final = 0.1
 """Least fraction of the ends with the event, and of those without it, for the rule that knows when episodes end."""
@@ -137,7 +137,7 @@ def skill(what: tuple[str, int], forecasts: Forecasts, events: Events) -> Foreca
         episodes=len(np.unique(paths)),
         eventful=len(np.unique(paths[happened])),
         said=float(forecasts.said.mean()),
-        happened=_frequency(happened, paths),
+        happened=frequency(happened, paths),
         base=float(events.base.mean()),
         brier=float(errors.mean()),
         base_brier=float(base_errors.mean()),
@@ -175,15 +175,10 @@ def log_score(said: Floats, happened: Bools) -> Floats:
     return np.asarray(np.log(np.maximum(np.where(happened, said, 1 - said), LEAST)))
 
 
-def _frequency(happened: Bools, paths: Ints) -> Estimate:
-    found = mean(happened.astype(np.float64), paths)
-    return Estimate(found.value, max(found.low, 0.0), min(found.high, 1.0), found.clusters)
-
-
 def _classes(said: Floats, happened: Bools, paths: Ints) -> tuple[ForecastClass, ...]:
     tenth = np.minimum((said * CLASSES).astype(np.int64), CLASSES - 1)
     found = []
     for number in np.unique(tenth).tolist():
         here = tenth == number
-        found.append(ForecastClass(int(here.sum()), float(said[here].mean()), _frequency(happened[here], paths[here])))
+        found.append(ForecastClass(int(here.sum()), float(said[here].mean()), frequency(happened[here], paths[here])))
     return tuple(found)

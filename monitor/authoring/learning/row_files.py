@@ -469,10 +469,15 @@ def refuse_names(names: Sequence[str], path: Path) -> None:
         raise RecordingError(f"{path}: column {twice[0]!r} is named twice")
 
 
+_CELL: Final = re.compile(r"(?:0|[1-9][0-9]*),(?:0|[1-9][0-9]*)").fullmatch
+"""A pair of whole numbers, as a cell of a grid may be called."""
+
+
 def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
     """Return values of a CSV file that is not separated by commas: as `typed`, but numbers may have a decimal comma.
 
-    Text stays text if two different ones would become the same number, as the names of cells "3,4" and "3,40".
+    Pairs of whole numbers stay text if two different ones would become the same number, as the names of cells "3,4" and
+    "3,40". No name of a cell, and so a number, is "5", "-1,5" or "2,05".
     """
     found, odd = typed(values, known)
     if known == "U" or not (len(odd) or found.dtype.kind == "U"):
@@ -490,7 +495,7 @@ def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyA
     numbers[left] = np.nan
     different = {text.strip() for text, number in zip(texts, numbers.tolist(), strict=True) if np.isfinite(number)}
     alike = len(np.unique(numbers[np.isfinite(numbers)])) == len(different)
-    return typed(pointed, known) if alike else (found, odd)
+    return typed(pointed, known) if alike or not all(map(_CELL, different)) else (found, odd)
 
 
 class RecordRows:

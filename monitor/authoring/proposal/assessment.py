@@ -7,10 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from monitor.arrays import Floats
 from monitor.authoring.learning.forecast_skill import ForecastSkill
 from monitor.authoring.learning.model_report import Gain
 from monitor.authoring.proposal.measure import Measured
-from monitor.statistics.clusters import Estimate, ratio
+from monitor.statistics.clusters import Estimate, proportion, ratio
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,13 @@ class AlarmRates:
     @cached_property
     def preceded(self) -> Estimate:
         """Fraction of the events before which an alarm fired within the horizon."""
-        return self._rate("preceded", "events")
+        return proportion(self._counts("preceded"), self._counts("events"))
 
     def _rate(self, part: str, whole: str) -> Estimate:
-        counts = [np.array([getattr(path, name) for path in self.measured.paths], np.float64) for name in (part, whole)]
-        return ratio(counts[0], counts[1])
+        return ratio(self._counts(part), self._counts(whole))
+
+    def _counts(self, name: str) -> Floats:
+        return np.array([getattr(path, name) for path in self.measured.paths], np.float64)
 
 
 @dataclass(frozen=True)

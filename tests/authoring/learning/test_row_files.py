@@ -188,6 +188,9 @@ def test_numbers_may_have_a_decimal_comma_where_no_comma_separates(
         "name": ["a,b", "c", ""],
         "n": [1, 2, 3],
     }
+    for zero in ("5", "-0,50", "2,05"):  # no name of a cell
+        path.write_text("\n".join(separator.join((level, "1")) for level in ("level", "1,5", "1,50", zero)))
+        assert columns(open_rows(path))["level"] == [1.5, 1.5, float(zero.replace(",", "."))]
     path.write_text("\n".join(separator.join(row) for row in [("level", "n"), *([("3", "1")] * 3), ("1,5", "2")]))
     assert columns(open_rows(path))["level"] == [3, 3, 3, 1.5]
     monkeypatch.setattr(row_files, "ROWS", 2)
