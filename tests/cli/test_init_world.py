@@ -65,7 +65,18 @@ def given(*options: str) -> tuple[str, ...]:
 def test_a_world_is_written_that_runs(cfmon: Run, tmp_path: Path) -> None:
     cart(tmp_path / "steps.csv", 40)
     code, out, err = cfmon(
-        *given("--dynamics", "--state", "x,v", "--inputs", "wind", "--fallback", "do(left)", "--fits", "4")
+        *given(
+            "--dynamics",
+            "--state",
+            "x,v",
+            "--inputs",
+            "wind",
+            "--fallback",
+            "do(left)",
+            "--fits",
+            "4",
+            "--accept-model",
+        )
     )
     assert (code, err) == (0, "")
     assert "t/world.yaml: 2 features, 1 input, 2 actions" in out
@@ -93,7 +104,7 @@ def test_a_world_is_written_that_runs(cfmon: Run, tmp_path: Path) -> None:
 @slow
 def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_path: Path) -> None:
     cart(tmp_path / "steps.csv", 120)
-    code, out, err = cfmon(*given("--state", "x,v"))
+    code, out, err = cfmon(*given("--state", "x,v", "--accept-model"))
     assert (code, err) == (0, "")
     assert "--abstraction auto: losses" in out, "tables were compared"
     (line,) = [line for line in out.splitlines() if line.startswith("  taken: ")]
@@ -103,7 +114,9 @@ def test_the_better_model_is_taken_and_the_fallback_steers_away(cfmon: Run, tmp_
     fallback = as_world_policy("fallback", "t/fallback.yaml", world)
     assert fallback.decide(np.array([[2.5, 0.3], [1.5, 0.8]])).tolist() == [world.action_names.index("left")] * 2
     Path("rule.py").write_text("def act(state):\n    return 'left' if state[0] + 2 * state[1] > 0 else 'right'\n")
-    code, out, err = cfmon(*given("--state", "x,v", "--dynamics", "--force", "--fallback", "rule.py:act"))
+    code, out, err = cfmon(
+        *given("--state", "x,v", "--dynamics", "--force", "--fallback", "rule.py:act", "--accept-model")
+    )
     assert (code, err) == (0, "")
     assert "fallback: rule.py:act was asked in 1,500 recorded states, and is a small network between them" in out
     fallback = as_world_policy("fallback", "t/fallback.yaml", monitor.load_world("t/world.yaml"))

@@ -104,7 +104,7 @@ def test_a_path_of_lists_is_binned_where_the_model_has_bins(cfmon: Run, steps: s
 def test_init_takes_clusters(cfmon: Run, steps: str) -> None:
     code, _, err = cfmon(
         "init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "kmeans:20", "--steps", "600", "--state",
-        "level,heat",
+        "level,heat", "--accept-model",
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert "state_encoder: nearest" in Path("tank/config.yaml").read_text()
@@ -173,6 +173,9 @@ def test_auto_reads_the_first_rows_of_each_file(cfmon: Run, steps: str, monkeypa
 
 @slow
 def test_init_compares_abstractions(cfmon: Run, steps: str) -> None:
-    code, out, err = cfmon("init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "auto", "--steps", "600")
+    code, out, err = cfmon(
+        "init", "tank", "--recordings", steps, *UNSAFE, "--abstraction", "auto", "--steps", "600",
+        "--state", "level,heat", "--accept-model",
+    )  # fmt: skip
     assert (code, err) == (0, "")
     assert out.count("Taken: --") == 2  # below the table, and in the notes

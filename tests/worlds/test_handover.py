@@ -107,7 +107,7 @@ def test_a_linear_gaussian_world_has_a_closed_form() -> None:
                     tested = ask(f"{text} {sign} {truth + apart}", state, sampling=sampling)
                     assert tested.holds in (found, None), (n, truth, tested)  # None: states near their own bound
                     decided, asked = decided + (tested.holds is not None), asked + 1
-    assert decided > asked / 2
+    assert decided > asked / 3  # states near their own bound leave the others open
 
 
 def test_the_values_of_now_come_with_it() -> None:
