@@ -13,12 +13,12 @@ ARGS ?=
 SIDE_BY_SIDE := -n $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 3 ? cores + 1 : 4))) --dist worksteal
 # The tests that cover those packages: their own, doctests, and those of what no test of a package reaches.
 MEASURED := $(addprefix tests/,alarm authoring causal evaluation evidence exact logic model picture policy hidden runtime sampled statistics stream worlds \
-	cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py) monitor
+	cli/test_init_command.py cli/test_learn_command.py cli/test_learn_resumed.py cli/test_report_command.py) monitor
 KERNEL_TESTS := $(addprefix tests/,causal exact sampled statistics stream runtime)
 # What is compiled: the modules with a .pxd file (hatch_build.py).
 KERNELS := $(shell find monitor -name '*.pxd')
 # Packages without clock, I/O and randomness: everything in them can be tested.
-PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/*,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
+PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/audit.py,monitor/evidence/canonical.py,monitor/evidence/contradictions.py,monitor/evidence/document.py,monitor/evidence/effort.py,monitor/evidence/maker.py,monitor/evidence/rederivation.py,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all coverage bounds mutants docs faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
