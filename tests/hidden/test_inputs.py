@@ -72,6 +72,14 @@ def test_formulas_that_hidden_states_do_not_offer(query: str, why: str) -> None:
             monitor.PolicyError,
             "outside the memories 0..0",
         ),
+        (
+            {"policies": {"nominal": Controller([[[1, 0]] * 2], [[0, 0]], memory="forgets")}},  # type: ignore[arg-type]
+            monitor.PolicyError,
+            "memory 'forgets': use shadow, reset",
+        ),
+        ({"policies": {"nominal": Controller([[[1, 0]] * 2], [0, 0])}}, monitor.PolicyError, "next has shape"),
+        ({"policies": {"nominal": [[0.5, 0.6], [1.0, 0.0]]}}, monitor.PolicyError, "must be distributions"),
+        ({"policies": {"nominal": [[1], [1, 2]]}}, monitor.PolicyError, "is no table of numbers"),
         ({"path": ((0, 0), (2, 0))}, monitor.PathError, "pair 1: observation 2 is outside 0..1"),
         ({"path": ((0, 0), (1, 3))}, monitor.PathError, "pair 1: action 3 is outside 0..1"),
         ({"path": ()}, monitor.PathError, "the path is empty"),
@@ -95,6 +103,24 @@ def test_an_action_that_the_policy_takes_nowhere_says_nothing() -> None:
     seeing = {"nominal": Policy([0, 0], sees="state")}
     silent = ask('P=? [ "bad" ]', policies=seeing, path=((0, 1), (1, None)))
     assert silent.value == ask('P=? [ "bad" ]', policies={"nominal": [1, 1]}, path=((0, 1), (1, None))).value
+
+
+def test_a_table_of_the_states_is_a_policy_that_sees_them() -> None:
+    table = monitor.PolicyTable(actions=np.array([1, 0]))
+    seen = ask('P=? [ F<=2 "bad" ]', policies={"nominal": table}, path=((0, 1), (1, None)))
+    assert (
+        seen.value
+        == ask('P=? [ F<=2 "bad" ]', policies={"nominal": Policy([1, 0], "state")}, path=((0, 1), (1, None))).value
+    )
+
+
+def test_a_policy_may_not_take_what_is_unavailable_where_it_may_be() -> None:
+    only_there = monitor.MDP.from_transitions(
+        states=2, actions=2, transitions=[row for row in ROWS if row[:2] != (1, 1)], labels={"bad": [1]},
+        initial={0: 1.0}, signals=2, emissions=SHOWN,
+    )  # fmt: skip
+    with pytest.raises(monitor.PolicyError, match="state 1 may be seen as 1, where the policy takes an action"):
+        ask('P=? [ F<=2 "bad" ]', model=only_there)
 
 
 def test_a_policy_that_remembers_is_not_handed_back() -> None:
