@@ -52,7 +52,7 @@ class Sensor:
         """Yield the ways in which a pair may have come about in a state, for a memory of the acting policy."""
         observed, action = self.path[position]
         reader, last = self.acting[position], position == len(self.path) - 1
-        for shown, chance in self._shown(state):
+        for shown, chance in self.model.shown(state):
             if observed is not None and shown != observed:
                 continue
             read = state if reader.sees_state else shown
@@ -68,12 +68,6 @@ class Sensor:
                 likely = 1.0 if position in self.silent else float(choice[action])
                 if likely > 0.0 and self.model.available(state)[action]:
                     yield Glance(shown, after, choice, action, chance * likely)
-
-    def _shown(self, state: int) -> list[tuple[int, float]]:
-        if self.model.emissions is None:
-            return [(state, 1.0)]
-        observed, chances = self.model.emissions.row(state)
-        return list(zip(observed.tolist(), chances.tolist(), strict=True))
 
 
 Place = tuple[int, int, int]
@@ -119,8 +113,9 @@ class Belief:
             share = self._share(position)
         if share == 0.0:
             observed, action = self.sensor.path[position]
+            what = "state" if self.sensor.model.emissions is None else "observation"
             raise PathError(
-                f"pair {position}: observation {observed} with action {action} is impossible after what was observed "
+                f"pair {position}: {what} {observed} with action {action} is impossible after what was observed "
                 "before; the path or the model is wrong"
             )
         self.shares.append(share)

@@ -119,8 +119,7 @@ class HiddenChecker:
         acted: Sequence[str] = (),
     ) -> Verdict:
         """Return the verdict of a validated formula on a checked path."""
-        values = ObservedValues(self._world)
-        values.terminated = terminated
+        values = ObservedValues(self._world, terminated=terminated)
         check = IncrementalCheck(self._world.evaluators, formula, "gumbel", text, len(path), values)
         verdict = check.verdict(path, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         belief = values.belief()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import PathError
-from monitor.exact.evaluators import within
+from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.belief import Belief, Pair, Sensor
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.tails import Tail, Tails
+from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef
 from monitor.model import MDP, encode_action
 from monitor.policy.controller import Reader
+from monitor.policy.table import PolicyTable
 from monitor.types import UNKNOWN_POLICY
 
 
@@ -26,15 +29,21 @@ class HiddenWorld:
     Args:
         model: with emissions, or without: then the state is seen.
         readers: name -> policy; `nominal` is the deployed one.
-        models: name -> other rows over the same states and actions, for `model:name`.
+        models: name -> other rows over the same states and actions, for `model:name`; labels, rewards and emissions are
+            those of `model`.
+
+    Raises ConfigError if another model has other states or actions.
     """
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader], models: Mapping[str, MDP]) -> None:
-        self.model, self.readers, self.models = model, dict(readers), dict(models)
+        self.model, self.readers = model, dict(readers)
         self.nominal = self.readers["nominal"]
-        self.tails = Tails()
-        self.evaluators = self.tails.evaluators(model, _certain(model, 0), _certain(model, 0), None)
-        """Of the model alone: automata, and labels."""
+        automata: dict[Measure, Automaton] = {}
+        anything = PolicyTable(probabilities=model.availability / model.availability.sum(axis=1, keepdims=True))
+        self.evaluators = Evaluators(replace(model, emissions=None), {"nominal": anything}, models, automata=automata)
+        """For what does not depend on policies: automata and constants."""
+        self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
+        self.tails = Tails(automata)
         self.rows: dict[tuple[int, ...], Floats] = {}
 
     def change(self, reference: InterventionRef) -> Change:
@@ -46,7 +55,9 @@ class HiddenWorld:
                 return Change(self.readers[reference.name], reference.steps)
             case "action":
                 action = encode_action(self.model, int(reference.name) if reference.name.isdigit() else reference.name)
-                return Change(_certain(self.model, action), reference.steps)
+                name = f"do({action})"  # no policy can be called that: it is not a name
+                self.readers.setdefault(name, _certain(self.model, action))
+                return Change(self.readers[name], reference.steps)
             case "model":
                 return Change(dynamics=self.models[reference.name])
             case _:
@@ -54,15 +65,13 @@ class HiddenWorld:
 
 
 class ObservedValues(PathValues):
-    """Values of goals along one path of observations: the interface of `PathValues`.
+    """Values of goals along one path of observations: the interface of `PathValues`, of which it keeps nothing else.
 
-    `terminated`: the episode has ended in the state of the last pair, whichever it is; set before `advance`.
+    `terminated`: the episode has ended in the state of the last pair, whichever it is.
     """
 
-    terminated = False
-
-    def __init__(self, world: HiddenWorld) -> None:
-        self._hidden = world
+    def __init__(self, world: HiddenWorld, *, terminated: bool) -> None:
+        self._hidden, self._terminated = world, terminated
         self._pairs: Sequence[Pair] = ()
         self._beliefs: dict[Reader, Belief] = {}
         self._sensor: Sensor | None = None
@@ -94,7 +103,7 @@ class ObservedValues(PathValues):
             StateLabels(automaton, self._hidden.model).masks,
             self._hidden.rows,
         )
-        value = chain.value(position, self._tail(made, measure, position), terminated=self.terminated)
+        value = chain.value(position, self._tail(made, measure, position), terminated=self._terminated)
         return within(measure, value)
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:

@@ -33,8 +33,8 @@ class Tails:
     `automata`: of measures, by which labels are read along the path too.
     """
 
-    def __init__(self) -> None:
-        self.automata: dict[Probability | Reward, Automaton] = {}
+    def __init__(self, automata: dict[Probability | Reward, Automaton]) -> None:
+        self._automata = automata
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
 
     def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
@@ -47,7 +47,7 @@ class Tails:
             else:
                 ended, table = _with_memory(first, model, ended)
                 tables = {"nominal": table, "first": table}
-            self._evaluators[key] = Evaluators(ended, tables, automata=self.automata)
+            self._evaluators[key] = Evaluators(ended, tables, automata=self._automata)
             if len(self._evaluators) > MAX_KEPT:
                 self._evaluators.popitem(last=False)
         self._evaluators.move_to_end(key)

@@ -122,7 +122,7 @@ class MDP:
         labels: Mapping[str, Sequence[int]] | None = None,
         initial: Mapping[int, float] | None = None,
         signals: int | None = None,
-        emissions: Iterable[tuple[int, int, float]] = (),
+        emissions: Iterable[tuple[int, int, float]] | None = None,
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
     ) -> MDP:
         """Return a model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
@@ -167,7 +167,7 @@ class MDP:
             transition_rewards=extra,
             labels=labels,
             initial=None if initial is None else distribution_array(initial, states),
-            emissions=None if signals is None else Emissions.from_tuples(states, signals, emissions),
+            emissions=_emissions(states, signals, emissions),
             **carried,
         )
 
@@ -247,6 +247,13 @@ class MDP:
             counts=checked_counts(counts, actions, given[1], rows),
             source=source,
         )
+
+    def shown(self, state: int) -> list[tuple[int, float]]:
+        """Return what may be observed in a state, with probabilities: the state itself where states are seen."""
+        if self.emissions is None:
+            return [(state, 1.0)]
+        observed, chances = self.emissions.row(state)
+        return list(zip(observed.tolist(), chances.tolist(), strict=True))
 
     def row(self, state: int, action: int) -> tuple[Ints, Floats]:
         """Return successors and probabilities of (state, action); both empty if the action is unavailable."""
@@ -389,6 +396,13 @@ class MDP:
             reward_spread=_cut(self.reward_spread, lo, hi, self.actions),
             counts=None if self.counts is None else self.counts.given(int(lo), int(hi), slice(first, last)),
         )
+
+
+def _emissions(states: int, signals: int | None, given: Iterable[tuple[int, int, float]] | None) -> Emissions | None:
+    if (signals is None) != (given is None):
+        missing, there = ("signals", "emissions") if signals is None else ("emissions", "signals")
+        raise ModelError(f"{there} without {missing}: hidden states need both, and states that are seen neither")
+    return None if signals is None or given is None else Emissions.from_tuples(states, signals, given)
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:

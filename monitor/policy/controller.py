@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -71,10 +72,7 @@ class Reader:
 
     def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
         """Return what it may read in a state, with probabilities."""
-        if self.sees_state or model.emissions is None:
-            return [(state, 1.0)]
-        observed, chances = model.emissions.row(state)
-        return list(zip(observed.tolist(), chances.tolist(), strict=True))
+        return [(state, 1.0)] if self.sees_state else model.shown(state)
 
 
 def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
@@ -84,6 +82,10 @@ def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
 
 def as_reader(value: object, model: MDP) -> Reader:
     """Return a policy of a model with hidden states, or with memory, checked. Raises PolicyError."""
+    if isinstance(value, str | Path):
+        raise PolicyError(
+            f"{value} is a file: where states are hidden, or a policy remembers, give a table, a Policy or a Controller"
+        )
     if isinstance(value, Controller):
         if value.memory not in get_args(Takeover):
             raise PolicyError(f"memory {value.memory!r}: use {', '.join(get_args(Takeover))}")

@@ -123,6 +123,42 @@ def test_a_policy_may_not_take_what_is_unavailable_where_it_may_be() -> None:
         ask('P=? [ F<=2 "bad" ]', model=only_there)
 
 
+def test_a_policy_in_a_file_is_refused() -> None:
+    with pytest.raises(monitor.PolicyError, match=r"ppo\.yaml is a file: where states are hidden"):
+        ask('P=? [ F<=2 "bad" ]', policies={"nominal": "ppo.yaml"})
+
+
+@pytest.mark.parametrize("half", [{"signals": None}, {"emissions": None}])
+def test_signals_and_emissions_belong_together(half: dict[str, Any]) -> None:
+    with pytest.raises(monitor.ModelError, match="hidden states need both, and states that are seen neither"):
+        model(**half)
+
+
+def test_another_model_has_the_labels_and_emissions_of_the_main_one() -> None:
+    rows = [(s, a, 1 - s, 1.0) for s in range(2) for a in range(2)]
+    bare = monitor.MDP.from_transitions(states=2, actions=2, transitions=rows, labels={"bad": []})
+    asked = {"path": ((0, 1), (1, None)), "policies": {"nominal": [0, 1]}}
+    alone = ask('P=? [ X "bad" ]', model=monitor.MDP.from_transitions(
+        states=2, actions=2, transitions=rows, labels={"bad": [1]}, initial={0: 1.0}, signals=2, emissions=SHOWN
+    ), path=((0, None),), policies=asked["policies"])  # fmt: skip
+    assert ask('model:other@0.P=? [ X "bad" ]', models={"other": bare}, path=((0, None),)).value == alone.value == 1.0
+    small = monitor.MDP.from_transitions(states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)])
+    with pytest.raises(monitor.ConfigError, match="has 1 states"):
+        ask('P=? [ X "bad" ]', models={"other": small})
+
+
+def test_the_policies_that_acted_are_evidence() -> None:
+    policies = {"nominal": Policy([0, 0], sees="state"), "other": Policy([0, 1], sees="state")}
+    about = {"model": model(initial={0: 0.5, 1: 0.5}), "policies": policies, "path": ((None, 0), (None, None))}
+    assert ask('P=? [ "bad" ]', **about).value == 0.75
+    assert ask('P=? [ "bad" ]', **about, acted=["other", "nominal"]).value == 0.5  # it takes action 0 in state 0 only
+    with pytest.raises(monitor.PathError, match="a policy that is not configured acted"):
+        ask('P=? [ "bad" ]', policies=policies, acted=["", "nominal"])
+    remembers = Controller([[[1, 0], [1, 0]], [[0, 1], [0, 1]]], [[0, 1], [1, 1]])
+    with pytest.raises(monitor.PathError, match="several policies acted, and one of them remembers"):
+        ask('P=? [ "bad" ]', policies={**policies, "other": remembers}, acted=["other", "nominal"])
+
+
 def test_a_policy_that_remembers_is_not_handed_back() -> None:
     remembers = Controller([[[1, 0], [1, 0]], [[0, 1], [0, 1]]], [[0, 1], [1, 1]])
     with pytest.raises(monitor.FormulaError, match="takes over for good"):
