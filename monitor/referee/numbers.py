@@ -33,7 +33,7 @@ from monitor.logic.syntax import (
     Until,
 )
 from monitor.logic.traversal import handover_goal
-from monitor.referee.basis import one_temporal_operator
+from monitor.referee.basis import is_counted
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -175,12 +175,12 @@ def _binomial(count: int, chance: float) -> list[float]:
 def left(goal: Goal, given: Given) -> float | None:
     """Return the fraction of draws that take an action where it was not recorded before a goal's value is decided.
 
-    Of a difference, in its first world. None where that is not found out: of a formula with several temporal operators,
-    and in a world of which it is not known what was recorded.
+    Of a difference, in its first world. None where that is not found out: of a formula that may be decided and not look
+    so, and in a world of which it is not known what was recorded.
 
     Raises LimitError for what is not drawn again here.
     """
-    if isinstance(goal.measure, Probability) and not one_temporal_operator(goal.measure):
+    if isinstance(goal.measure, Probability) and not is_counted(goal.measure):
         return None
     paths = _Paths(goal.world.change, _begin(goal.world.offset, given), given)
     return float(paths.left(goal).mean()) if paths.knows_recorded else None
