@@ -102,14 +102,17 @@ def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
     assert isinstance(goal.measure.path, Until)
     states = goal.measure.path.high + 1
     last = len(given.path) - 1
-    nominal = _Paths(NOMINAL, last, given)
+    now = given._replace(path=given.path[last:], first=given.first + last, acted=given.acted[last:])
+    nominal = _Paths(NOMINAL, 0, now)
     missed, open_ = np.zeros(given.draws, dtype=np.bool_), np.zeros(given.draws, dtype=np.bool_)
     for offset in range(states):
         at, inputs = nominal.at(offset), nominal.inputs(offset)
         left = np.flatnonzero(~missed)
         for here, each in _same_inputs(left, inputs):
-            moment = given.path[-1]._replace(action=None, inputs=each)
-            begun = given._replace(path=[moment], first=given.first + last + offset, acted=())
+            begun = now
+            if offset > 0:
+                moment = now.path[0]._replace(action=None, inputs=each)
+                begun = now._replace(path=[moment], first=now.first + offset, acted=())
             found = _meets(late, begun, at[here], here, states)
             missed[here[found == 0.0]] = True
             open_[here[found == 0.5]] = True

@@ -57,6 +57,10 @@ POLICIES: Policies = {
 NORMAL = NormalDist()
 
 
+def half(x: Floats) -> Floats:
+    return np.full((len(x), 2), 0.5)
+
+
 def ask(text: str, state: float, **more: Any) -> Verdict:
     about: dict[str, Any] = {"model": LINE, "path": [([state], 0)], "policies": POLICIES}
     return check(text, **(about | more))
@@ -205,7 +209,7 @@ def test_with_resampled_inputs_it_is_that_of_a_nested_simulation() -> None:
 @scaled
 @pytest.mark.parametrize("kind", [GumbelTable, InverseTable])
 def test_a_table_as_a_world_agrees_with_the_exact_engine(kind: Any) -> None:
-    """Nothing that happened is conditioned on, so both causal models have the value of the table."""
+    """No step that happened is conditioned on, so both causal models have the value of the table."""
     between = 0
     for seed in range(examples(10, 300)):
         chance = Random(seed)
@@ -269,14 +273,15 @@ class _Rows:
         raise NotImplementedError
 
 
-# ---- exact answers ----
+# ---- without noise of the world ----
+
+STILL = Linear(np.array([[1.0]]), np.array([[1.0], [-1.0]]), np.zeros(1), np.array([1.0]), HIGH)
 
 
 def test_a_world_without_noise_is_answered_exactly() -> None:
-    still = Linear(np.array([[1.0]]), np.array([[1.0], [-1.0]]), np.zeros(1), np.array([1.0]), HIGH)
     values = set()
     for state, steps in ((0.0, 1), (0.0, 3), (1.5, 0), (1.5, 1), (2.5, 0), (3.5, 9)):
-        verdict = ask(f'handover(careful, P>=1 [ G<=2 !"far" ], {steps})', state, model=still, path=[([state], 0)])
+        verdict = ask(f'handover(careful, P>=1 [ G<=2 !"far" ], {steps})', state, model=STILL)
         states = [state + k for k in range(steps + 1)]
         assert verdict.method == "exact"
         assert verdict.value == float(any(max(x, x - 1, x - 2) >= HIGH for x in states)), (state, steps)
@@ -284,7 +289,25 @@ def test_a_world_without_noise_is_answered_exactly() -> None:
     assert values == {0.0, 1.0}
 
 
+@pytest.mark.parametrize(
+    ("usual", "acted", "value"),
+    [(half, "nominal", 0.0), (POLICIES["careful"], "careful", 0.0), (POLICIES["careful"], "nominal", 1.0)],
+)
+def test_the_choice_of_now_says_what_the_other_policy_would_choose(usual: Any, acted: str, value: float) -> None:
+    """It went back, and `careful` goes back as often as not: surely, if it chose itself or nominal is like it."""
+    policies = {"nominal": usual, "careful": half}
+    text = 'handover(careful, P>=0.9 [ G<=1 !"far" ], 0)'
+    path = [([2.5], 1)]
+    assert ask(text, 2.5, model=STILL, path=path, policies=policies, acted=[acted]).value == value
+
+
 # ---- the referee ----
+
+
+def by_chance(x: Floats) -> Floats:
+    """Opens the valve the more often, the higher the level."""
+    opens = np.clip(x[:, 0] / 10.0, 0.1, 0.9)
+    return np.stack([1.0 - opens, opens], axis=1)
 
 
 @scaled
@@ -296,21 +319,24 @@ def test_the_referee_draws_the_same(chance: Random) -> None:
         rain, action = float(rng.uniform(0.0, 1.5)), chance.randrange(2)
         path.append((level[0].tolist(), action, [rain]))
         level = Tank().step(level, np.array([action]), rng.uniform(size=(1, 1)), np.array([[rain]]))
-    checker = WorldChecker(tank, POLICIES, {})
+    drawn = set(chance.sample(sorted(POLICIES), chance.randrange(3)))
+    policies = POLICIES | dict.fromkeys(drawn, by_chance)
+    acted = [chance.choice(sorted(POLICIES)) for _ in path] if chance.random() < 0.5 else []
+    checker = WorldChecker(tank, policies, {})
     who = chance.choice(["careful", "careful[2]", "do(open)"])
     bound = chance.choice(["P>=0.8", "P<0.4", "P<=0.9", "P>0"])
     inner = f'{bound} [ {chance.choice("FG")}<={chance.randrange(4)} !"overflow" ]'
-    text = f"handover({who}, {inner}, {chance.randrange(3)})"
+    text = f"handover({who}, {inner}, {0 if len(drawn) == 2 else chance.randrange(3)})"
     goal, moments, seed = parse(text), checker.path(path), chance.getrandbits(53)
     assert isinstance(goal, Goal)
     checker.validate(goal, text)
     ended = chance.random() < 0.2
-    question = Sampler(checker.scene, seed).question(goal, moments, first_seq=3, terminated=ended)
+    question = Sampler(checker.scene, seed).question(goal, moments, first_seq=3, terminated=ended, acted=acted)
     assert isinstance(question, TooLate)
     draws = range(20)
     assert (question.outcomes(draws) <= question.most(draws)).all()
     wanted = float((question.outcomes(draws) + question.most(draws)).mean()) / 2.0
-    again = Given(moments, 3, ended, {"": checker.model}, POLICIES, seed, len(draws))
+    again = Given(moments, 3, ended, {"": checker.model}, policies, seed, len(draws), acted)
     assert mean(goal, again) == pytest.approx(wanted, abs=1e-12), text
     if question.certain is not None:
         assert mean(goal, again._replace(draws=1, certain=True)) == question.certain
@@ -407,11 +433,11 @@ def test_what_is_not_drawn_is_refused_with_the_reason(text: str, says: str) -> N
 
 
 def test_two_policies_that_choose_by_chance_are_refused_only_where_it_matters() -> None:
-    half: Policies = dict.fromkeys(POLICIES, lambda x: np.full((len(x), 2), 0.5))
+    halves: Policies = dict.fromkeys(POLICIES, half)
     text = 'handover(careful, P>=0.9 [ F=3 !"far" ], {})'
     with pytest.raises(LimitError, match="choose by chance"):
-        ask(text.format(1), 1.0, policies=half)
-    assert ask(text.format(0), 1.0, policies=half, sampling=Sampling(error=0.2)).value == 0.0
-    one = half | {"careful": POLICIES["careful"]}
+        ask(text.format(1), 1.0, policies=halves)
+    assert ask(text.format(0), 1.0, policies=halves, sampling=Sampling(error=0.2)).value == 0.0
+    one = halves | {"careful": POLICIES["careful"]}
     verdict = ask(text.format(1), 1.0, policies=one, sampling=Sampling(error=0.2))
     assert verdict.method == "sampled"
