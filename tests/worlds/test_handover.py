@@ -31,7 +31,7 @@ from monitor.sampled import Sampler
 from monitor.sampled.handover import TooLate
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Sampling, Verdict
 from monitor.worlds import load_world
-from tests.evidence.rederived import make_evidence
+from tests.evidence.rederived import confirmed, make_evidence
 from tests.exact.small import small_world
 from tests.tiers import examples, scaled, slow
 from tests.worlds.lives import lived, settings
@@ -55,6 +55,8 @@ POLICIES: Policies = {
     "careful": lambda x: np.ones(len(x), dtype=np.int64),
 }
 NORMAL = NormalDist()
+NEAR = 0.08
+"""So far from its bound a probability is rarely open after 1,024 draws: five of their standard errors."""
 
 
 def half(x: Floats) -> Floats:
@@ -94,24 +96,23 @@ def too_late(state: float, steps: int, limit: float) -> float:
 
 @scaled
 def test_a_linear_gaussian_world_has_a_closed_form() -> None:
-    rng, decided, asked = np.random.default_rng(3), 0, 0
+    rng = np.random.default_rng(3)
     for n in range(examples(3, 40)):
         ahead, steps, required = int(rng.integers(1, 5)), 1 + n % 2, float(rng.uniform(0.3, 0.9))
         limit = least_bad(ahead, required)
         state = limit - float(rng.uniform(0.0, 1.0))
         truth = too_late(state, steps, limit)
+        least, most = (too_late(state, steps, least_bad(ahead, required + near)) for near in (-NEAR, NEAR))
+        bounds = (truth - 0.25, True, truth - least), (truth + 0.25, False, most - truth)  # the last: draws left open
         text = f'handover(careful, P>={required} [ F={ahead} !"far" ], {steps})'
         estimate = ask(f"{text}", state, sampling=Sampling(seed=n, error=0.08, error_alpha=1e-4))
         assert estimate.bounds is not None
         assert estimate.bounds[0] < truth < estimate.bounds[1]
-        for apart, holds in ((-0.25, True), (0.25, False)):
-            if 0.0 < truth + apart < 1.0:
+        for bound, holds, open_ in bounds:
+            if 0.0 < bound < 1.0:
                 for sign, found in ((">=", holds), ("<", not holds)):
-                    sampling = Sampling(seed=n, alpha=1e-4, beta=1e-4, limit=500)
-                    tested = ask(f"{text} {sign} {truth + apart}", state, sampling=sampling)
-                    assert tested.holds in (found, None), (n, truth, tested)  # None: states near their own bound
-                    decided, asked = decided + (tested.holds is not None), asked + 1
-    assert decided > asked / 3  # states near their own bound leave the others open
+                    tested = ask(f"{text} {sign} {bound}", state, sampling=Sampling(seed=n, alpha=1e-4, beta=1e-4))
+                    assert tested.holds is found or (tested.holds is None and open_ > 0.15), (n, truth, tested)
 
 
 def test_the_values_of_now_come_with_it() -> None:
@@ -373,9 +374,7 @@ def test_both_programs_derive_it_again_and_find_what_does_not_follow(
     alarm: tuple[Alert, WorldChecker, Identity], deriver: Any
 ) -> None:
     alert, checker, identity = alarm
-    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
-    found = derive_again(document, checker.model, checker.policies, {}, [deriver])
-    assert (found.problems, found.by) == ([], deriver.name)
+    document = confirmed(alert, checker, identity, deriver)
     verdict = document.verdict
     forged = msgspec.structs.replace(verdict.quantities[0], value=verdict.quantities[0].value + 0.01)
     for change, where in (
@@ -401,9 +400,7 @@ def test_on_a_world_with_fits_it_has_no_band_and_says_why(deriver: Any) -> None:
     assert alert.verdict.bands is not None
     assert (alert.verdict.bands.reason, alert.verdict.bands.fits) == (NOT_NESTED, 2)
     checker = WorldChecker(world, POLICIES, {})
-    document = read_evidence(make_evidence(alert, identity_of(world, checker.policies, {}), checker.policies, {}))
-    found = derive_again(document, world, checker.policies, {}, [deriver])
-    assert (found.problems, found.by) == ([], deriver.name)
+    confirmed(alert, checker, identity_of(checker.model, checker.policies, {}), deriver)
 
 
 def test_a_picture_shows_both_policies_from_now_on(alarm: tuple[Alert, WorldChecker, Identity]) -> None:
