@@ -127,7 +127,9 @@ class Certainty:
     def _hardly(self) -> str:
         """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
         change, basis = self._basis()
-        unknown = is_open(given_now(self._verdict)) or any(is_open(each.extremes) for each in self._verdict.quantities)
+        unknown = is_open(given_now(self._parsed, self._verdict)) or any(
+            is_open(each.extremes) for each in self._verdict.quantities
+        )
         much = 0.0 if basis is None else basis.never if basis.rare is None else basis.rare
         if basis is None or much < MUCH or unknown or change.kind == "nominal":
             return ""

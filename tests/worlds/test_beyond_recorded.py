@@ -26,7 +26,7 @@ from monitor.referee.numbers import Given, left
 from monitor.sampled import Sampler
 from monitor.sampled.noise import STATE, uniforms
 from monitor.sampled.sampler import Question
-from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, StreamSettings, Verdict
+from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, Sampling, StreamSettings, Verdict
 from monitor.worlds.policies import as_world_policy
 from tests.evidence.rederived import make_evidence
 from tests.tiers import scaled
@@ -50,7 +50,8 @@ def hill(folder: Path, **other: Any) -> Any:
         "learned": True, "recorded": RECORDED,
     }  # fmt: skip
     location = linear({"x": [[1.0]], "a": [[-0.5], [1.0]]}, [0.0])
-    return load_world(world_files(folder, manifest | other, location=location))
+    reward = linear({"x": [[1.0]], "a": [[0.0], [0.0]], "x_next": [[0.0]]}, [0.0])
+    return load_world(world_files(folder, manifest | other, location=location, reward=reward))
 
 
 def asked(world: Any, text: str, *states: float) -> Verdict:
@@ -121,7 +122,8 @@ def test_nobody_is_told_to_stop_or_to_hand_over_on_what_was_never_recorded(tmp_p
 
 
 def alerts(world: Any, text: str, *levels: float) -> list[Alert]:
-    watching = Monitor(world, POLICIES, [FormulaSpec("watch", text)], StreamSettings(encoder="features", window=8))
+    how = StreamSettings(encoder="features", window=8)
+    watching = Monitor(world, POLICIES, [FormulaSpec("watch", text)], how, sampling=Sampling(rewards=(0.0, 20.0)))
     found: list[Alert] = []
     for seq, level in enumerate(levels):
         now = Instant(1000.0 + seq, float(seq))
@@ -143,6 +145,15 @@ def test_an_alert_says_how_many_draws_leave_what_was_recorded(tmp_path: Path) ->
     careful = alerts(hill(tmp_path), CLIMBING.replace("climber", "careful"), 4.0, 3.4)[-1]
     assert "Hand over to 'careful' now" in careful.summary
     assert "recorded" not in careful.summary
+
+
+def test_nothing_is_known_of_a_reward_beyond_what_was_recorded(tmp_path: Path) -> None:
+    alert = alerts(hill(tmp_path, reward="file:reward"), "regret(climber@0, R>=40 [ C<=6 ])", 5.0)[-1]
+    handover = alert.figures.handover
+    assert handover is not None
+    assert (handover.helps_now, handover.latest_useful, handover.extremes) == (None, None, None)
+    assert "the recordings do not show whether handing over to 'climber' suffices" in alert.summary
+    assert "Hand over" not in alert.summary
 
 
 def test_the_referee_finds_the_fraction_again_and_a_forged_one(tmp_path: Path) -> None:
