@@ -144,7 +144,8 @@ class Advice:
 
     def _better_at_worst(self, test: Test) -> bool:
         """Return whether handing over now at its worst is better than carrying on at its best."""
-        (low, high), (least, most) = self._open_now(0) or (0.0, 0.0), self._open_now(1) or (0.0, 0.0)
+        own, given = self._verdict.profile[0]
+        (low, high), (least, most) = self._open_now(0) or (own, own), self._open_now(1) or (given, given)
         return least > high if test.comparison in (">=", ">") else most < low
 
 

@@ -10,7 +10,7 @@ from monitor.alarm.machine import assess
 from monitor.alarm.phrases import basis_text, capital, decimals, percent
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, WorldRef
-from monitor.logic.traversal import quantity_goals
+from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import BlindReason, FormulaSpec, RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
@@ -118,7 +118,8 @@ class Certainty:
 
     def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
         """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""
-        match self._parsed, self._verdict.quantities:
+        late = handover_goal(self._parsed)
+        match late or self._parsed, self._verdict.quantities:
             case (Regret(WorldRef(change)), (_, quantity)) | (Goal(WorldRef(change)), (quantity,)):
                 return change, quantity.rests_on
             case _:
