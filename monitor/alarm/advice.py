@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from monitor.alarm.figures import advised_change, given_now, handover_of, is_open
+from monitor.alarm.figures import ANY, advised_change, given_now, handover_of, is_open
 from monitor.alarm.finding import Open, ranges
 from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, noun
 from monitor.alarm.subject import Subject
@@ -112,13 +112,13 @@ class Advice:
         """Return the numbers of the advice: carrying on, handing over, and the bound; none if they are not known."""
         if self._handover is None or 0 not in self._verdict.profile:
             return []
-        own, given = self._verdict.profile[0]
-        return [(own, self._open_now(0)), (given, self._open_now(1)), (self._handover[1].bound, None)]
+        (own, given), ends = self._verdict.profile[0], self._open_now(1)
+        return [(own, self._open_now(0)), (given, None if ends == ANY else ends), (self._handover[1].bound, None)]
 
     def _open_now(self, which: int) -> Open:
         """Return the extremes of carrying on (0) or of handing over (1) now."""
         if which == 1:
-            return given_now(self._verdict)
+            return given_now(self._parsed, self._verdict)
         ends = self._verdict.profile_extremes
         return ends[0][:2] if ends else None
 
@@ -144,7 +144,8 @@ class Advice:
 
     def _better_at_worst(self, test: Test) -> bool:
         """Return whether handing over now at its worst is better than carrying on at its best."""
-        (low, high), (least, most) = self._open_now(0) or (0.0, 0.0), self._open_now(1) or (0.0, 0.0)
+        own, given = self._verdict.profile[0]
+        (low, high), (least, most) = self._open_now(0) or (own, own), self._open_now(1) or (given, given)
         return least > high if test.comparison in (">=", ">") else most < low
 
 

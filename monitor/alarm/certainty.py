@@ -10,7 +10,7 @@ from monitor.alarm.machine import assess
 from monitor.alarm.phrases import basis_text, capital, decimals, percent
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, WorldRef
-from monitor.logic.traversal import quantity_goals
+from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.types import BlindReason, FormulaSpec, RestsOn, Verdict
 
 SAYS_NOTHING: Final = 0.9
@@ -118,7 +118,8 @@ class Certainty:
 
     def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
         """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""
-        match self._parsed, self._verdict.quantities:
+        late = handover_goal(self._parsed)
+        match late or self._parsed, self._verdict.quantities:
             case (Regret(WorldRef(change)), (_, quantity)) | (Goal(WorldRef(change)), (quantity,)):
                 return change, quantity.rests_on
             case _:
@@ -127,7 +128,9 @@ class Certainty:
     def _hardly(self) -> str:
         """Return that much of another policy's value was hardly recorded, where nothing says that it is unknown."""
         change, basis = self._basis()
-        unknown = is_open(given_now(self._verdict)) or any(is_open(each.extremes) for each in self._verdict.quantities)
+        unknown = is_open(given_now(self._parsed, self._verdict)) or any(
+            is_open(each.extremes) for each in self._verdict.quantities
+        )
         much = 0.0 if basis is None else basis.never if basis.rare is None else basis.rare
         if basis is None or much < MUCH or unknown or change.kind == "nominal":
             return ""

@@ -13,7 +13,7 @@ import msgspec
 
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.logic.printer import print_change, print_formula
-from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Test, WorldRef
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, Reward, Test, WorldRef
 from monitor.logic.traversal import goals, handover_goal
 from monitor.types import (
     NO_EXTREMES,
@@ -34,6 +34,8 @@ SAME: Final = 1e-9
 """Difference up to which the two extremes of a value count as one."""
 MATTERS: Final = 0.01
 """Fraction of a value that was hardly or never recorded, from which it is said."""
+ANY: Final = -math.inf, math.inf
+"""Extremes of a value of which nothing is known."""
 Number = tuple[float | None, tuple[float, float] | None]
 """A value and its bounds."""
 _figures: Final[VerdictCache[Figures]] = VerdictCache()
@@ -123,23 +125,26 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
         helps, useful = (verdict.holds if known else None), (0 if known and verdict.holds else None)
     else:
         helps, useful = _helps_now(formula, verdict), verdict.latest_useful
-    given = given_now(verdict)
+    given = given_now(formula, verdict)
     if helps is None and given is not None and not verdict.profile_extremes:
         useful = None  # nor is it known of earlier steps
-    return Handover(print_change(change), helps, useful, given)
+    return Handover(print_change(change), helps, useful, None if given == ANY else given)
 
 
-def given_now(verdict: Verdict) -> tuple[float, float] | None:
+def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
     """Return the least and the greatest value of handing over now, whatever was never recorded; None if all of it was.
 
     In a world with numbers, of which no draws are taken at both extremes, these are the value less and more the
-    fraction of the alternative's draws that leave what was recorded (a learned one has no rewards).
+    fraction of the alternative's draws that leave what was recorded; `ANY` for a reward, which these may raise or lower
+    without limit.
     """
     if verdict.profile_extremes:
         return verdict.profile_extremes[0][2:]
     quantity = other_quantity(verdict)
     if 0 not in verdict.profile or quantity is None or quantity.rests_on is None or not extrapolates(quantity):
         return None
+    if isinstance(formula, Regret) and isinstance(formula.goal.measure, Reward):
+        return ANY
     value, beyond = verdict.profile[0][1], quantity.rests_on.never
     return max(value - beyond, 0.0), min(value + beyond, 1.0)
 
@@ -154,7 +159,7 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
     """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
     if 0 not in verdict.profile or (verdict.bands is not None and NO_EXTREMES in verdict.bands.reason):
         return None
-    goal, given = formula.goal if isinstance(formula, Regret) else handover_goal(formula), given_now(verdict)
+    goal, given = formula.goal if isinstance(formula, Regret) else handover_goal(formula), given_now(formula, verdict)
     if given is None or goal is None or goal.test is None:
         return verdict.latest_useful == 0
     suffices = {goal.test.holds(value) for value in given}

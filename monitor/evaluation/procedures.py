@@ -94,14 +94,15 @@ def check_outcomes(goal: Goal, values: Floats, within: Span | None) -> None:
         ModelError: a simulator's reward is not finite.
         ConfigError: an outcome lies outside what `sampling.rewards` allows.
     """
-    if not np.isfinite(values).all():
-        raise ModelError(f"{print_formula(goal)}: a sample came to {values.sum()}; rewards must be finite numbers")
+    if not (finite := np.isfinite(values)).all():
+        found = values[~finite][0]
+        raise ModelError(f"{print_formula(goal)}: the reward of a sample is {found}; it must be a finite number")
     if within is None:
         return
     slack = SLACK * (within.hi - within.lo)
     if values.min() < within.lo - slack or values.max() > within.hi + slack:
         raise ConfigError(
-            f"{print_formula(goal)}: samples came to {values.min():.6g} to {values.max():.6g}, outside "
+            f"{print_formula(goal)}: the rewards of samples are {values.min():.6g} to {values.max():.6g}, outside "
             f"[{within.lo:.6g}, {within.hi:.6g}]; sampling.rewards must hold the smallest and the largest of a step"
         )
 

@@ -205,10 +205,15 @@ class WorldChecker:
         terminated: bool,
         acted: Sequence[str],
     ) -> Verdict:
-        """Return the verdict on a missed goal with what each of its values rests on, by `DRAWS` draws."""
-        if verdict.outcome == "safe" or verdict.holds or verdict.value is not None:
+        """Return the verdict on a missed goal with what each of its values rests on, by `DRAWS` draws.
+
+        Of `handover` that is the value if handed over now, whether it is missed or not.
+        """
+        late = handover_goal(formula)
+        if verdict.outcome == "safe" or (verdict.holds and late is None) or verdict.value is not None:
             return verdict
-        number = goal_numbers(verdict, asked := quantity_goals(formula))
+        asked = quantity_goals(formula) if late is None else [late]
+        number = goal_numbers(verdict, asked)
         return replace(
             verdict,
             quantities=tuple(
@@ -232,7 +237,7 @@ class WorldChecker:
     ) -> RestsOn | None:
         """Return what the value of a goal rests on, in its first world.
 
-        None if what was recorded is not known, and for `handover`, whose draws have draws of their own.
+        None if what was recorded is not known, and for `handover` itself, whose draws have draws of their own.
         """
         change = goal.world.change
         steps = (self.models[change.name] if change.kind == "model" else self.model).learned_from

@@ -211,12 +211,12 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
     """
     verdict, formula = _verdict(evidence, world, tables, models), parse(evidence.text)
     asked, given = quantity_goals(formula), given_of(evidence, world, tables, models)
-    number = goal_numbers(verdict, asked)
+    number, late = goal_numbers(verdict, asked), handover_goal(formula)
     quantities = tuple(
         replace(
             each,
             value=mean(asked[number[each.text]], _with_draws(given, each.samples)),
-            rests_on=_left_again(each.rests_on, asked[number[each.text]], given),
+            rests_on=_left_again(each.rests_on, late or asked[number[each.text]], given),
         )
         for each in verdict.quantities
     )
@@ -235,7 +235,6 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
             value = _changed(asked[0], recourse.changes, verdict.offset, given)
             recourse = replace(recourse, changes=replace(recourse.changes, value=value))
             helped += ("and by the engine that no other single decision is better",)
-    late = handover_goal(formula)
     if late is not None:
         drawn, stays = given._replace(draws=DRAWS), dataclasses.replace(late, world=WorldRef())
         profile = {0: (mean(stays, drawn), mean(late, drawn))}

@@ -112,7 +112,7 @@ def draw_numbers(
 
 
 def _draws(evidence: Evidence) -> int:
-    return min(max(DRAWS, *(each.samples for each in evidence.verdict.quantities)), MOST_DRAWS)
+    return min(max([DRAWS, *(each.samples for each in evidence.verdict.quantities)]), MOST_DRAWS)
 
 
 def _compared(change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:

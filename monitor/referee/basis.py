@@ -36,11 +36,11 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
 
     `actions`: the index of each action that some `do(..)` names.
 
-    Also None where it is not counted: of a formula with several temporal operators, as a residual may be decided and
-    not look so; with a nested quantity; where decisions are made for the goal; and beyond `LIMIT` uses.
+    Also None where it is not counted: of a formula that may be decided and not look so (`is_counted`), where decisions
+    are made for the goal, and beyond `LIMIT` uses.
     """
     change, measure = goal.world.change, goal.measure
-    if change.decides or (isinstance(measure, Probability) and not one_temporal_operator(measure)):
+    if change.decides or (isinstance(measure, Probability) and not is_counted(measure)):
         return None
     model = setting.models[change.name if change.kind == "model" else MAIN]
     if model.counts is None:
@@ -52,11 +52,16 @@ def rests_on(setting: Setting, actions: Mapping[str, int], goal: Goal, frame: Fr
     return None if uses is None else _summed(model, uses)
 
 
-def one_temporal_operator(measure: Probability) -> bool:
-    """Return whether a path formula has at most one temporal operator and no nested goal."""
+def is_counted(measure: Probability) -> bool:
+    """Return whether it shows in a path formula when its truth is decided, so that uses after that are left out.
+
+    It has no nested goal and at most one temporal operator, whose right side has no constant: that `G[2,4] true` needs
+    no labels does not show.
+    """
     parts = list(subformulas(measure.path))
     temporal = [part for part in parts if isinstance(part, Until)]
-    return len(temporal) <= 1 and not any(isinstance(part, Goal) for part in parts)
+    constant = any(isinstance(part, Const) for each in temporal for part in subformulas(each.right))
+    return len(temporal) <= 1 and not constant and not any(isinstance(part, Goal) for part in parts)
 
 
 def _uses(

@@ -33,7 +33,7 @@ from monitor.logic.syntax import (
     Until,
 )
 from monitor.logic.traversal import handover_goal
-from monitor.referee.basis import one_temporal_operator
+from monitor.referee.basis import is_counted
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -102,14 +102,17 @@ def _too_late(goal: Goal, late: Goal, given: Given) -> Floats:
     assert isinstance(goal.measure.path, Until)
     states = goal.measure.path.high + 1
     last = len(given.path) - 1
-    nominal = _Paths(NOMINAL, last, given)
+    now = given._replace(path=given.path[last:], first=given.first + last, acted=given.acted[last:])
+    nominal = _Paths(NOMINAL, 0, now)
     missed, open_ = np.zeros(given.draws, dtype=np.bool_), np.zeros(given.draws, dtype=np.bool_)
     for offset in range(states):
         at, inputs = nominal.at(offset), nominal.inputs(offset)
         left = np.flatnonzero(~missed)
         for here, each in _same_inputs(left, inputs):
-            moment = given.path[-1]._replace(action=None, inputs=each)
-            begun = given._replace(path=[moment], first=given.first + last + offset, acted=())
+            begun = now
+            if offset > 0:
+                moment = now.path[0]._replace(action=None, inputs=each)
+                begun = now._replace(path=[moment], first=now.first + offset, acted=())
             found = _meets(late, begun, at[here], here, states)
             missed[here[found == 0.0]] = True
             open_[here[found == 0.5]] = True
@@ -175,12 +178,12 @@ def _binomial(count: int, chance: float) -> list[float]:
 def left(goal: Goal, given: Given) -> float | None:
     """Return the fraction of draws that take an action where it was not recorded before a goal's value is decided.
 
-    Of a difference, in its first world. None where that is not found out: of a formula with several temporal operators,
-    and in a world of which it is not known what was recorded.
+    Of a difference, in its first world. None where that is not found out: of a formula that may be decided and not look
+    so, and in a world of which it is not known what was recorded.
 
     Raises LimitError for what is not drawn again here.
     """
-    if isinstance(goal.measure, Probability) and not one_temporal_operator(goal.measure):
+    if isinstance(goal.measure, Probability) and not is_counted(goal.measure):
         return None
     paths = _Paths(goal.world.change, _begin(goal.world.offset, given), given)
     return float(paths.left(goal).mean()) if paths.knows_recorded else None

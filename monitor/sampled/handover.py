@@ -7,7 +7,7 @@ where it is met and as one where it is missed: so a draw has a least and a great
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -44,6 +44,7 @@ class TooLate:
         last: the last observed pair; `number`: of its step in the episode.
         seed: of the noise, below 2**63.
         terminated: the episode has ended in the last state.
+        acted: the name of the policy that acted at the last pair; empty: nominal did.
 
     Raises LimitError: both policies choose by chance.
     """
@@ -59,13 +60,14 @@ class TooLate:
         number: int,
         seed: int,
         terminated: bool,
+        acted: Sequence[str],
     ) -> None:
         assert isinstance(goal.measure, Probability)
         assert isinstance(goal.measure.path, Until)
         assert given.test is not None
         self._states, self._last, self._ended = goal.measure.path.high + 1, last, last[0] if terminated else None
         self._test = _StateTest(given.test, self._states)
-        nominal, other = scene.world(NOMINAL), scene.world(given.world.change)
+        nominal, other = scene.world(NOMINAL), scene.world(given.world.change, acted)
         ending = Ending(last[0], 0) if terminated else None
         labels = scene.labels(given.measure, given.world.change, ending)
         here = np.asarray(last[0])[np.newaxis]

@@ -141,6 +141,7 @@ class Sampler:
                 number=first_seq + len(path) - 1,
                 seed=self.seed,
                 terminated=terminated,
+                acted=acted[-1:],
             )
         position = _position(goal.world.offset, len(path))
         pairs, first = list(path[position:]), first_seq + position

@@ -178,12 +178,12 @@ def test_rewards_outside_the_stated_range_give_no_value(text: str) -> None:
             with pytest.raises(ConfigError, match=r"outside \[0, 5\]; sampling\.rewards must hold the smallest"):
                 ask(text, model=Paid(gain), sampling=told)
     for gain in (float("nan"), *([] if "delta" in text else [float("inf")])):
-        with pytest.raises(ModelError, match="must be finite numbers"):
+        with pytest.raises(ModelError, match="must be a finite number"):
             ask(text, model=Paid(gain), sampling=told)
 
 
 def test_rewards_stated_to_be_zero_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"came to 5 to 5, outside \[0, 0\]"):
+    with pytest.raises(ConfigError, match=r"samples are 5 to 5, outside \[0, 0\]"):
         ask("R=? [ C<=4 ]", model=Paid(1.0), sampling=Sampling(rewards=(0.0, 0.0)))
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from monitor.alarm.message import Identity
 from monitor.evaluation.models import AnyModel
+from monitor.evaluation.worlds import WorldChecker
 from monitor.evidence.contradictions import contradictions
-from monitor.evidence.document import Evidence
+from monitor.evidence.document import Evidence, read_evidence
 from monitor.evidence.maker import Choosing, EvidenceMaker
-from monitor.evidence.rederivation import Policies, derive_again
+from monitor.evidence.rederivation import Deriver, Policies, derive_again
 from monitor.types import Alert, TakenOver
 
 
@@ -21,6 +22,14 @@ def make_evidence(
 ) -> bytes:
     """The document for one alert or judged takeover."""
     return EvidenceMaker(identity, tables, manifests).make(about)
+
+
+def confirmed(alert: Alert, checker: WorldChecker, identity: Identity, deriver: Deriver) -> Evidence:
+    """The evidence of an alert on a world with numbers, in which one program finds nothing wrong."""
+    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
+    found = derive_again(document, checker.model, checker.policies, {}, [deriver])
+    assert (found.problems, found.by) == ([], deriver.name)
+    return document
 
 
 def rederive(

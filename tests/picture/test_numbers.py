@@ -186,6 +186,12 @@ def test_every_kind_of_formula_is_drawn(house: House, evidence: Evidence, text: 
     assert says in said
 
 
+def test_a_verdict_without_values_is_drawn(house: House, evidence: Evidence) -> None:
+    failed = msgspec.structs.replace(evidence.verdict, quantities=(), profile={}, outcome="undecided", recourse=None)
+    said, _ = drawn(house, msgspec.structs.replace(evidence, verdict=failed))
+    assert any("400 draws of each world" in text for text in said)
+
+
 def test_a_formula_without_a_quantity_is_not_drawn(house: House, evidence: Evidence) -> None:
     with pytest.raises(LimitError, match="no probability or reward"):
         drawn(house, msgspec.structs.replace(evidence, text='"cold"'))

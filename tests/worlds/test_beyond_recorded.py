@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import norm
@@ -20,15 +20,26 @@ from monitor.evaluation.worlds import WorldChecker
 from monitor.evidence.document import read_evidence
 from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.logic import parse
-from monitor.logic.syntax import Goal, Label, Probability, Until
+from monitor.logic.syntax import Const, Goal, Probability, Until
 from monitor.logic.traversal import subformulas
 from monitor.referee.numbers import Given, left
 from monitor.sampled import Sampler
 from monitor.sampled.noise import STATE, uniforms
 from monitor.sampled.sampler import Question
-from monitor.types import Alert, FormulaSpec, Instant, Observation, RestsOn, StreamSettings, Verdict
+from monitor.types import (
+    AlarmSpec,
+    AlarmWhen,
+    Alert,
+    FormulaSpec,
+    Instant,
+    Observation,
+    RestsOn,
+    Sampling,
+    StreamSettings,
+    Verdict,
+)
 from monitor.worlds.policies import as_world_policy
-from tests.evidence.rederived import make_evidence
+from tests.evidence.rederived import confirmed, make_evidence
 from tests.tiers import scaled
 from tests.worlds.graphs import linear, world_files
 from tests.worlds.test_referee import path_formula
@@ -50,7 +61,8 @@ def hill(folder: Path, **other: Any) -> Any:
         "learned": True, "recorded": RECORDED,
     }  # fmt: skip
     location = linear({"x": [[1.0]], "a": [[-0.5], [1.0]]}, [0.0])
-    return load_world(world_files(folder, manifest | other, location=location))
+    reward = linear({"x": [[1.0]], "a": [[0.0], [0.0]], "x_next": [[0.0]]}, [0.0])
+    return load_world(world_files(folder, manifest | other, location=location, reward=reward))
 
 
 def asked(world: Any, text: str, *states: float) -> Verdict:
@@ -120,8 +132,10 @@ def test_nobody_is_told_to_stop_or_to_hand_over_on_what_was_never_recorded(tmp_p
         assert handover.extremes[0] < 0.9 <= handover.extremes[1]
 
 
-def alerts(world: Any, text: str, *levels: float) -> list[Alert]:
-    watching = Monitor(world, POLICIES, [FormulaSpec("watch", text)], StreamSettings(encoder="features", window=8))
+def alerts(world: Any, text: str, *levels: float, when: AlarmWhen | None = None) -> list[Alert]:
+    spec = FormulaSpec("watch", text, alarm=AlarmSpec() if when is None else AlarmSpec(when=when))
+    how = StreamSettings(encoder="features", window=8)
+    watching = Monitor(world, POLICIES, [spec], how, sampling=Sampling(rewards=(0.0, 20.0)))
     found: list[Alert] = []
     for seq, level in enumerate(levels):
         now = Instant(1000.0 + seq, float(seq))
@@ -143,6 +157,49 @@ def test_an_alert_says_how_many_draws_leave_what_was_recorded(tmp_path: Path) ->
     careful = alerts(hill(tmp_path), CLIMBING.replace("climber", "careful"), 4.0, 3.4)[-1]
     assert "Hand over to 'careful' now" in careful.summary
     assert "recorded" not in careful.summary
+
+
+def test_what_may_be_worse_than_carrying_on_is_not_advised(tmp_path: Path) -> None:
+    """Six of seven draws of `climber` leave what was recorded: at worst 1 of 7 is safe, and 3 of 7 without it."""
+    (alert,) = alerts(hill(tmp_path), 'regret(climber@0, P>=0.9 [ G<=4 !"low" ])', 3.9)
+    own, given = alert.verdict.profile[0]
+    assert alert.figures.handover is not None
+    assert alert.figures.handover.extremes is not None
+    least, _ = alert.figures.handover.extremes
+    assert 0.0 < least < own < given
+    assert "the recordings do not show whether handing over to 'climber' suffices" in alert.summary
+
+
+def test_nothing_is_known_of_a_reward_beyond_what_was_recorded(tmp_path: Path) -> None:
+    alert = alerts(hill(tmp_path, reward="file:reward"), "regret(climber@0, R>=40 [ C<=6 ])", 5.0)[-1]
+    handover = alert.figures.handover
+    assert handover is not None
+    assert (handover.helps_now, handover.latest_useful, handover.extremes) == (None, None, None)
+    assert "the recordings do not show whether handing over to 'climber' suffices" in alert.summary
+    assert "Hand over" not in alert.summary
+
+
+def test_handing_over_in_time_is_not_advised_where_it_was_never_recorded(tmp_path: Path) -> None:
+    world, text = hill(tmp_path), 'handover({}, P>=0.9 [ G<=6 !"low" ], 3) >= 0.1'
+    alert = alerts(world, text.format("climber"), 4.5, when="holds")[-1]
+    alone = asked(world, 'regret(climber@0, P>=0.99 [ G<=6 !"low" ])', 4.5).quantities[1].rests_on
+    found, handover = alert.verdict.quantities[0].rests_on, alert.figures.handover
+    assert found is not None
+    assert alone is not None
+    assert found.never == pytest.approx(alone.never, abs=0.1)
+    assert handover is not None
+    assert handover.helps_now is None
+    assert "You decide: not recorded whether handing over to 'climber' suffices" in alert.summary
+    checker = WorldChecker(world, POLICIES, {})
+    identity = identity_of(checker.model, checker.policies, {})
+    for deriver in (REFEREE, ENGINE):
+        evidence = confirmed(alert, checker, identity, deriver)
+        (quantity,) = evidence.verdict.quantities
+        forged = replace(evidence.verdict, quantities=(replace(quantity, rests_on=RestsOn(60, None, 0.0)),))
+        problems = derive_again(replace(evidence, verdict=forged), world, checker.policies, {}, [deriver]).problems
+        assert [each.partition(":")[0] for each in problems] == ["verdict.quantities[0].rests_on.never"]
+    careful = alerts(world, text.format("careful"), 4.5, when="holds")
+    assert "Hand over to 'careful' now" in careful[-1].summary
 
 
 def test_the_referee_finds_the_fraction_again_and_a_forged_one(tmp_path: Path) -> None:
@@ -179,9 +236,6 @@ def test_both_programs_agree_on_who_leaves(tmp_path_factory: pytest.TempPathFact
     goal = parse(text)
     assert isinstance(goal, Goal)
     assert isinstance(goal.measure, Probability)
-    # what holds whatever the labels are, such as `G[2,4] true`, is decided later by the automaton than by its meaning
-    timed = [each for each in subformulas(goal.measure.path) if isinstance(each, Until)]
-    assume(all(any(isinstance(part, Label) for part in subformulas(each.right)) for each in timed))
     states = [chance.uniform(1.0, 12.0)]
     for _ in range(chance.randrange(4)):
         states.append(min(max(states[-1] - 0.5 + chance.uniform(-1.0, 1.0), 0.0), 20.0))
@@ -189,9 +243,9 @@ def test_both_programs_agree_on_who_leaves(tmp_path_factory: pytest.TempPathFact
     ended = chance.random() < 0.2
     question = Sampler(checker.scene, 7).question(goal, path, first_seq=5, terminated=ended, watched=True)
     found = left(goal, Given(path, 5, ended, {"": checker.model}, POLICIES, 7, 64))
-    assert isinstance(goal.measure, Probability)
-    several = sum(isinstance(each, Until) for each in subformulas(goal.measure.path)) > 1
-    assert (found is None) == several
+    timed = [each for each in subformulas(goal.measure.path) if isinstance(each, Until)]
+    constant = any(isinstance(part, Const) for each in timed for part in subformulas(each.right))
+    assert (found is None) == (len(timed) > 1 or constant)
     if found is not None:
         assert isinstance(question, Question)
         assert found == pytest.approx(question.left(range(64))), text

@@ -17,7 +17,7 @@ from monitor.evidence.contradictions import contradictions
 from monitor.evidence.document import read_evidence
 from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, Changes, FormulaSpec, Recourse, Sampling, Verdict
-from tests.evidence.rederived import make_evidence
+from tests.evidence.rederived import confirmed, make_evidence
 from tests.tiers import examples, scaled
 from tests.worlds.lives import Life, lived, met, settings
 from tests.worlds.samples import NumberLine, Tank, number_rule
@@ -191,9 +191,7 @@ def test_both_programs_derive_it_again_and_find_another_value(
     alarm: tuple[Alert, WorldChecker, Identity], deriver: Any
 ) -> None:
     alert, checker, identity = alarm
-    document = read_evidence(make_evidence(alert, identity, checker.policies, {}))
-    found = derive_again(document, checker.model, checker.policies, {}, [deriver])
-    assert (found.problems, found.by) == ([], deriver.name)
+    document = confirmed(alert, checker, identity, deriver)
     recourse = document.verdict.recourse
     assert recourse is not None
     assert recourse.changes is not None
