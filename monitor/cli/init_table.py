@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.model.mdp import MDP
-    from monitor.statistics.clusters import Estimate
 
 JUDGED: Final = 10_000
 """Steps of the simulated episodes on which the forecasts of a simulator's table are judged."""
@@ -131,13 +130,6 @@ class TableBase(InitBase):
         from monitor.authoring.proposal.hold import guarded  # noqa: PLC0415 - keep `cfmon --help` light
 
         return guarded(self.before, self.policies, best, self.paths)
-
-    def recorded_weight(self, horizon: int) -> Estimate:
-        """Return it by the model that was learned without the paths."""
-        from monitor.authoring.proposal.coverage import over_paths, recorded_weight  # noqa: PLC0415 - keep `cfmon --help` light
-
-        weights = recorded_weight(self.before, self.policies["fallback"], self.before.labels[self.label], horizon)
-        return over_paths(weights, self.paths)
 
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""

@@ -148,10 +148,6 @@ class WorldBase(InitBase):
         recorded = self.paths, self.numbers
         return guarded_in_world(self.world, self.policies, (self.table, self.tables), best, recorded, seed=self.seed)
 
-    def recorded_weight(self, horizon: int) -> None:
-        """Return nothing."""
-        del horizon
-
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
         messages: list[dict[str, object]] = []

@@ -13,10 +13,9 @@ from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
-from monitor.authoring.proposal.coverage import over_paths, recorded_weight
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
 from monitor.authoring.proposal.paths import RecordedPath, first_steps, paths_of, simulated, unsafe_events
-from monitor.authoring.proposal.policies import action_frequencies, constant_policy, draws_of, safest_policy
+from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
 from monitor.errors import ModelError
 from monitor.model.mdp import MDP
@@ -164,30 +163,3 @@ def test_frequencies_are_those_of_the_rows() -> None:
     assert found[0, 0] == first / both
     unsafe = model.labels["elsewhere"]
     assert safest_policy(model, unsafe, 4).shape == (model.states,)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_weight_on_recorded_steps_is_that_of_the_recursion(seed: int) -> None:
-    rows = random_rows(np.random.default_rng(seed), episodes=2)
-    model = learned([rows], 50, roles("step")).model("rows")
-    rng = np.random.default_rng(seed)
-    policy = rng.dirichlet(np.ones(model.actions), model.states)
-    unsafe, draws = np.arange(model.states) == 0, draws_of(model)
-
-    @cache
-    def weight(state: int, left: int) -> float:
-        if left == 0 or unsafe[state] or model.is_absorbing(state):
-            return 1.0
-        recorded = [a for a in range(model.actions) if draws[state, a]]
-        return float(sum(policy[state, a] * after(state, a, left) for a in recorded))
-
-    def after(state: int, action: int, left: int) -> float:
-        return sum(float(p) * weight(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
-
-    found = recorded_weight(model, policy, unsafe, 4)
-    assert found.tolist() == pytest.approx([weight(state, 4) for state in range(model.states)])
-    assert found.min() < 1, "some pairs were never recorded"
-    path = RecordedPath(np.array([0, 1, 1]), np.zeros(2, np.int64), ended=False)
-    assert over_paths(found, [path, path]).value == pytest.approx((found[0] + 2 * found[1]) / 3)
-    known = random_model(rng)
-    assert recorded_weight(known, [0] * 4, known.labels["bad"], 4).tolist() == [1.0] * 4
