@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, Forecaster
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
@@ -90,15 +90,20 @@ def folds_of(paths: Ints, seed: int) -> Ints:
 
 @dataclass(frozen=True)
 class ForecastJudge:
-    """A model, and what came of the steps that it forecasts. `labels`: of `outcomes`, in their order.
+    """Forecasts of labels, and what came of the steps after which they were made.
 
-    `fold`: of each path, as what a rule knows of it comes from the others.
+    Attributes:
+        forecasts: as of a `Forecaster`.
+        outcomes: what came. labels: of it, in their order.
+        fold: of each path, as what a rule knows of it comes from the others.
+        assumed: see `Outcomes.events`.
     """
 
-    model: Forecaster
+    forecasts: Callable[[str, int], Forecasts]
     outcomes: Outcomes
     labels: Sequence[str]
     fold: Callable[[Ints], Ints]
+    assumed: bool = True
 
     def skills(self, label: str, horizons: Sequence[int]) -> list[ForecastSkill]:
         """Return how good the forecasts of a label are, one for each horizon."""
@@ -106,11 +111,9 @@ class ForecastJudge:
 
     def _skill(self, label: str, horizon: int) -> ForecastSkill:
         place, paths = self.labels.index(label), self.outcomes.paths()
-        counts, happened = (
-            each[:, place] for each in self.outcomes.events(horizon, assumed=self.model.size is not None)
-        )
+        counts, happened = (each[:, place] for each in self.outcomes.events(horizon, assumed=self.assumed))
         ended, fold = self.outcomes.ends(horizon), self.fold(paths)
-        made = self.model.forecasts(label, horizon)
+        made = self.forecasts(label, horizon)
         use = counts & np.isfinite(made.said)
         rules: Floats = np.zeros((3, len(paths)))
         for number in np.unique(fold[use]).tolist():

@@ -26,6 +26,9 @@ WORTH: Final = 0.01
 LEAST: Final = 1e-6
 """Least probability that a rule gives to what happens."""
 
+EXACT: Final = 1e6
+"""Steps on which a forecast rests that is exact."""
+
 CLASSES: Final = 10
 """Classes of the reliability diagram."""
 

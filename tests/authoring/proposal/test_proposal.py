@@ -14,10 +14,12 @@ from monitor.authoring.learning.learner import Learner
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
-from monitor.authoring.proposal.paths import RecordedPath, first_steps, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.paths import RecordedPath, first_steps, outcomes_of, paths_of, simulated, unsafe_events
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
+from monitor.authoring.proposal.simulated_forecasts import judge_of
 from monitor.errors import ModelError
+from monitor.exact.all_states import values
 from monitor.model.mdp import MDP
 from monitor.types import AlarmSpec
 from tests.authoring.learning.recorded import batches, learned, random_rows, roles
@@ -98,6 +100,32 @@ def test_all_paths_are_kept_beside_those_held_out() -> None:
     full = Collected(0, _size=HELD)
     full.add(Learner.new(roles("step"), None, [], 1.0).read(batches(rows, 1000)[0]))
     assert len(full.every().state) == 0
+
+
+def test_forecasts_on_simulated_episodes_are_values_of_the_model() -> None:
+    rng = np.random.default_rng(5)
+    model = random_model(rng)
+    policy = rng.dirichlet(np.ones(2), model.states)
+    paths = simulated(model, policy, HELD // 100, rng)
+    after = np.concatenate([path.states[1:] for path in paths])
+    judge = judge_of(model, policy, "bad", paths)
+    wanted = values('P=? [ F<=3 "bad" ]', model=model, policies={"nominal": policy})
+    np.testing.assert_allclose(judge.forecasts("bad", 3).said, wanted[after])
+    ((counts,), (came,)) = (each.T for each in judge.outcomes.events(3))
+    assert counts.sum() == sum((path.states[1 : len(path.states) - 3] < 3).sum() for path in paths)
+    assert came[counts].tolist() == [
+        bool((path.states[t + 1 : t + 4] == 3).any())
+        for path in paths
+        for t in range(1, len(path.states) - 3)
+        if path.states[t] < 3
+    ]
+
+
+def test_what_came_is_known_of_all_steps() -> None:
+    long = RecordedPath(np.zeros(HELD // 2 + 1, np.int64), np.zeros(HELD // 2, np.int64), ended=True)
+    found = outcomes_of([long, long, long], np.array([False]))
+    assert np.bincount(found.paths()).tolist() == [HELD // 2] * 3
+    assert found.ends(1).sum() == 6
 
 
 def test_episodes_that_end_where_they_start_are_none() -> None:
