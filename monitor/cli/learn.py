@@ -252,8 +252,8 @@ def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
-    from monitor.authoring.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.separation import missed, never_held, unrecorded  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.state_codes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None

@@ -11,11 +11,11 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
-from monitor.authoring.learning.episodes import Steps
 from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
 from monitor.authoring.learning.model_report import Chain
 from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.arrays import Bools, Ints
-from monitor.authoring.learning.episodes import Steps, is_end, unknown_at
 from monitor.authoring.learning.holdout import HELD, held_out
+from monitor.authoring.learning.recorded_steps import Steps
+from monitor.authoring.learning.state_codes import is_end, unknown_at
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.episodes import is_end
 from monitor.authoring.learning.holdout import HeldOut
 from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.state_codes import is_end
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.cross_fitting import Collected
-from monitor.authoring.learning.episodes import code_of
 from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.state_codes import code_of
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
