@@ -111,7 +111,6 @@ def _judged(
         else:
             assert world is not None
             outcomes, names = world.outcomes(label), [label]
-        assert outcomes is not None
         if world is not None:
             found.append(world.forecasting(outcomes.paths(), request.seed))
         scores, known = judged(found, outcomes, names, label)

@@ -179,7 +179,6 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
@@ -189,7 +188,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     if not request.quiet:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
-    kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe, fraction=1.0))
+    kept = Collected(request.seed, unsafe=unsafe)
     with reading("counting", sources) as bar:
         for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
             read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))

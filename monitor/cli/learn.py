@@ -110,7 +110,6 @@ def model_learn(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
     target = _target(out, append, ".yaml" if dynamics else ".npz")
     roles = {
@@ -143,8 +142,7 @@ def model_learn(
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner.roles.lines(), sources, compared)
-    unsafe_labels = np.array([each.unsafe for each in learner.labels], np.bool_)
-    holdout = Collected(seed, outcomes=Outcomes(seed, unsafe_labels, fraction=1.0))
+    holdout = Collected(seed, unsafe=np.array([each.unsafe for each in learner.labels], np.bool_))
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part=part, limit=limit)
     before = len(learner.kept)
@@ -220,7 +218,6 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - likewise
 
-    assert holdout.outcomes is not None
     names = [label.name for label in learner.labels]
     first = next((label.name for label in learner.labels if label.unsafe), names[0] if names else None)
     unjudged = ["alarms, as no formula is proposed (`cfmon init` does)"]

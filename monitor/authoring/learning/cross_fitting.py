@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
+from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
@@ -26,18 +26,24 @@ FOLDS: Final = 5
 class Collected(Holdout):
     """Holdout that also keeps all transitions, up to a limit.
 
-    `outcomes`: of all of them, to judge the model by its forecasts; in the order of `every`.
+    Attributes:
+        unsafe: [L] as of `Outcomes`.
+        outcomes: of all transitions, to judge the model by its forecasts; in the order of `every`.
     """
 
-    outcomes: Outcomes | None = None
+    unsafe: Bools = field(kw_only=True)
+    outcomes: Outcomes = field(init=False)
     _every: list[HeldOut] = field(default_factory=list)
     _size: int = 0
+
+    def __post_init__(self) -> None:
+        """See above."""
+        self.outcomes = Outcomes(self.seed, self.unsafe, fraction=1.0)
 
     def add(self, steps: Steps) -> None:
         """Take the transitions of a batch."""
         super().add(steps)
-        if self.outcomes is not None:
-            self.outcomes.add(steps)
+        self.outcomes.add(steps)
         if self._size < HELD:
             self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
             self._size += len(steps.state)

@@ -92,12 +92,12 @@ def test_simulated_episodes_follow_the_model() -> None:
 
 def test_all_paths_are_kept_beside_those_held_out() -> None:
     rows = random_rows(np.random.default_rng(5), episodes=40)
-    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0)
+    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0, unsafe=np.zeros(0, np.bool_))
     for batch in batches(rows, 50):
         kept.add(learner.read(batch))
     assert len(kept.every().state) == learner.tally.draws == len(kept.held().state) + kept.train.draws
     assert 0 < len(kept.held().state) < learner.tally.draws
-    full = Collected(0, _size=HELD)
+    full = Collected(0, unsafe=np.zeros(0, np.bool_), _size=HELD)
     full.add(Learner.new(roles("step"), None, [], 1.0).read(batches(rows, 1000)[0]))
     assert len(full.every().state) == 0
 
