@@ -165,7 +165,7 @@ def _show(result: InitResult) -> None:
     for row in result.rows:
         say(f"{'*' if row is result.best else ' '} {_line(row)}")
     say(f"chosen (*): {result.rule}")
-    for line in [*_sentences(result.best), *_bases(result)]:
+    for line in _sentences(result.best):
         say(f"  {line}")
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
     say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
@@ -176,13 +176,6 @@ def _show(result: InitResult) -> None:
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
     say(f"  cfmon run {result.folder / 'config.yaml'}")
-
-
-def _bases(result: InitResult) -> list[str]:
-    """Return what the fallback's value rests on."""
-    from monitor.alarm.phrases import bases_text  # noqa: PLC0415 - keep `cfmon --help` light
-
-    return [f"from the start, {line}" for line in bases_text(result.bases)]
 
 
 REFUSED = (
@@ -280,7 +273,7 @@ def _document(result: InitResult) -> dict[str, Any]:
         "rule": result.rule,
         "chosen": plain(result.best),
         "candidates": [plain(row) for row in result.rows],
-        "rests_on": to_builtins(result.bases),
+        "rests_on": to_builtins(result.assessment.bases),
         "hold": result.hold,
         "guards": [
             {"hold": row.hold, "steps": row.length, "unsafe": row.unsafe, "taken": row.taken} for row in result.guards

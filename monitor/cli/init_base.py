@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.cli.report_page import Section
-    from monitor.statistics.clusters import Estimate
 
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
@@ -116,10 +115,6 @@ class InitBase(ABC):
     @abstractmethod
     def guards(self, best: CandidateFormula) -> list[Guarded]:
         """Return what a guard would do."""
-
-    @abstractmethod
-    def recorded_weight(self, horizon: int) -> Estimate | None:
-        """Return P(the fallback takes recorded actions only) in the states of the paths; None: it is not calculated."""
 
     @abstractmethod
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:

@@ -110,15 +110,17 @@ def _judged(
             found.append(CrossFitted("a table", table.learner, table.kept, folds))
         else:
             assert world is not None
-            outcomes, names = world.outcomes(request.seed, label), [label]
-        assert outcomes is not None
+            outcomes, names = world.outcomes(label), [label]
         if world is not None:
             found.append(world.forecasting(outcomes.paths(), request.seed))
         scores, known = judged(found, outcomes, names, label)
     taken = chosen(scores)
     notes = [_comparison(scores, taken, label)] if known and len(scores) > 1 else []
     model = next(each for each in found if each.name == taken.name)
-    return taken, ForecastJudge(model, outcomes, names, lambda paths: folds_of(paths, request.seed)), notes
+    judge = ForecastJudge(
+        model.forecasts, outcomes, names, lambda paths: folds_of(paths, request.seed), assumed=model.size is not None
+    )
+    return taken, judge, notes
 
 
 def _comparison(scores: Sequence[Scored], taken: Scored, label: str) -> str:

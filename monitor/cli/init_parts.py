@@ -42,8 +42,7 @@ class InitResult:
     """What was written and measured.
 
     `base`: the model. `sample`: a recorded path with an alarm was written. `guards`: what a guard would do; `hold`:
-    proposed from it. `bases`: what values of the chosen formula rest on, as `Engines.rests_on`. `assessment`: the
-    verdict.
+    proposed from it. `assessment`: the verdict.
     """
 
     folder: Path
@@ -55,7 +54,6 @@ class InitResult:
     sample: bool
     guards: Sequence[Guarded]
     hold: int | None
-    bases: Mapping[str, RestsOn]
     assessment: Assessment
 
 
@@ -136,8 +134,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     sample = best.first is not None
-    fallback = base.recorded_weight(best.candidate.horizon)
-    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, fallback=fallback)
+    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, bases=bases)
     _write_report(request, base, found, staging)
     result = InitResult(
         request.folder,
@@ -149,7 +146,6 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
         sample=sample,
         guards=guards,
         hold=hold,
-        bases=bases,
         assessment=found,
     )
     return result, sampled

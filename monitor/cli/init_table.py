@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.model.mdp import MDP
-    from monitor.statistics.clusters import Estimate
 
 JUDGED: Final = 10_000
 """Steps of the simulated episodes on which the forecasts of a simulator's table are judged."""
@@ -132,13 +131,6 @@ class TableBase(InitBase):
 
         return guarded(self.before, self.policies, best, self.paths)
 
-    def recorded_weight(self, horizon: int) -> Estimate:
-        """Return it by the model that was learned without the paths."""
-        from monitor.authoring.proposal.coverage import over_paths, recorded_weight  # noqa: PLC0415 - keep `cfmon --help` light
-
-        weights = recorded_weight(self.before, self.policies["fallback"], self.before.labels[self.label], horizon)
-        return over_paths(weights, self.paths)
-
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path as an agent sends them; for bins and clusters, numbers within them."""
         final = final_state(path, self.model, self.encoder)
@@ -187,7 +179,6 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
@@ -197,7 +188,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     if not request.quiet:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
-    kept = Collected(request.seed, outcomes=Outcomes(request.seed, unsafe, fraction=1.0))
+    kept = Collected(request.seed, unsafe=unsafe)
     with reading("counting", sources) as bar:
         for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
             read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))

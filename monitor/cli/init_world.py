@@ -148,10 +148,6 @@ class WorldBase(InitBase):
         recorded = self.paths, self.numbers
         return guarded_in_world(self.world, self.policies, (self.table, self.tables), best, recorded, seed=self.seed)
 
-    def recorded_weight(self, horizon: int) -> None:
-        """Return nothing."""
-        del horizon
-
     def sent(self, path: RecordedPath) -> list[dict[str, object]]:
         """Return the states of a path, and their inputs, as an agent sends them: as they were recorded."""
         messages: list[dict[str, object]] = []
@@ -175,17 +171,15 @@ class WorldProposal:
             return []
         return [f"{label}: its condition holds in no recorded state; check it, or record episodes in which it does"]
 
-    def outcomes(self, seed: int, label: str) -> Outcomes:
+    def outcomes(self, label: str) -> Outcomes:
         """Return what came of the recorded steps."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
         from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
         steps = self.learned.steps
-        holds, never = self.learned.best.world.holds(label, steps.x_next), np.zeros(len(steps), np.bool_)
-        found, unknown = Outcomes(seed, np.ones(1, np.bool_), fraction=1.0), never[:, np.newaxis]
-        found.add_labels((holds[:, np.newaxis], unknown, unknown), never, steps.path)
-        return found
+        holds = self.learned.best.world.holds(label, steps.x_next)
+        return Outcomes.of_label(holds, np.zeros(len(steps), np.bool_), steps.path)
 
     def forecasting(self, paths: Ints, seed: int) -> ForecastingWorld:
         """Return it as a candidate in a comparison by forecasts on those of these paths that are held out."""

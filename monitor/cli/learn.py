@@ -110,7 +110,6 @@ def model_learn(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.outcomes import Outcomes  # noqa: PLC0415 - likewise
 
     target = _target(out, append, ".yaml" if dynamics else ".npz")
     roles = {
@@ -143,8 +142,7 @@ def model_learn(
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner.roles.lines(), sources, compared)
-    unsafe_labels = np.array([each.unsafe for each in learner.labels], np.bool_)
-    holdout = Collected(seed, outcomes=Outcomes(seed, unsafe_labels, fraction=1.0))
+    holdout = Collected(seed, unsafe=np.array([each.unsafe for each in learner.labels], np.bool_))
     earlier = learner.tally.draws
     counted, skipped = count_files(learner, sources, target, holdout, part=part, limit=limit)
     before = len(learner.kept)
@@ -220,7 +218,6 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
     from monitor.authoring.learning.model_report import HORIZONS  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - likewise
 
-    assert holdout.outcomes is not None
     names = [label.name for label in learner.labels]
     first = next((label.name for label in learner.labels if label.unsafe), names[0] if names else None)
     unjudged = ["alarms, as no formula is proposed (`cfmon init` does)"]
@@ -228,7 +225,7 @@ def _assessed(learner: Learner, holdout: Collected, report: ModelReport, *, whol
         no_label = "forecasts, as there is no label (--unsafe, --label)"
         return Assessment("", (), report.problems, report.histories, unjudged=(no_label, *unjudged))
     table = CrossFitted("", learner, holdout, range(FOLDS if whole else 1))
-    judge = ForecastJudge(table, holdout.outcomes, names, lambda paths: folds_of(paths, holdout.seed))
+    judge = ForecastJudge(table.forecasts, holdout.outcomes, names, lambda paths: folds_of(paths, holdout.seed))
     skills = tuple(judge.skills(first, HORIZONS))
     if not any(each.known for each in skills):
         unjudged.insert(0, f"forecasts, as {first!r} always or never happens")
@@ -252,8 +249,8 @@ def _write(learner: Learner, target: Path) -> tuple[MDP, bool]:
 
 
 def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
-    from monitor.authoring.learning.episodes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.separation import missed, never_held, unrecorded  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.state_codes import ENDS  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.io import model_sha256  # noqa: PLC0415 - likewise
 
     assert learner.states is not None

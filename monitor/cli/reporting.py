@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.assessment import Assessment
     from monitor.authoring.proposal.replayed import Event, Replay
     from monitor.sidecar.config.load import Loaded
-    from monitor.types import FormulaSpec, Instant, Observation
+    from monitor.types import FormulaSpec, Instant, Observation, RestsOn
 
 
 def report(
@@ -50,7 +50,11 @@ def report(
         replay.take(_observations(recording, loaded))
     if not replay.states:
         raise RecordingError(f"{recordings[0]}: holds no step of this configuration's model on {loaded.topics.steps}")
-    found = [(spec.name, _assessed(spec, events.get(spec.name), replay, loaded)) for spec in loaded.formulas]
+    bases = loaded.monitor.rests_on()
+    found = [
+        (spec.name, _assessed(spec, events.get(spec.name), replay, loaded, bases[spec.name]))
+        for spec in loaded.formulas
+    ]
     about = (
         f"Replayed {many(len(replay.states), 'step')} of {many(len(replay.paths), 'path')} from "
         f"{', '.join(map(str, recordings))}; {many(replay.refused, 'step')} that the model does not have left out."
@@ -102,19 +106,22 @@ def _observations(path: Path, loaded: Loaded) -> Iterator[tuple[Observation, Ins
             bar.at(events.position)
 
 
-def _assessed(spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded) -> Assessment:
+def _assessed(
+    spec: FormulaSpec, event: Event | None, replay: Replay, loaded: Loaded, bases: Mapping[str, RestsOn]
+) -> Assessment:
+    """Return the verdict on a formula. `bases`: what its values rest on."""
     from monitor.authoring.proposal.assessment import Assessment  # noqa: PLC0415 - keep `cfmon --help` light
 
     if event is None:
         problem = "its goal is not of the form P>=p [ G<=h CONDITION ], so what its alarms warn of is not known"
-        return Assessment(spec.name, (), unjudged=(problem,))
+        return Assessment(spec.name, (), bases=bases, unjudged=(problem,))
     unsafe = _unsafe(event, replay.states, loaded)
     skill = replay.skill(event, unsafe)
     unjudged = ["what the past still tells, which the running monitor tests (model_doubt)"]
     if not skill.known:
         unjudged.insert(0, f"forecasts, as {event.name!r} always or never came")
     return Assessment(
-        event.name, (skill,), fallback=_fallback(spec, event, replay, loaded), alarms=replay.rates(spec, event, unsafe),
+        event.name, (skill,), bases=bases, alarms=replay.rates(spec, event, unsafe),
         horizon=event.horizon, day=replay.day, unjudged=tuple(unjudged), held_out=False,
     )  # fmt: skip
 
@@ -131,26 +138,6 @@ def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> Bools:
         return np.broadcast_to(holds(event.condition, lambda label: model.labels[label][list(states)]), len(states))
     numbers = np.array(states, np.float64)
     return np.broadcast_to(holds(event.condition, lambda label: model.holds(label, numbers)), len(states))
-
-
-def _fallback(spec: FormulaSpec, event: Event, replay: Replay, loaded: Loaded) -> Any:  # noqa: ANN401 - an Estimate, imported late
-    """Return on how much data the value of the formula's other policy rests; None if that is not calculated."""
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.authoring.proposal.coverage import recorded_weight  # noqa: PLC0415 - likewise
-    from monitor.logic import parse  # noqa: PLC0415 - likewise
-    from monitor.logic.syntax import Regret  # noqa: PLC0415 - likewise
-    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
-    from monitor.statistics.clusters import ratio  # noqa: PLC0415 - likewise
-
-    formula, model = parse(spec.text), loaded.model
-    if not isinstance(formula, Regret) or formula.world.change.kind != "policy" or not isinstance(model, MDP):
-        return None
-    unsafe = _unsafe(event, range(model.states), loaded)
-    weights = recorded_weight(model, loaded.tables[formula.world.change.name], unsafe, event.horizon)
-    states = np.array(replay.states, np.int64)
-    at = [weights[states[path]] for path in replay.paths]
-    return ratio(np.array([each.sum() for each in at]), np.array([float(len(each)) for each in at]))
 
 
 def _document(name: str, found: Assessment) -> dict[str, Any]:

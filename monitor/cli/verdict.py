@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from monitor.alarm.phrases import bases_text
 from monitor.cli.report_page import Page, Row, Section
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ def verdict(found: Assessment) -> list[str]:
         parts += [_forecasts(main, "held-out episodes" if found.held_out else "episodes"), _gains(main)]
     if found.alarms is not None:
         parts.append(_alarms(found.alarms, found.day))
-    if found.fallback is not None:
-        parts.append(
-            f"The fallback's value rests on recorded steps for {_with(found.fallback, percent=True)} of its weight."
-        )
+    parts += [f"From the start, {line}." for line in bases_text(found.bases)]
     parts += [_past(found.past)] if found.past else []
     parts += [f"Not judged: {each}." for each in found.unjudged]
     return [" ".join(parts), *found.problems]

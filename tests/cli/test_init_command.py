@@ -59,6 +59,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
         "fallback: a SUGGESTION",
         "held-out recordings",
         "verdict: Good enough. Forecasts of 'overflow' within",
+        "From the start, 'fallback' rests on ",
         "chosen (*)",
         "cfmon run tank",
     ):

@@ -16,7 +16,7 @@ from monitor.worlds.location_scale import LocationScale
 MOST: Final = 1_000
 """Held-out transitions after which a forecast is made, drawn from all."""
 LAST: Final = 40
-"""The longest horizon of a forecast."""
+"""The longest horizon of a forecast: that of a proposed formula (`proposal.rules.LONGEST`)."""
 BLOCK: Final = 100
 """Transitions whose forecasts are made at once."""
 DRAWS: Final = 200

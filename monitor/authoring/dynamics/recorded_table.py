@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from scipy.spatial import cKDTree
 
-from monitor.arrays import Floats
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.model.mdp import MDP
 from monitor.worlds.location_scale import LocationScale
@@ -22,6 +22,19 @@ DRAWS: Final = 30
 """Next states that are drawn for each state and action."""
 
 
+class NearestState:
+    """The number of the nearest of states [S, f], each number in units of its standard deviation."""
+
+    def __init__(self, states: AnyArray) -> None:
+        spread = states.std(axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)
+        self._tree = cKDTree(states / self._spread)
+
+    def __call__(self, x: Floats) -> Ints:
+        """Return the number of the nearest state, [n]. `x`: [n, f]."""
+        return np.asarray(self._tree.query(x / self._spread)[1], np.int64)
+
+
 def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP:
     """Return the table [S <= 1,500], with the actions and labels of the world, and the states as observations [S, f].
 
@@ -29,15 +42,14 @@ def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP
     """
     rng = np.random.default_rng(seed)
     rows = steps[np.sort(rng.permutation(len(steps))[:STATES])]
-    spread = np.where((spread := rows.x.std(axis=0)) > 0.0, spread, 1.0)
-    nearest = cKDTree(rows.x / spread)
+    nearest = NearestState(rows.x)
     here, inputs = np.repeat(rows.x, DRAWS, axis=0), np.repeat(rows.w, DRAWS, axis=0)
     numbers = np.repeat(np.arange(len(rows)), DRAWS)
     transitions = []
     for action in range(len(steps.actions)):
         noise = rng.uniform(1e-9, 1 - 1e-9, (len(here), world.noise))
         moved: Floats = world.step(here, np.full(len(here), action), noise, inputs)
-        successors = nearest.query(moved / spread)[1]
+        successors = nearest(moved)
         transitions += [(s, action, t, 1 / DRAWS) for s, t in zip(numbers.tolist(), successors.tolist(), strict=True)]
     return MDP.from_transitions(
         states=len(rows),

@@ -12,9 +12,10 @@ from monitor.arrays import AnyArray, Floats, Ints
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
 from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.episodes import Episodes, base_of
+from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.authoring.learning.row_files import RowFile, goes_on
+from monitor.authoring.learning.state_codes import base_of
 from monitor.errors import RecordingError
 
 MOST_ROWS: Final = 1_000_000

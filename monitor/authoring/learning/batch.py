@@ -172,7 +172,7 @@ def moments(batch: RowBatch, name: str, *, day_first: bool | None = None) -> tup
     A time without a zone counts as UTC. Also returns whether days are before months in times such as 04/05/2026, or
     None if there are none. `day_first`: the same of earlier rows.
 
-    Raises RecordingError: days cannot be told from months; or some times have a zone and others none.
+    Raises RecordingError: it is not known which of day and month comes first, or only some times have a zone.
     """
     values = batch.column(name)
     if values.dtype.kind != "U":
@@ -213,8 +213,8 @@ def _day_first(batch: RowBatch, name: str, matches: Sequence[re.Match[str] | Non
     if all(match[6] == "." for _, match in last):
         return True  # dots are not used with the month first
     raise RecordingError(
-        f"{batch.where(row)}: column {name!r} is {match[0]!r}: whether the day or the month comes first cannot be told "
-        f"from the rows read; write times as 2026-05-04T07:00:00Z, or {AS_THEY_ARE}"
+        f"{batch.where(row)}: column {name!r} is {match[0]!r}: it is not known which of day and month comes first, as "
+        f"the rows read allow both; write times as 2026-05-04T07:00:00Z, or {AS_THEY_ARE}"
     )
 
 

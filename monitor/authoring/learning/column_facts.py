@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.authoring.learning.abstraction import FEW, MANY
-from monitor.authoring.learning.batch import TIME, RowBatch, as_moments, concatenated, is_missing
+from monitor.authoring.learning.batch import TIME, RowBatch, as_moments, concatenated, flags, is_missing
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import RecordingError
 
@@ -233,14 +233,10 @@ def links_of(head: Head, episode: str | None, order: str | None, ends: Sequence[
             values = ranks(head.columns[order])
             same &= ~(values[after] < values[before])
         for name in ends:
-            same &= ~(head.columns[name][before].astype(np.str_) == "True") & ~_is_one(head.columns[name][before])
+            same &= ~flags(RowBatch(head.columns, 1, ""), name)[0][before]
     last = np.ones(len(head), np.bool_)
     last[before[same]] = False
     return Links(before[same], after[same], last)
-
-
-def _is_one(values: AnyArray) -> Bools:
-    return np.zeros(len(values), np.bool_) if values.dtype.kind == "U" else np.asarray(values == 1)
 
 
 def depends_on(values: AnyArray, other: AnyArray) -> bool:

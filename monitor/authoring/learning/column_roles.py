@@ -8,13 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, get_args
 
 import numpy as np
 
 from monitor.arrays import Bools
 from monitor.authoring.learning.column_facts import ColumnFacts, Head, Links, depends_on, facts_of, links_of, ranks
+from monitor.authoring.learning.column_words import (
+    COMMANDS,
+    COSTS,
+    DELAYED,
+    ENDS,
+    IDS,
+    NOTES,
+    OUTCOMES,
+    OUTSIDE,
+    RETURNS,
+    SUBJECTS,
+    is_calendar,
+    is_time,
+    words_of,
+)
 from monitor.authoring.learning.columns import (
     ACTION,
     EPISODE,
@@ -35,27 +49,6 @@ SINGLE: Final[Mapping[Role, tuple[str, ...]]] = {"episode": EPISODE, "order": OR
                  "terminated": TERMINATED, "truncated": TRUNCATED}  # fmt: skip
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-
-UNITS: Final = {"s", "ms", "us", "ns", "sec", "secs", "seconds", "utc", "local", "iso", "start"}
-TIMES: Final = {"time", "timestamp", "datetime", "date", "ts", "clock", "epoch", "unixtime", "unix", "stamp", "at"}
-CALENDAR: Final = {"hour", "minute", "weekday", "dow", "dayofweek", "month", "season", "holiday", "weekend", "day"}
-OUTSIDE: Final = {"weather", "rain", "rainfall", "wind", "sun", "sunshine", "solar", "irradiance", "cloud", "clouds",
-                  "outdoor", "outside", "ambient", "price", "tariff"}  # fmt: skip
-IDS: Final = {"id", "uuid", "guid", "uid", "key", "hash", "serial", "pk"}
-SUBJECTS: Final = {"patient", "subject", "session", "game", "match", "trial", "flight", "trip", "mission", "stay",
-                   "admission", "encounter", "user", "vehicle", "robot", "device", "host", "service", "pod", "instance",
-                   "machine", "house", "home", "building", "symbol", "ticker", *EPISODE}  # fmt: skip
-COMMANDS: Final = {"command", "cmd", "decision", "control", "treatment", "choice", "move", "setpoint", "dose"}
-OUTCOMES: Final = {"outcome", "result", "final", "total", "label", "target", "survived", "died", "mortality", "length",
-                   "winner", "success", "return", "returns"}  # fmt: skip
-RETURNS: Final = {"rtg", "return_to_go", "returns_to_go", "return", "returns", "advantage", "td_target",
-                  "value_target", "episode_return", "cumulative_return"}  # fmt: skip
-ENDS: Final = {"dead", "death", "died", "crash", "crashed", "failed", "failure", "collision", "collided", "gameover",
-               "over", "end", "ended", "last", "final", "finished", "success", "stopped"}  # fmt: skip
-NOTES: Final = {"note", "notes", "comment", "comments", "message", "msg", "description", "log", "remark", "remarks",
-                "text", "reason"}  # fmt: skip
-COSTS: Final = {"cost", "pnl", "profit", "loss", "payoff"}
-DELAYED: Final = {"prev", "previous", "last", "lag", "lagged", "old", "before"}
 
 MANY_LOST: Final = 0.05
 """A column with more of its values missing is not proposed for the state."""
@@ -146,7 +139,9 @@ class _Proposing:
         self.by_role: dict[Role, list[str]] = {}
         for name, roles in settled.items():
             self._put(ColumnRole(name, roles, "you said so", settled=True))
-        self.links: Links = links_of(head, None, None, ())
+        self.over = links_of(head, None, None, ())
+        """Rows that follow each other in their files."""
+        self.links: Links = self.over
         self.later: dict[bytes, str] = {}
         """Values in the next rows, as float64 -> the column that has them."""
 
@@ -250,7 +245,7 @@ class _Proposing:
             )
         if subject is not None and not self._is_blocks(subject):
             order = self._having("order")
-            if order not in self.facts or self._rises(order, links_of(self.head, None, None, ())):
+            if order not in self.facts or self._rises(order, self.over):
                 why = "named as what rows belong to, but its rows are mixed, and no order shows it"
                 self._set(subject, "episode", why, "state", "-", sure=False)
         named = (self._having("episode"), self._having("order"))
@@ -262,9 +257,9 @@ class _Proposing:
         free = [name for name in self._free("order") if self.facts[name].kind in ("time", "whole", "decimal", "flag")]
         known = [name for word in ORDER for name in free if name.lower() == word]
         whole = [name for name in free if self.facts[name].kind == "whole" and name.lower() not in NOISE]
-        counters = [name for name in whole if not _is_calendar(name) and self._counts(name)]
-        times = [name for name in free if self.facts[name].kind == "time" or _is_time(name)]
-        calendar = [name for name in free if _is_calendar(name) and self._having("episode") is not None]
+        counters = [name for name in whole if not is_calendar(name) and self._counts(name)]
+        times = [name for name in free if self.facts[name].kind == "time" or is_time(name)]
+        calendar = [name for name in free if is_calendar(name) and self._having("episode") is not None]
         every = dict.fromkeys([*known, *counters, *times, *calendar])
         return [name for name in every if self.facts[name].distinct > 1]
 
@@ -283,13 +278,12 @@ class _Proposing:
 
     def _falls(self, name: str) -> Bools:
         """Return after which rows a column falls within a file."""
-        over = links_of(self.head, None, None, ())
         values = ranks(self.head.columns[name])
-        return np.asarray(values[over.after] < values[over.before])
+        return np.asarray(values[self.over.after] < values[self.over.before])
 
     def _begins_again(self, name: str) -> bool:
         """Return whether a column rises over the whole file, but for where it begins again with its first value."""
-        values, over = ranks(self.head.columns[name]), links_of(self.head, None, None, ())
+        values, over = ranks(self.head.columns[name]), self.over
         if self._rises(name, over):
             return True
         fallen = values[over.after[self._falls(name)]]
@@ -298,7 +292,7 @@ class _Proposing:
     def _subject(self) -> str | None:
         """Return the free column of what rows belong to by its name, such as a patient, if the rows do not deny it."""
         for name in self._free("episode"):
-            words = set(_words(name))
+            words = set(words_of(name))
             if self._may_group(name) and (words & SUBJECTS or (words & IDS and self._is_blocks(name))):
                 return name
         return None
@@ -310,15 +304,15 @@ class _Proposing:
 
     def _is_blocks(self, name: str) -> bool:
         """Return whether each value of a column is in rows that follow each other."""
-        over, values = links_of(self.head, None, None, ()), self.head.columns[name]
+        over, values = self.over, self.head.columns[name]
         changes = int((values[over.before] != values[over.after]).sum()) + len(self.head) - len(over.before)
         return changes == self.facts[name].distinct
 
     def _block(self, order: str) -> str | None:
         """Return the free column that changes exactly where the order begins again."""
-        if _is_calendar(order) or not (falls := self._falls(order)).any():
+        if is_calendar(order) or not (falls := self._falls(order)).any():
             return None
-        over = links_of(self.head, None, None, ())
+        over = self.over
         for name in self._free("episode"):
             values = self.head.columns[name]
             if (
@@ -333,7 +327,7 @@ class _Proposing:
         """Return the free column whose values look like numbers or names of runs."""
         for name in self._free("episode"):
             facts = self.facts[name]
-            if _is_calendar(name) or facts.distinct < 5 or 5 * facts.distinct > len(self.head):
+            if is_calendar(name) or facts.distinct < 5 or 5 * facts.distinct > len(self.head):
                 continue
             rising = facts.kind == "text" or not self._falls(name).any()
             if self._may_group(name) and rising and self._is_blocks(name):
@@ -347,8 +341,8 @@ class _Proposing:
             self._set(name, "action", "named so")
         else:
             usable = self._usable(free)
-            likely = [n for n in usable if "action" in _words(n) and not set(_words(n)) & DELAYED]
-            weak = [n for n in usable if set(_words(n)) & COMMANDS and not set(_words(n)) & DELAYED]
+            likely = [n for n in usable if "action" in words_of(n) and not set(words_of(n)) & DELAYED]
+            weak = [n for n in usable if set(words_of(n)) & COMMANDS and not set(words_of(n)) & DELAYED]
             if len(likely) == 1:
                 self._set(likely[0], "action", "named so")
             elif len(likely or weak) == 1:
@@ -415,14 +409,14 @@ class _Proposing:
 
     def _nothing(self, name: str) -> ColumnRole | None:
         """Leave out what says nothing about the world."""
-        facts, words = self.facts[name], set(_words(name))
+        facts, words = self.facts[name], set(words_of(name))
         if facts.kind == "empty" or facts.missing == 1:
             return ColumnRole(name, (), "empty")
         if facts.distinct == 1:
             return ColumnRole(
                 name, (), "the same in all rows that have it" if facts.missing else "the same in all rows"
             )
-        if name.lower() in NOISE and not _is_time(name):
+        if name.lower() in NOISE and not is_time(name):
             return ColumnRole(name, (), "about the log or the agent by its name, not about the world")
         base = name.partition("[")[0].lower()
         for role, known in SINGLE.items():
@@ -457,7 +451,7 @@ class _Proposing:
 
     def _future(self, name: str) -> ColumnRole | None:
         """Leave out what is known only later than the row."""
-        lower, words = name.lower(), set(_words(name))
+        lower, words = name.lower(), set(words_of(name))
         if lower.startswith((*NEXT, "future_")):
             return ColumnRole(name, (), "of a later row by its name: it would leak the future")
         if lower in RETURNS:
@@ -480,7 +474,7 @@ class _Proposing:
         if not self.later:
             for other, theirs in self.head.columns.items():
                 taken = set(self.found[other].roles if other in self.found else ()) & {"order", "episode"}
-                if not taken and theirs.dtype.kind in "if" and not set(_words(other)) & DELAYED:
+                if not taken and theirs.dtype.kind in "if" and not set(words_of(other)) & DELAYED:
                     self.later.setdefault(theirs.astype(np.float64)[self.links.after].tobytes(), other)
         other = self.later.get(values.astype(np.float64)[self.links.before].tobytes(), name)
         return None if other == name or self.links.constant(values) else other
@@ -491,9 +485,9 @@ class _Proposing:
         instead = f"; {order} orders the rows" if order is not None else ", and it does not order the rows"
         if facts.kind == "time":
             return ColumnRole(name, (), f"a time{instead}")
-        if _is_time(name) and (name.lower() in NOISE or self.links.rising(self.head.columns[name]) >= 0.5):
+        if is_time(name) and (name.lower() in NOISE or self.links.rising(self.head.columns[name]) >= 0.5):
             return ColumnRole(name, (), f"a time by its name{instead}")
-        if _is_calendar(name):
+        if is_calendar(name):
             return self._given("the calendar: no action changes it", name)
         return None
 
@@ -508,7 +502,7 @@ class _Proposing:
         return ColumnRole(name, (), f"{why}; a table has no inputs", sure=sure, others=() if sure else ("state",))
 
     def _outside(self, name: str) -> ColumnRole | None:
-        if set(_words(name)) & OUTSIDE:
+        if set(words_of(name)) & OUTSIDE:
             return self._given("by its name, no action changes it", name)
         return None
 
@@ -531,7 +525,7 @@ class _Proposing:
         if self.facts[name].kind != "flag" or len(self.links.before) < PAIRS:
             return None
         holds = np.nan_to_num(values.astype(np.float64)) == 1
-        if not holds.any() or holds[~last].any() or not set(_words(name)) & ENDS:
+        if not holds.any() or holds[~last].any() or not set(words_of(name)) & ENDS:
             return None
         every = bool(holds[last].all())
         for role in ("terminated", "truncated"):
@@ -565,11 +559,11 @@ class _Proposing:
     def _context(self, name: str) -> ColumnRole | None:
         """Return the proposal for what never changes within an episode."""
         if self._having("episode") is not None and self.links.constant(self.head.columns[name]):
-            if set(_words(name)) & {"seed", "version", "worker", "split"}:
+            if set(words_of(name)) & {"seed", "version", "worker", "split"}:
                 return ColumnRole(name, (), "about the log by its name; the same within each episode")
             why = "the same within each episode: a kind of episode, or an identifier"
             return ColumnRole(name, (), why, sure=False, others=("state",))
-        if set(_words(name)) & COSTS and self._having("reward") is None and "reward" not in self.closed:
+        if set(words_of(name)) & COSTS and self._having("reward") is None and "reward" not in self.closed:
             return ColumnRole(
                 name, ("reward",), "by its name what a step earns or costs", sure=False, others=("state", "-")
             )
@@ -599,23 +593,3 @@ class _Proposing:
                 for name, of in zip(after, state, strict=True):
                     self._set(name, "next_state", f"by its name {of} after the step")
                 return
-
-
-@lru_cache(maxsize=1024)
-def _words(name: str) -> list[str]:
-    """Return the words of a name, in lower case.
-
-    >>> _words("outdoorTemp_c[0]")
-    ['outdoor', 'temp', 'c', '0']
-    """
-    return re.findall(r"[a-z]+|\d+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower())
-
-
-def _is_time(name: str) -> bool:
-    words = [word for word in _words(name) if word not in UNITS]
-    return bool(words) and words[-1] in TIMES and (words[-1] != "at" or len(words) > 1)
-
-
-def _is_calendar(name: str) -> bool:
-    words = _words(name)
-    return bool(words) and (words[-1] in CALENDAR or (words[0] in CALENDAR | TIMES and "of" in words))

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
-from monitor.authoring.learning.abstraction_scores import CandidateAbstraction, Forecaster
-from monitor.authoring.learning.episodes import Steps
+from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.forecast_skill import Events, Forecasts, ForecastSkill, of_ends, skill
 from monitor.authoring.learning.holdout import FIELDS, HELD, NOTHING, HeldOut, Holdout, held_out
 from monitor.authoring.learning.model_report import Chain
 from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Tally
 
 FOLDS: Final = 5
@@ -26,18 +26,24 @@ FOLDS: Final = 5
 class Collected(Holdout):
     """Holdout that also keeps all transitions, up to a limit.
 
-    `outcomes`: of all of them, to judge the model by its forecasts; in the order of `every`.
+    Attributes:
+        unsafe: [L] as of `Outcomes`.
+        outcomes: of all transitions, to judge the model by its forecasts; in the order of `every`.
     """
 
-    outcomes: Outcomes | None = None
+    unsafe: Bools = field(kw_only=True)
+    outcomes: Outcomes = field(init=False)
     _every: list[HeldOut] = field(default_factory=list)
     _size: int = 0
+
+    def __post_init__(self) -> None:
+        """See above."""
+        self.outcomes = Outcomes(self.seed, self.unsafe, fraction=1.0)
 
     def add(self, steps: Steps) -> None:
         """Take the transitions of a batch."""
         super().add(steps)
-        if self.outcomes is not None:
-            self.outcomes.add(steps)
+        self.outcomes.add(steps)
         if self._size < HELD:
             self._every.append(HeldOut(steps.state, steps.action, steps.code, steps.earlier, steps.segment))
             self._size += len(steps.state)
@@ -90,15 +96,20 @@ def folds_of(paths: Ints, seed: int) -> Ints:
 
 @dataclass(frozen=True)
 class ForecastJudge:
-    """A model, and what came of the steps that it forecasts. `labels`: of `outcomes`, in their order.
+    """Forecasts of labels, and what came of the steps after which they were made.
 
-    `fold`: of each path, as what a rule knows of it comes from the others.
+    Attributes:
+        forecasts: as of a `Forecaster`.
+        outcomes: what came. labels: of it, in their order.
+        fold: of each path, as what a rule knows of it comes from the others.
+        assumed: see `Outcomes.events`.
     """
 
-    model: Forecaster
+    forecasts: Callable[[str, int], Forecasts]
     outcomes: Outcomes
     labels: Sequence[str]
     fold: Callable[[Ints], Ints]
+    assumed: bool = True
 
     def skills(self, label: str, horizons: Sequence[int]) -> list[ForecastSkill]:
         """Return how good the forecasts of a label are, one for each horizon."""
@@ -106,11 +117,9 @@ class ForecastJudge:
 
     def _skill(self, label: str, horizon: int) -> ForecastSkill:
         place, paths = self.labels.index(label), self.outcomes.paths()
-        counts, happened = (
-            each[:, place] for each in self.outcomes.events(horizon, assumed=self.model.size is not None)
-        )
+        counts, happened = (each[:, place] for each in self.outcomes.events(horizon, assumed=self.assumed))
         ended, fold = self.outcomes.ends(horizon), self.fold(paths)
-        made = self.model.forecasts(label, horizon)
+        made = self.forecasts(label, horizon)
         use = counts & np.isfinite(made.said)
         rules: Floats = np.zeros((3, len(paths)))
         for number in np.unique(fold[use]).tolist():

@@ -26,6 +26,9 @@ WORTH: Final = 0.01
 LEAST: Final = 1e-6
 """Least probability that a rule gives to what happens."""
 
+EXACT: Final = 1e6
+"""Steps on which a forecast rests that is exact."""
+
 CLASSES: Final = 10
 """Classes of the reliability diagram."""
 
@@ -48,7 +51,7 @@ class ForecastSkill:
         count: forecasts. episodes: that they are of. eventful: episodes with at least one that came true.
         said: mean forecast. happened: frequency.
         base: the base rate.
-        brier, base_brier: mean squared error, and that of always saying the base rate. brier_gain: their difference.
+        brier, base_brier: mean squared error, and that of always saying the base rate.
         log_gain: fraction of the loss (negative log score) of always saying the base rate that the forecasts take away.
         end_gain: the same of a rule that knows when episodes end but not how; None where that says nothing.
         classes: the reliability diagram.
@@ -64,7 +67,6 @@ class ForecastSkill:
     base: float
     brier: float
     base_brier: float
-    brier_gain: Estimate
     log_gain: Estimate
     end_gain: Estimate | None
     classes: tuple[ForecastClass, ...]
@@ -123,10 +125,9 @@ def skill(what: tuple[str, int], forecasts: Forecasts, events: Events) -> Foreca
     happened, paths = events.happened, events.paths
     if not len(happened):
         nothing = mean(np.zeros(0), paths)
-        return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, nothing, nothing, None, ())
+        return ForecastSkill(*what, 0, 0, 0, np.nan, nothing, np.nan, np.nan, np.nan, nothing, None, ())
     score = log_score(smoothed(forecasts.said, forecasts.support, events.base), happened)
     base = log_score(events.base, happened)
-    errors, base_errors = (forecasts.said - happened) ** 2, (events.base - happened) ** 2
     end_gain = None
     if forecasts.ends is not None and not np.isnan(events.of_ends).any():
         rule = smoothed(forecasts.ends, forecasts.support, events.ends_base) * events.of_ends
@@ -139,9 +140,8 @@ def skill(what: tuple[str, int], forecasts: Forecasts, events: Events) -> Foreca
         said=float(forecasts.said.mean()),
         happened=frequency(happened, paths),
         base=float(events.base.mean()),
-        brier=float(errors.mean()),
-        base_brier=float(base_errors.mean()),
-        brier_gain=mean(base_errors - errors, paths),
+        brier=float(((forecasts.said - happened) ** 2).mean()),
+        base_brier=float(((events.base - happened) ** 2).mean()),
         log_gain=_relative(score, base, paths),
         end_gain=end_gain,
         classes=_classes(forecasts.said, happened, paths),

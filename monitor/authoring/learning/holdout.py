@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Ints
-from monitor.authoring.learning.episodes import Steps
+from monitor.authoring.learning.recorded_steps import Steps
 from monitor.authoring.learning.tally import Table, Tally, mixed
 
 HELD: Final = 200_000

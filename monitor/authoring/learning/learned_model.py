@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.episodes import ENDS, MAX_LABELS, is_end
+from monitor.authoring.learning.state_codes import ENDS, MAX_LABELS, is_end
 from monitor.authoring.learning.states import ELSEWHERE, States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
 from monitor.errors import ModelError

@@ -10,9 +10,11 @@ from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
-from monitor.authoring.learning.episodes import MAX_LABELS, Episodes, Steps, no_steps
+from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.learned_model import LabelSpec, built
 from monitor.authoring.learning.left_out import LeftOut
+from monitor.authoring.learning.recorded_steps import Steps, no_steps
+from monitor.authoring.learning.state_codes import MAX_LABELS
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import Tally
 from monitor.errors import ModelError

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from monitor.authoring.learning.row_files import LINE, NO_MAP, TORN, RecordRows, flat, refuse_rows, size_of
+from monitor.authoring.learning.record_rows import RecordRows, flat
+from monitor.authoring.learning.row_files import LINE, refuse_rows, size_of
+from monitor.authoring.learning.text_rows import NO_MAP, TORN
 from monitor.errors import RecordingError, brief, to_install
 
 STAMP: Final = {"sec", "nanosec"}

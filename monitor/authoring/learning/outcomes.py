@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.arrays import Bools, Ints
-from monitor.authoring.learning.episodes import Steps, is_end, unknown_at
 from monitor.authoring.learning.holdout import HELD, held_out
+from monitor.authoring.learning.recorded_steps import Steps
+from monitor.authoring.learning.state_codes import is_end, unknown_at
 
 
 @dataclass
@@ -25,12 +26,19 @@ class Outcomes:
     _parts: list[tuple[Bools, Bools, Bools, Bools, Ints]] = field(default_factory=list)
     _kept: int = 0
 
+    @classmethod
+    def of_label(cls, holds: Bools, ended: Bools, path: Ints) -> Outcomes:
+        """Return what came of all transitions [n], for one label that is known after each of them."""
+        found, never = cls(0, np.ones(1, np.bool_), fraction=1.0), np.zeros((len(holds), 1), np.bool_)
+        found._take((holds[:, np.newaxis], never, never), ended, path)
+        return found
+
     def add(self, steps: Steps) -> None:
         """Take the transitions of a batch."""
         lost = unknown_at(steps.code, len(self.unsafe))
-        self.add_labels((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
+        self._take((steps.arrived, steps.unmeasured, lost), is_end(steps.code), steps.segment)
 
-    def add_labels(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
+    def _take(self, labels: tuple[Bools, Bools, Bools], ended: Bools, path: Ints) -> None:
         """Take transitions [n]: their labels, [n, L] each, which of them end an episode, and their paths.
 
         `labels`: which hold afterwards, where a value for them is missing, and where the last state is.

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from monitor.authoring.learning.row_files import EmptyFileError, RecordRows, flat
+from monitor.authoring.learning.record_rows import RecordRows, flat
+from monitor.authoring.learning.row_files import EmptyFileError
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Message
 from monitor.sidecar.recordings import open_recording

@@ -20,7 +20,7 @@ import numpy as np
 
 from monitor.authoring.learning.batch import RowBatch, as_flags, as_moments
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.episodes import MAX_OPEN, TIMES, counts_steps, unordered
+from monitor.authoring.learning.linked_rows import MAX_OPEN, TIMES, counts_steps, unordered
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Message

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Ints
-from monitor.authoring.learning.episodes import is_end, unknown_at
 from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.state_codes import is_end, unknown_at
 from monitor.authoring.learning.tally import Tally
 
 MISSED: Final = 0.02

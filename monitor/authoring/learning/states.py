@@ -11,7 +11,7 @@ import numpy as np
 
 from monitor.arrays import Bools, Ints
 from monitor.authoring.learning.abstraction import Numbering
-from monitor.authoring.learning.episodes import base_of, code_of, is_end
+from monitor.authoring.learning.state_codes import base_of, code_of, is_end
 from monitor.authoring.learning.tally import CODE_BITS, Tally
 
 ELSEWHERE: Final = -1

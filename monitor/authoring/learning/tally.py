@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Ints, Words
 from monitor.authoring.learning.abstraction import MAX_STATES
-from monitor.authoring.learning.episodes import Steps
+from monitor.authoring.learning.recorded_steps import Steps
 from monitor.errors import ModelError
 
 CODE_BITS: Final = 25

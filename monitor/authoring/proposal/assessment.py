@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from monitor.authoring.learning.forecast_skill import ForecastSkill
 from monitor.authoring.learning.model_report import Gain
 from monitor.authoring.proposal.measure import Measured
 from monitor.statistics.clusters import Estimate, proportion, ratio
+from monitor.types import RestsOn
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Assessment:
         skills: of its forecasts, one for each horizon.
         problems: why the model is not good enough, apart from its forecasts.
         past: what the past still tells, if the model has states.
-        fallback: P(a takeover takes recorded actions only), in the states of the recorded paths.
+        bases: what the values of the formula rest on from the start, as `Engines.rests_on`.
         alarms: of the proposed formula.
         horizon: of that formula.
         day: steps in a day.
@@ -67,7 +69,7 @@ class Assessment:
     skills: tuple[ForecastSkill, ...]
     problems: tuple[str, ...] = ()
     past: tuple[Gain, ...] = ()
-    fallback: Estimate | None = None
+    bases: Mapping[str, RestsOn] = field(default_factory=dict)
     alarms: AlarmRates | None = None
     horizon: int | None = None
     day: float | None = None

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from monitor.arrays import Bools, Floats, Ints
+from monitor.authoring.dynamics.recorded_table import NearestState
 from monitor.authoring.proposal.hold import HOLDS, LONGEST, Guarded
 from monitor.authoring.proposal.measure import CandidateFormula
 from monitor.authoring.proposal.paths import RecordedPath
@@ -30,15 +30,13 @@ class _Alarms:
 
     def __init__(self, table: MDP, policies: Mapping[str, object], candidate: CandidateFormula) -> None:
         assert table.observations is not None
-        spread = table.observations.std(axis=0)
-        self._spread = np.where(spread > 0.0, spread, 1.0)
-        self._nearest = cKDTree(table.observations / self._spread)
+        self._nearest = NearestState(table.observations)
         goal, least = f'P=? [ G<={candidate.horizon} !"{candidate.label}" ]', candidate.threshold
         self._fires = values(goal, model=table, policies=policies) < least
         self._wants = self._fires & (values(f"fallback@0.{goal}", model=table, policies=policies) >= least)
 
     def __call__(self, states: Floats) -> tuple[Bools, Bools]:
-        near = self._nearest.query(states / self._spread)[1]
+        near = self._nearest(states)
         return self._fires[near], self._wants[near]
 
 

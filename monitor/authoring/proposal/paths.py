@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
-from monitor.authoring.learning.episodes import is_end
 from monitor.authoring.learning.holdout import HeldOut
+from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.state_codes import is_end
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 
@@ -80,3 +81,12 @@ def unsafe_events(path: RecordedPath, unsafe: Bools) -> list[int]:
     """Return the steps at which the path enters an unsafe state; a start in one is none."""
     holds = unsafe[path.states]
     return [int(t) + 1 for t in np.flatnonzero(holds[1:] & ~holds[:-1])]
+
+
+def outcomes_of(paths: Sequence[RecordedPath], unsafe: Bools) -> Outcomes:
+    """Return what came after each step of the paths. `unsafe`: which of their states are, [S]."""
+    lengths = [len(path.actions) for path in paths]
+    ended = np.zeros(sum(lengths), np.bool_)
+    ended[np.cumsum(lengths)[np.array(lengths) > 0] - 1] = [path.ended for path in paths if len(path.actions)]
+    after = np.concatenate([np.zeros(0, np.int64), *(path.states[1:] for path in paths)])
+    return Outcomes.of_label(unsafe[after], ended, np.repeat(np.arange(len(paths)), lengths))

@@ -16,9 +16,7 @@ def draws_of(model: MDP) -> Ints:
     """Return how often each (state, action) was observed, [S, A]; 0 for models that were not learned."""
     if model.counts is None:
         return np.zeros((model.states, model.actions), np.int64)
-    before = np.concatenate([[0], np.cumsum(model.counts.visits)])
-    draws: Ints = before[model.indptr[1:]] - before[model.indptr[:-1]]
-    return draws.reshape(model.states, model.actions)
+    return model.counts.draws(model.indptr).reshape(model.states, model.actions)
 
 
 def action_frequencies(model: MDP) -> tuple[Floats, Bools]:
@@ -56,7 +54,7 @@ def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None 
     values = np.where(unsafe, 0.0, 1.0)
     scores = np.zeros_like(trusted)
     for _ in range(horizon):
-        scores = np.where(model.availability, trusted * _expected(model, values), -1.0)
+        scores = np.where(model.availability, trusted * expected(model, values), -1.0)
         values = np.where(unsafe, 0.0, scores.max(axis=1))
     best = scores >= scores.max(axis=1, keepdims=True) - TIE
     preference = np.zeros_like(scores) if usual is None else usual
@@ -64,7 +62,7 @@ def safest_policy(model: MDP, unsafe: Bools, horizon: int, usual: Floats | None 
     return actions
 
 
-def _expected(model: MDP, values: Floats) -> Floats:
+def expected(model: MDP, values: Floats) -> Floats:
     """Return the expected value after each (state, action), [S, A]; 0 for unavailable ones."""
     rows = np.repeat(np.arange(model.states * model.actions), np.diff(model.indptr))
     means = np.bincount(rows, model.probabilities * values[model.successors], model.states * model.actions)

@@ -13,13 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Bools, Floats
+from monitor.arrays import Bools
 from monitor.authoring.learning.cross_fitting import ForecastJudge
-from monitor.authoring.learning.forecast_skill import Forecasts, ForecastSkill
-from monitor.authoring.learning.outcomes import Outcomes
+from monitor.authoring.learning.forecast_skill import EXACT, Forecasts, ForecastSkill
 from monitor.authoring.proposal.assessment import AlarmRates
 from monitor.authoring.proposal.measure import CandidateFormula, Trace, summary_of
-from monitor.authoring.proposal.paths import RecordedPath
+from monitor.authoring.proposal.paths import RecordedPath, outcomes_of
 from monitor.errors import InputError
 from monitor.logic import Formula, parse, print_formula
 from monitor.logic.syntax import And, Const, Goal, Label, Not, Or, Probability, Regret, Until, WorldRef
@@ -28,9 +27,6 @@ from monitor.types import Alert, FormulaSpec, Instant, Judged, Notice, Observati
 
 FORECAST: Final = "report-forecast-"
 """Beginning of the names of the queries that are added."""
-
-EXACT: Final = 1e6
-"""Steps on which a forecast rests that is exact."""
 
 
 @dataclass(frozen=True)
@@ -197,35 +193,20 @@ class Replay:
 
     def skill(self, event: Event, unsafe: Bools) -> ForecastSkill:
         """Return how good the forecasts of an event were."""
-        values, outcomes = self._values.get(query_name(event), {}), Outcomes(0, np.ones(1, np.bool_), 1.0)
-        said: list[float] = []
-        for number, steps in enumerate(self.paths):
-            after = unsafe[steps[1:]][:, np.newaxis]
-            never, ended = np.zeros_like(after), np.zeros(len(after), np.bool_)
-            ended[-1:] = self.ended[number]
-            outcomes.add_labels((after, never, never), ended, np.full(len(after), number))
-            said += [1 - values.get((number, place), np.nan) for place in range(1, len(steps))]
-        forecasts = _Said(event.name, np.array(said, np.float64))
-        return ForecastJudge(forecasts, outcomes, [event.name], np.zeros_like).skills(event.name, [event.horizon])[0]
-
-
-@dataclass(frozen=True)
-class _Said:
-    """Forecasts that were made, as a `Forecaster`."""
-
-    name: str
-    said: Floats
-    size: int | None = None
-
-    def forecasts(self, label: str, horizon: int) -> Forecasts:
-        """Return the forecasts."""
-        del label, horizon
-        return Forecasts(self.said, np.full(len(self.said), EXACT))
-
-    def checks(self, names: object) -> tuple[float, tuple[str, ...]]:
-        """Return nothing."""
-        del names
-        return 0.0, ()
+        values = self._values.get(query_name(event), {})
+        said = np.array(
+            [
+                1 - values.get((number, place), np.nan)
+                for number, steps in enumerate(self.paths)
+                for place in range(1, len(steps))
+            ],
+            np.float64,
+        )
+        made = Forecasts(said, np.full(len(said), EXACT))
+        judge = ForecastJudge(
+            lambda _label, _horizon: made, outcomes_of(self.recorded_paths(), unsafe), [event.name], np.zeros_like
+        )
+        return judge.skills(event.name, [event.horizon])[0]
 
 
 def with_forecasts(formulas: Sequence[FormulaSpec]) -> tuple[list[FormulaSpec], dict[str, Event]]:

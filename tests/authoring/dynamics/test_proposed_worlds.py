@@ -125,8 +125,7 @@ def test_paths_that_the_world_was_learned_from_have_no_forecast() -> None:
 def test_without_a_held_out_path_nothing_is_judged() -> None:
     steps = walk(2, 6, 5)
     policy = fitted_policy((steps.x, np.eye(2)[steps.a]), (steps.x, np.eye(2)[steps.a]), 0, ("linear",))
-    outcomes, none = Outcomes(0, np.ones(1, np.bool_)), np.zeros((0, 1), np.bool_)
-    outcomes.add_labels((none, none, none), none[:, 0], np.zeros(0, np.int64))
+    outcomes = Outcomes(0, np.ones(1, np.bool_))
     found = ForecastingWorld((world_of(steps), policy), (), steps, outcomes.paths(), 0)
     (score,), known = judged([found], outcomes, ["high"], "high")
     assert (score.score, score.excess, score.error, known) == (0.0, 0.0, 0.0, False)

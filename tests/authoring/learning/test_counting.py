@@ -9,8 +9,8 @@ import pytest
 
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles, Timing
-from monitor.authoring.learning.episodes import ENDS, MAX_LABELS
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.state_codes import ENDS, MAX_LABELS
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import ranks_within
 from monitor.errors import ModelError, RecordingError

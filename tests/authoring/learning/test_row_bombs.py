@@ -144,8 +144,7 @@ def test_a_line_without_end_is_refused_before_it_is_read(
     monkeypatch.setattr(row_files, "LINE", 64 << 10)
     path = tmp_path / name
     path.write_bytes(head + b"1" * 16 * MEGABYTE)
-    says = r"line [12]: (is longer than 0 MiB|not a JSON map)|line 3: is longer"
-    with at_most(MEGABYTE), pytest.raises(RecordingError, match=says):
+    with at_most(MEGABYTE), pytest.raises(RecordingError, match=r"line [123]: is longer than 0 MiB"):
         read(open_rows(path))
 
 

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from monitor.authoring.learning.cross_fitting import Collected
-from monitor.authoring.learning.episodes import code_of
 from monitor.authoring.learning.holdout import HELD, HeldOut
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.state_codes import code_of
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
-from monitor.authoring.proposal.coverage import over_paths, recorded_weight
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
-from monitor.authoring.proposal.paths import RecordedPath, first_steps, paths_of, simulated, unsafe_events
-from monitor.authoring.proposal.policies import action_frequencies, constant_policy, draws_of, safest_policy
+from monitor.authoring.proposal.paths import RecordedPath, first_steps, outcomes_of, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
+from monitor.authoring.proposal.simulated_forecasts import judge_of
 from monitor.errors import ModelError
+from monitor.exact.all_states import values
 from monitor.model.mdp import MDP
 from monitor.types import AlarmSpec
 from tests.authoring.learning.recorded import batches, learned, random_rows, roles
@@ -91,14 +92,40 @@ def test_simulated_episodes_follow_the_model() -> None:
 
 def test_all_paths_are_kept_beside_those_held_out() -> None:
     rows = random_rows(np.random.default_rng(5), episodes=40)
-    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0)
+    learner, kept = Learner.new(roles("step"), None, [], 1.0), Collected(0, unsafe=np.zeros(0, np.bool_))
     for batch in batches(rows, 50):
         kept.add(learner.read(batch))
     assert len(kept.every().state) == learner.tally.draws == len(kept.held().state) + kept.train.draws
     assert 0 < len(kept.held().state) < learner.tally.draws
-    full = Collected(0, _size=HELD)
+    full = Collected(0, unsafe=np.zeros(0, np.bool_), _size=HELD)
     full.add(Learner.new(roles("step"), None, [], 1.0).read(batches(rows, 1000)[0]))
     assert len(full.every().state) == 0
+
+
+def test_forecasts_on_simulated_episodes_are_values_of_the_model() -> None:
+    rng = np.random.default_rng(5)
+    model = random_model(rng)
+    policy = rng.dirichlet(np.ones(2), model.states)
+    paths = simulated(model, policy, HELD // 100, rng)
+    after = np.concatenate([path.states[1:] for path in paths])
+    judge = judge_of(model, policy, "bad", paths)
+    wanted = values('P=? [ F<=3 "bad" ]', model=model, policies={"nominal": policy})
+    np.testing.assert_allclose(judge.forecasts("bad", 3).said, wanted[after])
+    ((counts,), (came,)) = (each.T for each in judge.outcomes.events(3))
+    assert counts.sum() == sum((path.states[1 : len(path.states) - 3] < 3).sum() for path in paths)
+    assert came[counts].tolist() == [
+        bool((path.states[t + 1 : t + 4] == 3).any())
+        for path in paths
+        for t in range(1, len(path.states) - 3)
+        if path.states[t] < 3
+    ]
+
+
+def test_what_came_is_known_of_all_steps() -> None:
+    long = RecordedPath(np.zeros(HELD // 2 + 1, np.int64), np.zeros(HELD // 2, np.int64), ended=True)
+    found = outcomes_of([long, long, long], np.array([False]))
+    assert np.bincount(found.paths()).tolist() == [HELD // 2] * 3
+    assert found.ends(1).sum() == 6
 
 
 def test_episodes_that_end_where_they_start_are_none() -> None:
@@ -164,30 +191,3 @@ def test_frequencies_are_those_of_the_rows() -> None:
     assert found[0, 0] == first / both
     unsafe = model.labels["elsewhere"]
     assert safest_policy(model, unsafe, 4).shape == (model.states,)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_weight_on_recorded_steps_is_that_of_the_recursion(seed: int) -> None:
-    rows = random_rows(np.random.default_rng(seed), episodes=2)
-    model = learned([rows], 50, roles("step")).model("rows")
-    rng = np.random.default_rng(seed)
-    policy = rng.dirichlet(np.ones(model.actions), model.states)
-    unsafe, draws = np.arange(model.states) == 0, draws_of(model)
-
-    @cache
-    def weight(state: int, left: int) -> float:
-        if left == 0 or unsafe[state] or model.is_absorbing(state):
-            return 1.0
-        recorded = [a for a in range(model.actions) if draws[state, a]]
-        return float(sum(policy[state, a] * after(state, a, left) for a in recorded))
-
-    def after(state: int, action: int, left: int) -> float:
-        return sum(float(p) * weight(int(t), left - 1) for t, p in zip(*model.row(state, action), strict=True))
-
-    found = recorded_weight(model, policy, unsafe, 4)
-    assert found.tolist() == pytest.approx([weight(state, 4) for state in range(model.states)])
-    assert found.min() < 1, "some pairs were never recorded"
-    path = RecordedPath(np.array([0, 1, 1]), np.zeros(2, np.int64), ended=False)
-    assert over_paths(found, [path, path]).value == pytest.approx((found[0] + 2 * found[1]) / 3)
-    known = random_model(rng)
-    assert recorded_weight(known, [0] * 4, known.labels["bad"], 4).tolist() == [1.0] * 4

@@ -1,0 +1,235 @@
+"""Which rows follow each other on the path of an episode, and where one is missing, twice or out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Ints
+from monitor.authoring.learning.columns import Roles
+from monitor.errors import RecordingError
+
+FEW_PAIRS: Final = 100
+"""So many differences show a step counter if most of them are 1; fewer, if more of them are 1 than 0."""
+
+MAX_OPEN: Final = 4096
+"""Number of interleaved episodes: older ones are taken for finished."""
+
+
+TIMES: Final = ("time", "timestamp", "wall")
+"""Columns that hold a time, if a number in them repeats."""
+
+
+def counts_steps(name: str, order: AnyArray, rise: AnyArray) -> bool:
+    """Return whether the column `name` counts steps, so that a missing one is noticed; else it holds times.
+
+    `order`: its values. `rise`: its differences from row to row of a path, without those that begin a path.
+    """
+    ones, level = int((rise == 1).sum()), int((rise == 0).sum())
+    usual = 2 * ones > len(rise) or (len(rise) < FEW_PAIRS and (ones > level or (len(rise) < 3 and not level)))
+    return bool(usual and (order == np.floor(order)).all() and not (level and name.lower() in TIMES))
+
+
+def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
+    """Return the error of a row whose order is not above that of the row before: `values` of the row before, and its.
+
+    `episode`: its name, if there is a column of it.
+    """
+    before, after = values
+    inside = "" if episode is None else f" in episode {episode!r:.80}"
+    sort = "sort the file by " + (name if episode is None else f"episode and {name}")
+    way = f"leave out rows that were written twice, or {sort}" if before == after else sort
+    return RecordingError(
+        f"{where}: {name} is {after:.15g} after {before:.15g}{inside}; {way}, or give the right columns "
+        "(--episode, --order). If the rows are in order as they are: --order ''"
+    )
+
+
+def _episode(columns: Mapping[str, AnyArray], roles: Roles) -> Ints:
+    """Return a number for the episode of each row."""
+    if roles.episode is None:
+        return np.zeros(len(columns["@row"]), np.int64)
+    return np.asarray(np.unique(columns[roles.episode], return_inverse=True)[1], np.int64)
+
+
+def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, AnyArray]:
+    """Return the rows without lost ones. `@torn`: one is directly before, in the same episode; `@pending`: after."""
+    lost = columns["@lost"]
+    if not lost.any():
+        return dict(columns)
+    key = _episode(columns, roles)
+    order = np.argsort(key, kind="stable")
+    count = np.cumsum(lost[order])
+    kept = order[~lost[order]]
+    before = count[~lost[order]]
+    first = np.concatenate([[True], key[kept][1:] != key[kept][:-1]])[: len(kept)]
+    begin = np.searchsorted(key[order], key[kept])
+    earlier = np.where(first, np.concatenate([[0], count])[begin], np.concatenate([[0], before[:-1]])[: len(kept)])
+    last = np.concatenate([first[1:], [True]])[: len(kept)]
+    end = np.searchsorted(key[order], key[kept], side="right")
+    torn, pending = columns["@torn"].copy(), columns["@pending"].copy()
+    torn[kept] |= before != earlier
+    pending[kept] |= last & (count[end - 1] != before)
+    found = {**columns, "@torn": torn, "@pending": pending}
+    return {name: values[~lost] for name, values in found.items()}
+
+
+class LinkedRows:
+    """Rows of a batch behind those carried over, and how they are linked.
+
+    `carried`: how many those are. `known`: from earlier rows, `counts_up` and the order of the last one, as in
+    `Episodes`.
+
+    Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
+    those of them whose beginning may be missing. `recorded`: the row holds the state after its step. `final_state`: the
+    row has no step; directly after the last step of an episode it is the final state. `has_final_state`: such a row
+    follows. `unordered`: the row's order does not fit; then nothing else is set. `unknown`: reasons and numbers of rows
+    from which no step is known.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, AnyArray],
+        carried: int,
+        roles: Roles,
+        source: str,
+        known: tuple[bool | None, float],
+    ) -> None:
+        self.roles, self.columns, self.carried, self.source = roles, columns, carried, source
+        counts_up, newest = known
+        self.count = len(columns["@row"])
+        self.fresh = np.arange(self.count) >= carried
+        self.state, self.action, self.next = columns["@state"], columns["@action"], columns["@next"]
+        self.reward = columns["@reward"]
+        self.terminated, self.truncated = columns["@terminated"], columns["@truncated"]
+        self.last = self.terminated | self.truncated
+        self.recorded = self.next >= 0
+        self.final_state = (self.action < 0) if self.roles.has_final_rows else np.zeros(self.count, np.bool_)
+        self.unordered, self._again = np.zeros((2, self.count), np.bool_)
+        if self.count == carried:
+            return
+        order = columns["@order"]
+        self._link(order, counts_up)
+        if self.unordered.any():
+            return
+        self.has_final_state = np.zeros(self.count, np.bool_)
+        self.has_final_state[self.before[self.final_state & (self.before >= 0)]] = True
+        self.unknown = [*self._without_action(), *self._without_reward()]
+        self.newest = float(order[-1])
+        previous = np.concatenate([order[:carried], [newest], order[carried:-1]])
+        self.late = self.start & (order > 1) if self.counts_up else np.zeros(self.count, np.bool_)
+        self.continued = int((self.late & (order == previous + 1)).sum())
+        self.segment = self._segments()
+
+    def _link(self, values: AnyArray, counts_up: bool | None) -> None:  # noqa: FBT001
+        key = _episode(self.columns, self.roles)
+        self.sorted = np.argsort(key, kind="stable")
+        same = np.concatenate([[False], key[self.sorted][1:] == key[self.sorted][:-1]])
+        order = values[self.sorted]
+        rise = np.concatenate([[0], np.diff(order)])
+        after_end = np.concatenate([[False], self.last[self.sorted][:-1]])
+        after_end &= ~(self.final_state[self.sorted] & (np.diff(self.sorted, prepend=-2) == 1))
+        pairs = same & ~after_end
+        back = pairs & (rise < 0)
+        again = pairs & (rise == 0) & self._repeats_start(~pairs | back, order)
+        if self.roles.episode is not None:
+            again[:] = False
+        usual = pairs & ~back & ~again
+        lost = self.columns["@torn"][self.sorted]
+        lost[1:] |= same[1:] & self.columns["@pending"][self.sorted][:-1]
+        torn = lost & pairs
+        unsure = np.diff(self.columns["@cuts"][self.sorted], prepend=0) != 0
+        if counts_up is None and self.roles.order is not None and (usual & ~torn).any():
+            text = self.columns[self.roles.order].dtype.kind == "U"
+            counts_up = not text and counts_steps(self.roles.order, order, rise[usual & ~torn])
+        self.counts_up = counts_up
+        begins = back | again if counts_up else back
+        wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
+        broken = (torn | unsure) & (self.roles.episode is None)  # another episode may have begun there
+        wrong &= ~broken
+        if self.roles.episode is None and back.sum() > 2 and 2 * back.sum() > pairs.sum():
+            raise self._unordered(int(np.flatnonzero(back)[0]), order)
+        if self.roles.episode is not None:
+            wrong |= back
+        if wrong.any():
+            self._leave_out(order, ~pairs | broken | begins & (self.roles.episode is None))
+            return
+        linked = pairs & ~begins
+        proven = (rise == 1) & bool(counts_up and self.roles.episode is not None)
+        cut = linked & (torn | (unsure & ~proven))
+        gap = linked & (rise != 1) & ~cut if counts_up else np.zeros(self.count, np.bool_)
+        self.gaps = int(gap.sum())
+        gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
+        missed = ~linked & (lost | gone)  # the row left out may have been the first of the episode
+        linked &= ~gap & ~cut
+        self.before = np.full(self.count, -1)
+        self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
+        self.start = np.zeros(self.count, np.bool_)
+        self.start[self.sorted] = ~linked & ~gap & ~cut & ~missed
+        self.start &= self.fresh & ~self.final_state
+        self.final = np.ones(self.count, np.bool_)
+        self.final[self.sorted[np.flatnonzero(same) - 1]] = False
+
+    def _leave_out(self, order: AnyArray, begins: Bools) -> None:
+        """Note the rows whose order is not above that of an earlier row of the same path."""
+        places, top = self.sorted.tolist(), 0.0
+        for place, value, begin in zip(places, order.tolist(), begins.tolist(), strict=True):
+            if not begin and (value < top or (value == top and self.counts_up)):
+                self.unordered[place] = True
+                self._again[place] = value == top
+            else:
+                top = value
+
+    def reasons(self) -> Iterator[tuple[str, Bools]]:
+        """Yield why rows are not in order, and which."""
+        yield f"{self.roles.order!r} is there twice", self.unordered & self._again
+        yield f"{self.roles.order!r} falls", self.unordered & ~self._again
+
+    def _without_action(self) -> Iterator[tuple[str, Ints]]:
+        """Yield the numbers of rows that have no action, and are not the last ones of their path."""
+        before = self.before[self.before >= 0]
+        yield f"{self.roles.action!r} is empty", self.columns["@number"][before[self.action[before] < 0]]
+
+    def _without_reward(self) -> Iterator[tuple[str, Ints]]:
+        """Yield the numbers of rows that lack the reward of a step, and take these steps out of the paths."""
+        unpaid = ~np.isfinite(self.reward)
+        if not unpaid.any():
+            return
+        linked = np.flatnonzero(self.before >= 0)
+        linked = linked[self.action[self.before[linked]] >= 0]
+        lacking, own = linked[unpaid[linked]], np.zeros(0, np.int64)
+        named = lacking
+        if self.roles.timing == "step":
+            before = self.before[linked]
+            lacking = linked[unpaid[before] & ~self.recorded[before]]
+            alone = self.recorded | (self.terminated & ~self.has_final_state)
+            own = np.flatnonzero(self.fresh & (self.action >= 0) & alone & unpaid)
+            named = np.unique(np.concatenate([self.before[lacking], own]))
+        self.before[lacking] = -1
+        self.action = self.action.copy()
+        self.action[own] = -1
+        yield f"no reward in {self.roles.reward!r}", self.columns["@number"][named]
+
+    def _repeats_start(self, begins: Bools, order: AnyArray) -> Bools:
+        """Return which rows have the order of the first row of their episode, where that is known."""
+        first = np.maximum.accumulate(np.where(begins, np.arange(self.count), 0))
+        known = (self.fresh | self.columns["@start"])[self.sorted][first]
+        return np.asarray(known & (order == order[first]))
+
+    def _unordered(self, place: int, order: AnyArray) -> RecordingError:
+        where = f"{self.source}, row {self.columns['@number'][self.sorted[place]]}"
+        return unordered(where, str(self.roles.order), (order[place - 1], order[place]), None)
+
+    def _segments(self) -> Ints:
+        """Return the path of each row: the number of its first row."""
+        head = (self.before < 0)[self.sorted]
+        own = np.where(self.fresh, self.columns["@row"], self.columns["@segment"])[self.sorted]
+        segment = np.zeros(self.count, np.int64)
+        segment[self.sorted] = own[head][np.cumsum(head) - 1]
+        return segment
+
+    def open_rows(self) -> Ints:
+        """Return the last row of each open episode, the newest `MAX_OPEN`."""
+        return np.flatnonzero(self.final & ~self.last)[-MAX_OPEN:]
