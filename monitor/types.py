@@ -465,7 +465,7 @@ class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage
     """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
     rests_on: RestsOn | None = None
     """On a learned model: what the value rests on; of a difference of two worlds, in the first of them. In a world with
-    numbers where the goal is missed. Left out otherwise.
+    numbers where the goal is missed, and of `handover(...)`: the value if handed over now. Left out otherwise.
     """
 
 

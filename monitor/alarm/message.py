@@ -310,8 +310,8 @@ class AlertMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     bands: AlertBands | None = None
     """Uncertainty of the newest verdict, on a model learned from data; left out on any other model."""
     rests_on: RestsOn | None = None
-    """What the value of `alternative`, or of a plain formula `value`, rests on; left out where that is not known, and
-    of models that are not learned.
+    """What the value of `alternative`, or of a plain formula `value`, rests on; of `handover(...)` in a world with
+    numbers that of handing over now; left out where that is not known, and of models that are not learned.
     """
     recourse: AlertRecourse | None = None
     """Whether the missed goal of `regret(...)` could have been met, by the newest verdict; left out if the goal is met,
