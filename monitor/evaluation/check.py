@@ -62,7 +62,8 @@ def check(
             `World` where they are vectors of numbers, or what `load_world` makes one of, such as a manifest's path.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). In a `World` with inputs
             each pair has those recorded with it as a third element. Where the `MDP` has emissions: pairs (observation,
-            action), of which each may be None, not known.
+            action), of which each may be None, not known; the first may have a third element, the belief before it, as
+            evidence has it.
         policies: name -> S actions, an S x A matrix, or the path of a manifest; `nominal` is the deployed one. For a
             simulator: functions of states [n], for a `World` of states [n, f], that give actions [n] or distributions
             [n, A].
@@ -308,10 +309,10 @@ def _hidden(
 ) -> Iterator[Verdict]:
     if settings.engine == "sampled" or settings.causal_model != "gumbel":
         raise ConfigError("where states are hidden, or policies remember, answers are exact, and without bounds so far")
-    pairs = checker.check_path(path)
+    pairs, before = checker.check_path(path)
     for formula, text in read:
         checker.validate(formula, text)
-    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted}
+    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted, "before": before}
     how["start_observed"] = settings.start_observed
     return (checker.verdict(formula, text, pairs, **how) for formula, text in read)
 

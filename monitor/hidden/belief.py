@@ -8,7 +8,7 @@ whose actions are chosen by a policy that may see more than we do (docs/semantic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monitor.arrays import Floats
 from monitor.errors import PathError
@@ -34,6 +34,38 @@ class Glance:
     weight: float
 
 
+def glances(model: MDP, reader: Reader, pair: Pair, place: tuple[int, int], *, silent: bool) -> Iterator[Glance]:
+    """Yield the ways in which a pair may have come about, where its action was taken, known or not.
+
+    Args:
+        model: with emissions, or without: then the state is seen.
+        reader: the policy that acted.
+        pair: what was observed.
+        place: hidden state, and the policy's memory before it reads.
+        silent: the action says nothing about the state, since the policy takes it nowhere.
+    """
+    (observed, action), (state, memory) = pair, place
+    for seen in sights(model, reader, observed, place):
+        if action is None:
+            for taken, likely in enumerate(seen.choice.tolist()):
+                if likely > 0.0:
+                    yield replace(seen, action=taken, weight=seen.weight * likely)
+        else:
+            likely = 1.0 if silent else float(seen.choice[action])
+            if likely > 0.0 and model.available(state)[action]:
+                yield replace(seen, action=action, weight=seen.weight * likely)
+
+
+def sights(model: MDP, reader: Reader, observed: int | None, place: tuple[int, int]) -> Iterator[Glance]:
+    """Yield the ways in which an observation may have come about, where no action was taken yet."""
+    state, memory = place
+    for shown, chance in model.shown(state):
+        if observed is None or shown == observed:
+            read = state if reader.sees_state else shown
+            after = int(reader.following[memory, read])
+            yield Glance(shown, after, reader.choice[after, read], None, chance)
+
+
 class Sensor:
     """How the pairs of one path may have come about.
 
@@ -50,24 +82,10 @@ class Sensor:
 
     def glances(self, position: int, state: int, memory: int) -> Iterator[Glance]:
         """Yield the ways in which a pair may have come about in a state, for a memory of the acting policy."""
-        observed, action = self.path[position]
-        reader, last = self.acting[position], position == len(self.path) - 1
-        for shown, chance in self.model.shown(state):
-            if observed is not None and shown != observed:
-                continue
-            read = state if reader.sees_state else shown
-            after = int(reader.following[memory, read])
-            choice = reader.choice[after, read]
-            if action is None and last:
-                yield Glance(shown, after, choice, None, chance)
-            elif action is None:
-                for taken, likely in enumerate(choice.tolist()):
-                    if likely > 0.0:
-                        yield Glance(shown, after, choice, taken, chance * likely)
-            else:
-                likely = 1.0 if position in self.silent else float(choice[action])
-                if likely > 0.0 and self.model.available(state)[action]:
-                    yield Glance(shown, after, choice, action, chance * likely)
+        pair, reader = self.path[position], self.acting[position]
+        if pair[1] is None and position == len(self.path) - 1:
+            return sights(self.model, reader, pair[0], (state, memory))
+        return glances(self.model, reader, pair, (state, memory), silent=position in self.silent)
 
 
 Place = tuple[int, int, int]
@@ -75,14 +93,14 @@ Place = tuple[int, int, int]
 
 
 class Belief:
-    """The filter along one path, for a policy that watches it.
+    """The filter along one path, for a policy that watches it. `start`: weights before the first pair is read.
 
     `places[k]`: weights before pair k is read, summing to 1. `shares[k]`: probability of pair k given those before it.
     """
 
-    def __init__(self, sensor: Sensor, start: dict[int, float], watching: Reader) -> None:
+    def __init__(self, sensor: Sensor, start: dict[Place, float], watching: Reader) -> None:
         self.sensor = sensor
-        self.places: list[dict[Place, float]] = [{(state, 0, 0): weight for state, weight in start.items()}]
+        self.places: list[dict[Place, float]] = [start]
         self.shares: list[float] = []
         self._watching = watching
         for position in range(len(sensor.path)):
@@ -113,11 +131,7 @@ class Belief:
             share = self._share(position)
         if share == 0.0:
             observed, action = self.sensor.path[position]
-            what = "state" if self.sensor.model.emissions is None else "observation"
-            raise PathError(
-                f"pair {position}: {what} {observed} with action {action} is impossible after what was observed "
-                "before; the path or the model is wrong"
-            )
+            raise PathError(f"pair {position}: {impossible(self.sensor.model, observed, action)}")
         self.shares.append(share)
         if position == len(self.sensor.path) - 1:
             return
@@ -138,3 +152,12 @@ class Belief:
             for (state, memory, _), weight in self.places[position].items()
             for glance in self.sensor.glances(position, state, memory)
         )
+
+
+def impossible(model: MDP, observed: int | None, action: int | None) -> str:
+    """Return a sentence on a pair that has probability 0."""
+    what = "state" if model.emissions is None else "observation"
+    return (
+        f"{what} {observed} with action {action} is impossible after what was observed before; the path or the model "
+        "is wrong"
+    )

@@ -12,6 +12,7 @@ from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
 from monitor.hidden.belief import Pair
+from monitor.hidden.filtering import NOTHING, Weights
 from monitor.hidden.path_values import HiddenWorld, ObservedValues
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
@@ -23,6 +24,10 @@ from monitor.types import Verdict
 
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
 UNEXAMINED = "other decisions are examined only where the state is seen and policies remember nothing"
+JOINED = (
+    "the path was joined in the middle of an episode, so what a policy remembers is not known; it is answered again in "
+    "the next episode"
+)
 MOST_STATES = 5
 """States of the belief that a verdict names."""
 
@@ -51,7 +56,9 @@ class HiddenChecker:
                 readers[name] = as_reader(policy, model)
             except PolicyError as error:
                 raise PolicyError(f"policy {name!r}: {error}") from None
+        self.model, self.policies, self.models = model, readers, models
         self._world = HiddenWorld(model, readers, models)
+        self.filter = self._world.filter
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what hidden states do not offer."""
@@ -86,27 +93,39 @@ class HiddenChecker:
                         change.at,
                     )
 
-    def check_path(self, path: Sequence[Sequence[object]]) -> list[Pair]:
-        """Return a path as pairs (observation, action), each may be None. Raises PathError."""
-        model = self._world.model
+    def check_path(self, path: Sequence[Sequence[object]]) -> tuple[list[Pair], Weights | None]:
+        """Return a path as pairs (observation, action), each may be None, and the belief before it, if it has one.
+
+        Raises PathError.
+        """
+        pairs: list[Pair] = []
+        before: Weights | None = None
+        for n, each in enumerate(path):
+            try:
+                seen, action, *known = each
+                pairs.append((_index(seen), _index(action)))
+                if n == 0 and known:
+                    before = tuple(float(part) for part in known[0])  # type: ignore[attr-defined]
+            except (TypeError, ValueError):
+                what = "state" if self.model.emissions is None else "observation"
+                raise PathError(f"pair {n}: a pair ({what}, action) of whole numbers or None is needed") from None
+            self._check_pair(n, *pairs[-1])
+        if not pairs:
+            raise PathError("the path is empty; it needs at least one pair")
+        if before is not None and (problem := self.filter.problem(before)):
+            raise PathError(f"pair 0: the belief before it {problem}")
+        return pairs, before
+
+    def _check_pair(self, n: int, seen: int | None, action: int | None) -> None:
+        model = self.model
         count = model.states if model.emissions is None else model.emissions.signals
         what = "state" if model.emissions is None else "observation"
-        pairs: list[Pair] = []
-        for n, pair in enumerate(path):
-            try:
-                seen, action = (None if part is None else index(part) for part in pair)  # type: ignore[arg-type]
-            except (TypeError, ValueError):
-                raise PathError(f"pair {n}: a pair ({what}, action) of whole numbers or None is needed") from None
-            if seen is not None and not 0 <= seen < count:
-                raise PathError(f"pair {n}: {what} {seen} is outside 0..{count - 1}")
-            if action is not None and not 0 <= action < model.actions:
-                raise PathError(f"pair {n}: action {action} is outside 0..{model.actions - 1}")
-            if seen is None and model.emissions is None:
-                raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
-            pairs.append((seen, action))
-        if not pairs:
-            raise PathError(f"the path is empty; it needs at least one pair ({what}, action)")
-        return pairs
+        if seen is not None and not 0 <= seen < count:
+            raise PathError(f"pair {n}: {what} {seen} is outside 0..{count - 1}")
+        if action is not None and not 0 <= action < model.actions:
+            raise PathError(f"pair {n}: action {action} is outside 0..{model.actions - 1}")
+        if seen is None and model.emissions is None:
+            raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
 
     def verdict(
         self,
@@ -117,12 +136,27 @@ class HiddenChecker:
         terminated: bool = False,
         start_observed: bool = True,
         acted: Sequence[str] = (),
+        before: Weights | None = None,
     ) -> Verdict:
-        """Return the verdict of a validated formula on a checked path."""
-        values = ObservedValues(self._world, terminated=terminated)
+        """Return the verdict of a validated formula on a checked path.
+
+        `before`: the belief before its first pair; None: the episode begins there. Raises PathError.
+        """
+        if before is None:
+            first = path[0][0]
+            seen = self.model.emissions is None and first is not None
+            before = self.filter.begun(first) if seen else self.filter.start(0)  # type: ignore[arg-type]
+        if before == NOTHING:
+            raise PathError(JOINED)
+        values = ObservedValues(self._world, before, terminated=terminated)
         check = IncrementalCheck(self._world.evaluators, formula, "gumbel", text, len(path), values)
         verdict = check.verdict(path, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         belief = values.belief()
         likeliest = sorted(belief.states().items(), key=lambda each: (-each[1], each[0]))[:MOST_STATES]
         verdict = replace(verdict, belief=dict(likeliest), evidence=belief.evidence)
         return unexamined(verdict, UNEXAMINED)
+
+
+def _index(part: object) -> int | None:
+    """Return a whole number, or None. Raises TypeError."""
+    return None if part is None else index(part)  # type: ignore[arg-type]

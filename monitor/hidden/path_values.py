@@ -13,6 +13,7 @@ from monitor.exact.evaluators import Evaluators, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.belief import Belief, Pair, Sensor
+from monitor.hidden.filtering import Filter, Weights
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.tails import Tail, Tails
 from monitor.logic import Automaton
@@ -45,6 +46,7 @@ class HiddenWorld:
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
         self.tails = Tails(automata)
         self.rows: dict[tuple[int, ...], Floats] = {}
+        self.filter = Filter(model, self.readers)
 
     def change(self, reference: InterventionRef) -> Change:
         """Return what an intervention of a formula changes."""
@@ -67,11 +69,12 @@ class HiddenWorld:
 class ObservedValues(PathValues):
     """Values of goals along one path of observations: the interface of `PathValues`, of which it keeps nothing else.
 
-    `terminated`: the episode has ended in the state of the last pair, whichever it is.
+    `before`: the belief before the first pair. `terminated`: the episode has ended in the state of the last pair,
+    whichever it is.
     """
 
-    def __init__(self, world: HiddenWorld, *, terminated: bool) -> None:
-        self._hidden, self._terminated = world, terminated
+    def __init__(self, world: HiddenWorld, before: Weights, *, terminated: bool) -> None:
+        self._hidden, self._before, self._terminated = world, before, terminated
         self._pairs: Sequence[Pair] = ()
         self._beliefs: dict[Reader, Belief] = {}
         self._sensor: Sensor | None = None
@@ -117,17 +120,9 @@ class ObservedValues(PathValues):
     def _belief(self, watching: Reader) -> Belief:
         if watching not in self._beliefs:
             assert self._sensor is not None
-            self._beliefs[watching] = Belief(self._sensor, self._start(), watching)
+            start = self._hidden.filter.places(self._before, watching)
+            self._beliefs[watching] = Belief(self._sensor, start, watching)
         return self._beliefs[watching]
-
-    def _start(self) -> dict[int, float]:
-        model = self._hidden.model
-        if model.emissions is None:
-            state = self._pairs[0][0]
-            assert state is not None
-            return {state: 1.0}
-        assert model.initial is not None
-        return {int(state): float(model.initial[state]) for state in np.flatnonzero(model.initial)}
 
     def _tail(self, change: Change, measure: Measure, position: int) -> Tail:
         nominal, world = self._hidden.nominal, self._hidden
