@@ -93,9 +93,9 @@ RawInputs = tuple[float | str | bool, ...] | dict[str, float | str | bool]
 if TYPE_CHECKING:
     State = Any
 else:
-    State = int | tuple[float, ...]
-"""A state of a table, by its index; of a world with numbers, its features. Which of the two depends on the model, so
-the type checker is told nothing.
+    State = int | tuple[float, ...] | None
+"""A state of a table, by its index; of a world with numbers, its features; where states are hidden, the observation, or
+None. Which of them depends on the model, so the type checker is told nothing.
 """
 
 BlindReason = Literal[
@@ -340,13 +340,14 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
     allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
     transition into this state earned. `policy`: sha256 of the policy the agent says it runs. `inputs`: recorded
-    inputs of a world with numbers. In Python numbers and arrays of numpy count as numbers and lists.
+    inputs of a world with numbers. `observation`: in place of `state`, which is None then, where the model has hidden
+    states; None: the sensor said nothing. In Python numbers and arrays of numpy count as numbers and lists.
     """
 
     agent: str
     episode: Episode
     seq: int
-    state: RawState
+    state: RawState | None = None
     action: int | str | None = None
     time: float | None = None
     reward: float | None = None
@@ -354,6 +355,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     truncated: bool = False
     policy: str | None = None
     inputs: RawInputs | None = None
+    observation: RawState | None = None
 
 
 NO_EXTREMES: Final = "no extremes"
@@ -369,7 +371,8 @@ class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
     not among the configured ones. `policy`: the name of the one that acted, UNKNOWN_POLICY if it is not known.
-    `inputs`: recorded inputs, in a world with numbers.
+    `inputs`: recorded inputs, in a world with numbers. Where states are hidden `state` is the observation, None if
+    there was none, and `inputs` the belief before it (`monitor.hidden.filtering`).
     """
 
     episode: Episode

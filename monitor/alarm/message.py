@@ -17,6 +17,7 @@ from monitor.alarm.recourse_sentences import AlertRecourse, alert_recourse
 from monitor.alarm.verdict_cache import VerdictCache
 from monitor.evaluation.models import AnyModel, sha256_of
 from monitor.model.formats import file_name
+from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
 from monitor.types import (
     Alert,
@@ -82,7 +83,7 @@ class Identity(msgspec.Struct, frozen=True, dict=True):
 
 
 def identity_of(
-    model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy], models: Mapping[str, AnyModel]
+    model: AnyModel, policies: Mapping[str, PolicyTable | WorldPolicy | Reader], models: Mapping[str, AnyModel]
 ) -> Identity:
     """Return the identity of models and policies given as values, not as files: digests of their contents."""
     digests = {name: hashlib.sha256(_content(table)).hexdigest() for name, table in policies.items()}
@@ -96,7 +97,9 @@ def identity_of(
     )
 
 
-def _content(table: PolicyTable | WorldPolicy) -> bytes:
+def _content(table: PolicyTable | WorldPolicy | Reader) -> bytes:
+    if isinstance(table, Reader):
+        return table.content()
     if isinstance(table, WorldPolicy):
         return table.name.encode("utf-8", "surrogatepass")  # a function has no bytes that say what it does
     array = table.probabilities if table.actions is None else table.actions

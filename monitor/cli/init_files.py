@@ -130,13 +130,13 @@ def _content(source: str | Original, file: str, model: MDP, notes: list[str]) ->
     from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
     from monitor.policy.draft import draft_manifest  # noqa: PLC0415 - likewise
-    from monitor.policy.onnx_policy import load_policy, read_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy.onnx_policy import load_policy, of_network, read_onnx  # noqa: PLC0415 - likewise
 
     name = Path(file).stem
     if isinstance(source, str) and source.endswith((".yaml", ".yml")):
         policy = load_policy(source, model)
         notes.append(f"{name}: {source}")
-        return policy.content, policy.manifest
+        return policy.content, of_network(policy.manifest, source)
     if isinstance(source, str) and source.endswith(".onnx"):
         content = read_onnx(Path(source))
         manifest, assumed = draft_manifest(content, Path(file), model)

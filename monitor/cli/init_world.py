@@ -84,11 +84,12 @@ class WorldBase(InitBase):
 
     def _write_given(self, source: str, name: str, seed: int, staging: Path) -> None:
         """Write a policy that the user gives; one that is a table over the recorded states is fitted to them."""
-        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.policy.onnx_policy import load_policy, of_network  # noqa: PLC0415 - keep `cfmon --help` light
 
         chances = written_policy(source, name, self.table, staging, self.notes)
         self.policies[name], self.tables[name] = str(staging / f"{name}.yaml"), chances
-        if load_policy(self.policies[name], self.table).manifest.input.kind == "observation":
+        given = load_policy(self.policies[name], self.table)
+        if of_network(given.manifest, name).input.kind == "observation":
             return
         fitted = self._fitted(chances, seed)
         self.notes.append(

@@ -6,7 +6,16 @@
 
 from monitor.evaluation.check import NO_BOUNDS, check, check_many
 from monitor.evaluation.credible import check_band_settings
-from monitor.evaluation.engines import NOT_EXACT, AnyEngines, Engines, Held, Names, WorldEngines, engines_of
+from monitor.evaluation.engines import (
+    NOT_EXACT,
+    AnyEngines,
+    Engines,
+    Held,
+    HiddenEngines,
+    Names,
+    WorldEngines,
+    engines_of,
+)
 from monitor.evaluation.hindsight import recourse
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import (
@@ -22,6 +31,7 @@ __all__ = [
     "AnyEngines",
     "Engines",
     "Held",
+    "HiddenEngines",
     "Names",
     "SampledChecker",
     "WorldEngines",

@@ -12,7 +12,7 @@ from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import NOT_EXACT, neither
 from monitor.evaluation.fit_bands import FitBands
-from monitor.evaluation.models import require_table
+from monitor.evaluation.models import read_policies, require_table
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
 from monitor.evaluation.simulated import check_simulated_labels, check_simulated_path, simulated_scene
@@ -22,7 +22,7 @@ from monitor.exact.avoidable import SAMPLED, unexamined
 from monitor.exact.inputs import as_pairs, check_acted, check_path, read_all
 from monitor.exact.names import validate
 from monitor.exact.verdict import Path
-from monitor.hidden.checker import HiddenChecker
+from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
 from monitor.logic import Formula
 from monitor.model import MDP
 from monitor.policy.controller import is_hidden
@@ -146,6 +146,8 @@ def check_many(
     worlds = WorldChecker(model, policies, models or {}) if is_world(model) else None
     if worlds is not None and causal_model != "gumbel":
         raise ConfigError(f"causal model {causal_model!r}: a world's own step is its causal model; leave it out")
+    if isinstance(model, MDP):
+        policies = read_policies(policies, model)
     hidden = isinstance(model, MDP) and is_hidden(model, policies)
     settings = _Settings(
         as_pairs(path) if worlds is None and not hidden else (),
@@ -308,7 +310,7 @@ def _hidden(
     read: Sequence[tuple[Formula, str]], checker: HiddenChecker, path: Sequence[Sequence[Any]], settings: _Settings
 ) -> Iterator[Verdict]:
     if settings.engine == "sampled" or settings.causal_model != "gumbel":
-        raise ConfigError("where states are hidden, or policies remember, answers are exact, and without bounds so far")
+        raise ConfigError(ONLY_EXACT)
     pairs, before = checker.check_path(path)
     for formula, text in read:
         checker.validate(formula, text)

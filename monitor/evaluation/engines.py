@@ -13,8 +13,9 @@ from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.basis import basis_at_start
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.fit_bands import FitBands
-from monitor.evaluation.models import require_table
+from monitor.evaluation.models import read_policies, require_table
 from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evaluation.observation_rows import ObservationRows
 from monitor.evaluation.sampled_checker import SampledChecker, estimated
 from monitor.evaluation.seeding import alone, check_sampling
 from monitor.evaluation.worlds import WorldChecker
@@ -22,9 +23,11 @@ from monitor.exact import Checker, tables
 from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
+from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
 from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
+from monitor.policy.controller import is_hidden
 from monitor.sampled import Enumerated
 from monitor.types import BandSettings, Drawn, FormulaSpec, RestsOn, Sampling, Verdict
 from monitor.worlds import Moment, is_world
@@ -284,7 +287,75 @@ def _moments(held: Held) -> list[Moment]:
     return [Moment(*pair, each) for pair, each in zip(held.pairs, inputs, strict=True)]
 
 
-AnyEngines = Engines | WorldEngines
+class HiddenEngines:
+    """The exact engine of models with hidden states, and of policies that remember.
+
+    Args:
+        checker: of the model and its policies.
+        sampling: unused; ConfigError if not allowed.
+
+    `learned`: None: such models have no bands yet. The other attributes are those of `Engines`.
+    """
+
+    learned = None
+
+    def __init__(self, checker: HiddenChecker, sampling: Sampling) -> None:
+        self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
+        self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
+
+    def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
+        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
+
+        Returns True and no reason: its verdicts depend on more than the pairs of a path, so none are shared.
+        """
+        del window
+        if spec.engine == "sampled" or spec.causal_model != "gumbel":
+            raise LimitError(ONLY_EXACT)
+        self.drawn_verdict(formula, spec, self._somewhere(), alone(self.sampling))
+        return True, ""
+
+    def _somewhere(self) -> Held:
+        """Return a path of one pair."""
+        model = self.checker.model
+        return Held([(0 if model.emissions is None else None, None)])
+
+    def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
+        """Return the verdict on a path, which is exact. Raises PathError: what was observed is impossible."""
+        del drawn, why
+        return self.checker.verdict(
+            formula,
+            spec.text,
+            held.pairs,
+            terminated=held.terminated,
+            start_observed=held.start_observed,
+            acted=held.acted,
+            before=held.inputs[0] if held.inputs else None,
+        )
+
+    def prepare_takeover(self, goal: Goal) -> None:
+        """Prepare nothing."""
+
+    def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
+        """Return the exact verdict on the formula behind a takeover."""
+        return self.drawn_verdict(formula, spec, held, drawn)
+
+    def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
+        """Return the verdict: it has no bands."""
+        del formula, held, drawn
+        return verdict
+
+    def with_recourse(self, verdict: Verdict, formula: Formula, held: Held) -> Verdict:
+        """Return the verdict, which says why other decisions were not examined."""
+        del formula, held
+        return verdict
+
+    def rests_on(self, formula: Formula) -> dict[str, RestsOn]:
+        """Return nothing: the model is not learned."""
+        del formula
+        return {}
+
+
+AnyEngines = Engines | WorldEngines | HiddenEngines
 
 
 def engines_of(
@@ -303,4 +374,7 @@ def engines_of(
         if not isinstance(other, MDP):
             raise ConfigError(f"model {name!r} is no table, and the main model is one; give each as an MDP")
         tabled[name] = other
+    policies = read_policies(policies, table)
+    if is_hidden(table, policies):
+        return HiddenEngines(HiddenChecker(table, policies, tabled), sampling)
     return Engines(Checker(table, tables(policies, table), tabled, delta=bands.delta), sampling, bands)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from monitor.errors import ConfigError, PolicyError
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
+from monitor.policy.controller import Controller, Reader, as_reader
+from monitor.policy.controller import Policy as Sighted
 from monitor.policy.draft import draft_manifest
-from monitor.policy.manifest import Manifest
+from monitor.policy.manifest import AnyManifest, ControllerManifest, Manifest, SightedManifest
 from monitor.policy.network import Network, open_network
 from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
@@ -25,8 +30,8 @@ TRIED: Final = 1024
 """States of a world in which a new policy is evaluated."""
 AnyModel = MDP | CheckedWorld
 """A table, or a world with numbers."""
-AnyPolicy = PolicyTable | WorldPolicy
-"""What a policy chooses in either."""
+AnyPolicy = PolicyTable | WorldPolicy | Reader
+"""What a policy chooses in either; a `Reader` where states are hidden or it remembers."""
 
 
 def require_table(model: object, why: str) -> MDP:
@@ -106,11 +111,66 @@ def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any
     return manifest, [f"its input is {', '.join(names)}, in this order", *assumed, states]
 
 
-def policy_of(manifest: Manifest, content: bytes, model: AnyModel, where: str) -> AnyPolicy:
-    """Return what the policy in the bytes of an ONNX file chooses; `where` names it in messages. Raises PolicyError."""
+def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str) -> AnyPolicy:
+    """Return what the policy in the bytes of its file chooses; `where` names it in messages. Raises PolicyError."""
+    if isinstance(manifest, ControllerManifest):
+        return _controller_of(manifest, content, model, where)
     if isinstance(model, CheckedWorld):
         return as_world_policy(where, Network(content, manifest, WorldSight(model), where), model)
-    return table_from_onnx(content, manifest, model, where)
+    sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
+    if model.emissions is None:
+        return table_from_onnx(content, manifest, model, where)
+    shown = model if sees == "state" else _observed(model, model.emissions.signals)
+    table = table_from_onnx(content, manifest, shown, where)
+    with _named(where):
+        return as_reader(Sighted(table.actions if table.probabilities is None else table.probabilities, sees), model)
+
+
+def _controller_of(manifest: ControllerManifest, content: bytes, model: AnyModel, where: str) -> Reader:
+    if isinstance(model, CheckedWorld):
+        raise PolicyError(f"policy {where}: a controller reads observations or states, and a world has numbers")
+    try:
+        parts = msgspec.json.decode(content, type=_Controller)
+    except msgspec.DecodeError as error:
+        raise PolicyError(f"policy {where}: {manifest.file} is no JSON of `choice` and `next`: {error}") from None
+    with _named(where):
+        return as_reader(Controller(parts.choice, parts.next, manifest.memory, manifest.sees), model)
+
+
+class _Controller(msgspec.Struct, forbid_unknown_fields=True):
+    choice: list[Any]
+    next: list[Any]
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    try:
+        yield
+    except PolicyError as error:
+        raise PolicyError(f"policy {where}: {error}") from None
+
+
+def _observed(model: MDP, signals: int) -> MDP:
+    """Return a model whose states are the observations of one with hidden states; every action is available there."""
+    pairs = signals * model.actions
+    return MDP(
+        signals,
+        model.actions,
+        indptr=np.arange(pairs + 1),
+        successors=np.repeat(np.arange(signals), model.actions),
+        probabilities=np.ones(pairs),
+        rewards=np.zeros((signals, model.actions)),
+        action_names=model.action_names,
+        source=f"the observations of {model}",
+    )
+
+
+def read_policies(policies: Mapping[str, object], model: MDP) -> dict[str, object]:
+    """Return policies with those that are paths of manifests read. Raises PolicyError."""
+    return {
+        name: load_any_policy(each, model).table if isinstance(each, str | Path) else each
+        for name, each in policies.items()
+    }
 
 
 def load_any_policy(manifest_path: str | Path, model: AnyModel) -> Policy[AnyPolicy]:

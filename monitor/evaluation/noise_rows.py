@@ -9,7 +9,8 @@ the world is true; noise that did not matter is not tested.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -30,22 +31,39 @@ RANGES: Final = 3
 """Number of equal parts of a feature's range; each has rows of its own."""
 
 
-class NoiseRows:
-    """The rows of the test of one world, in the form of a table's: `RANGES` x actions for each number of the noise."""
+class UniformRows(ABC):
+    """Rows of `CELLS` cells, equally likely if the model is true, in the form of a table's; a row is a pair of names.
+
+    Args:
+        state_names: first parts of the names of rows.
+        action_names: their second parts.
+    """
 
     counts = None
 
-    def __init__(self, world: CheckedWorld) -> None:
-        self._world, self.actions = world, world.actions
-        rows = world.noise * RANGES * self.actions
+    def __init__(self, state_names: Sequence[str], action_names: Sequence[str]) -> None:
+        self.state_names, self.action_names, self.actions = tuple(state_names), tuple(action_names), len(action_names)
+        rows = len(state_names) * self.actions
         self.indptr: Ints = np.arange(rows + 1) * CELLS
         self.successors: Ints = np.tile(np.arange(CELLS), rows)
         self.probabilities: Floats = np.full(rows * CELLS, 1.0 / CELLS)
+        self.successor_names = tuple(f"in the {each} eighth of what is expected" for each in ORDER)
+
+    @abstractmethod
+    def transitions(self, agent: str, before: Step, after: Step) -> Iterator[tuple[int, int]]:
+        """Yield the rows that an observed step tests, and the cell of each."""
+        raise NotImplementedError
+
+
+class NoiseRows(UniformRows):
+    """The rows of the test of one world: `RANGES` x actions for each number of the noise."""
+
+    def __init__(self, world: CheckedWorld) -> None:
+        self._world = world
         self._features = world.noise_features  # the feature that each noise drives, if one each
         self._cuts = [_cuts(each.low, each.high) for each in world.features]
-        self.state_names = tuple(self._name(noise, part) for noise in range(world.noise) for part in range(RANGES))
-        self.action_names = world.action_names
-        self.successor_names = tuple(f"in the {each} eighth of what is expected" for each in ORDER)
+        names = [self._name(noise, part) for noise in range(world.noise) for part in range(RANGES)]
+        super().__init__(names, world.action_names)
 
     def _name(self, noise: int, part: int) -> str:
         if self._features is None:
@@ -70,7 +88,7 @@ class NoiseRows:
 
     def _noise(self, agent: str, before: Step, found: Abduction) -> tuple[Floats, Bools]:
         """Return the noise [m] of a step, where it is not known one draw of it, and which numbers of it mattered."""
-        seed = crc32(f"{agent}\0{before.episode!r}".encode("utf-8", "surrogatepass"))
+        seed = seed_of(agent, before)
         if found.posterior is not None:
             generator = np.random.Generator(np.random.Philox(key=[seed, before.seq]))
             draws, weights = found.posterior(generator, DRAWS)
@@ -87,6 +105,11 @@ class NoiseRows:
         feature = self._features[number]
         cuts = self._cuts[feature]
         return 0 if cuts is None else int(np.searchsorted(cuts, state[feature], side="right"))
+
+
+def seed_of(agent: str, step: Step) -> int:
+    """Return the seed of what is drawn in the test of a step."""
+    return crc32(f"{agent}\0{step.episode!r}".encode("utf-8", "surrogatepass"))
 
 
 def _cuts(low: float, high: float) -> tuple[float, ...] | None:

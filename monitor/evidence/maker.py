@@ -92,7 +92,7 @@ class EvidenceMaker:
             "terminated": about.terminated,
             **more,
         }
-        states = sorted({state for state, _ in about.path})
+        states = sorted({state for state, _ in about.path if state is not None})
         return seal(
             {
                 **self._constant,

@@ -13,7 +13,7 @@ from monitor.evidence.canonical import plain
 from monitor.evidence.document import Evidence, PolicyEvidence
 from monitor.model.npz import MAX_UNPACKED_BYTES
 from monitor.model.unpack import LargeModelError
-from monitor.policy.manifest import Manifest, manifest_of
+from monitor.policy.manifest import AnyManifest, manifest_of
 from monitor.worlds import CheckedWorld
 from monitor.worlds.content import NOT_RUN, name_in_python
 
@@ -81,7 +81,7 @@ def open_proof(
     return Proof(evidence, model, tables, models)
 
 
-def _manifest(name: str, policy: PolicyEvidence) -> Manifest:
+def _manifest(name: str, policy: PolicyEvidence) -> AnyManifest:
     """Return the policy's manifest; EvidenceError unless it names the policy's file and is in canonical form.
 
     Otherwise a text such as "yes" could be read as a Boolean, and one manifest could have several forms.

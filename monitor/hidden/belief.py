@@ -44,7 +44,7 @@ def glances(model: MDP, reader: Reader, pair: Pair, place: tuple[int, int], *, s
         place: hidden state, and the policy's memory before it reads.
         silent: the action says nothing about the state, since the policy takes it nowhere.
     """
-    (observed, action), (state, memory) = pair, place
+    (observed, action), state = pair, place[0]
     for seen in sights(model, reader, observed, place):
         if action is None:
             for taken, likely in enumerate(seen.choice.tolist()):

@@ -19,9 +19,10 @@ from monitor.logic.parser import error_at
 from monitor.logic.syntax import Goal, Label, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
-from monitor.policy.controller import as_reader
+from monitor.policy.controller import Reader, as_reader
 from monitor.types import Verdict
 
+ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
 UNEXAMINED = "other decisions are examined only where the state is seen and policies remember nothing"
 JOINED = (
@@ -43,6 +44,8 @@ class HiddenChecker:
     Raises ConfigError or PolicyError.
     """
 
+    learned = False  # in the sense of `Vocabulary`
+
     def __init__(self, model: MDP, policies: Mapping[str, object], models: Mapping[str, MDP]) -> None:
         if model.emissions is not None and model.initial is None:
             raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
@@ -50,15 +53,17 @@ class HiddenChecker:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         if model.counts is not None:
             raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
-        readers = {}
+        readers: dict[str, Reader] = {}
+        same: dict[bytes, Reader] = {}  # policies of one content are one: what each of them remembers is kept once
         for name, policy in policies.items():
             try:
-                readers[name] = as_reader(policy, model)
+                reader = as_reader(policy, model)
             except PolicyError as error:
                 raise PolicyError(f"policy {name!r}: {error}") from None
+            readers[name] = same.setdefault(reader.content(), reader)
         self.model, self.policies, self.models = model, readers, models
         self._world = HiddenWorld(model, readers, models)
-        self.filter = self._world.filter
+        self.filter, self.deployed = self._world.filter, self._world.deployed
 
     def validate(self, formula: Formula, text: str) -> None:
         """Raise FormulaError at the first name that there is not, and at what hidden states do not offer."""

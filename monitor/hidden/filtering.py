@@ -1,4 +1,4 @@
-"""The belief of a stream: carried from pair to pair, so that it knows what has left the window (docs/semantics.md, 16.2).
+"""The belief of a stream: carried from pair to pair, so it knows what has left the window (docs/semantics.md, 16.2).
 
 As plain data a belief is a tuple (place, weight, place, weight, ...), places ascending, weights of sum 1. A place is
 the hidden state with what every policy that remembers would remember there, as one number.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from monitor.hidden.belief import Glance, Pair, Place, glances, sights
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.hidden.belief import Pair, Place, glances, sights
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
@@ -34,7 +37,7 @@ class Filter:
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
         self.model, self._nominal = model, readers["nominal"]
-        self._rememberers = [reader for reader in readers.values() if reader.memories > 1]
+        self._rememberers = [reader for reader in dict.fromkeys(readers.values()) if reader.memories > 1]
         self._unseen: list[Weights] = []
 
     def start(self, seq: int) -> Weights:
@@ -45,7 +48,9 @@ class Filter:
         if not self._unseen:
             memories = [0] * len(self._rememberers)
             here = enumerate(model.initial.tolist())
-            self._unseen.append(_plain({self._place(state, memories): chance for state, chance in here if chance > 0.0}))
+            self._unseen.append(
+                _plain({self._place(state, memories): chance for state, chance in here if chance > 0.0})
+            )
         while len(self._unseen) <= min(seq, MOST_STEPS):
             after = self.following(self._unseen[-1], (None, None), self._nominal)
             assert after is not None, "some observation and some action are always possible"
@@ -91,13 +96,14 @@ class Filter:
             after = self._after(before, pair, acting or self._nominal, silent=True)
         return after
 
-    def likely(self, before: Weights, observed: int | None, action: int) -> float | None:
-        """Return the probability of an action of nominal, given an observation; None: that is impossible."""
-        total = chosen = 0.0
+    def likely(self, before: Weights, observed: int | None) -> Floats | None:
+        """Return the probabilities [A] of nominal's actions, given an observation; None: that is impossible."""
+        total, chosen = 0.0, np.zeros(self.model.actions)
         for place, weight in _entries(before):
-            for seen in self._seen(place, observed, self._nominal):
+            where = self._state(place), self._memory(place, self._nominal)
+            for seen in sights(self.model, self._nominal, observed, where):
                 total += weight * seen.weight
-                chosen += weight * seen.weight * float(seen.choice[action])
+                chosen += weight * seen.weight * seen.choice
         return chosen / total if total > 0.0 else None
 
     def predicted(self, before: Weights) -> dict[int, float]:
@@ -133,9 +139,6 @@ class Filter:
         if share == 0.0:
             return None
         return _plain({place: weight / share for place, weight in ahead.items()})
-
-    def _seen(self, place: int, observed: int | None, reader: Reader) -> Iterator[Glance]:
-        return sights(self.model, reader, observed, (self._state(place), self._memory(place, reader)))
 
     def _memories_after(self, place: int, state: int, shown: int) -> list[int]:
         return [

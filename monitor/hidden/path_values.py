@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import PathError
-from monitor.exact.evaluators import Evaluators, within
+from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.belief import Belief, Pair, Sensor
@@ -47,6 +47,8 @@ class HiddenWorld:
         self.tails = Tails(automata)
         self.rows: dict[tuple[int, ...], Floats] = {}
         self.filter = Filter(model, self.readers)
+        self.deployed = deployed_name(self.readers)
+        self.readers[self.deployed] = self.nominal
 
     def change(self, reference: InterventionRef) -> Change:
         """Return what an intervention of a formula changes."""

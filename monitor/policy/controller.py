@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -60,6 +59,17 @@ class Reader:
         """M: how many different things it can remember."""
         return len(self.following)
 
+    def content(self) -> bytes:
+        """Return bytes that are equal for equal policies."""
+        shape = np.array([*self.choice.shape, self.sees_state, self.shadows])
+        return shape.tobytes() + self.following.tobytes() + self.choice.tobytes()
+
+    def choices(self, seen: int) -> list[tuple[int, float]]:
+        """Return the actions with positive probability where this was seen, and these; none if it depends on more."""
+        if self.memories > 1 or self.sees_state:
+            return []
+        return [(action, chance) for action, chance in enumerate(self.choice[0, seen].tolist()) if chance > 0.0]
+
     def blind_choice(self, model: MDP) -> Floats:
         """Return the choice [M, S, M', A] in a state whose observation nobody has read yet, with the new memory."""
         joint = np.zeros((self.memories, model.states, self.memories, model.actions))
@@ -77,15 +87,14 @@ class Reader:
 
 def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
     """Return whether states are hidden, or a policy sees something else than the state, or remembers."""
-    return model.emissions is not None or any(isinstance(each, Controller | Policy) for each in policies.values())
+    unlike = Controller | Policy | Reader
+    return model.emissions is not None or any(isinstance(each, unlike) for each in policies.values())
 
 
 def as_reader(value: object, model: MDP) -> Reader:
     """Return a policy of a model with hidden states, or with memory, checked. Raises PolicyError."""
-    if isinstance(value, str | Path):
-        raise PolicyError(
-            f"{value} is a file: where states are hidden, or a policy remembers, give a table, a Policy or a Controller"
-        )
+    if isinstance(value, Reader):
+        return value
     if isinstance(value, Controller):
         if value.memory not in get_args(Takeover):
             raise PolicyError(f"memory {value.memory!r}: use {', '.join(get_args(Takeover))}")

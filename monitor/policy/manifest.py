@@ -5,6 +5,7 @@ No common standard puts such metadata inside an ONNX file, hence a small YAML fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -20,6 +21,13 @@ _Text = Annotated[str, Field(min_length=1, max_length=256)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _inside(file: str) -> str:
+    path = PurePosixPath(file)
+    if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
+        raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
+    return file
 
 
 class Input(_Strict):
@@ -68,13 +76,7 @@ class Manifest(_Strict):
     provenance: str | None = None
     """For people: how the policy was made."""
 
-    @field_validator("file")
-    @classmethod
-    def _inside(cls, file: str) -> str:
-        path = PurePosixPath(file)
-        if path.is_absolute() or ".." in path.parts or "\\" in file or "\0" in file:
-            raise ValueError("must name a file inside the manifest's own folder, by a relative path without '..'")
-        return file
+    _file_inside = field_validator("file")(_inside)
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:
@@ -85,7 +87,42 @@ class Manifest(_Strict):
         return self
 
 
-def read_manifest(content: bytes, where: str) -> Manifest:
+class SightedManifest(Manifest):
+    """Manifest of a policy that says what it sees, where states are hidden."""
+
+    sees: Literal["observation", "state"]
+    """`observation`: what the sensor shows; the inputs `one_hot` and `index` are then of observations. `state`: the
+    state itself, as a simulator's policy does.
+    """
+
+
+class ControllerManifest(_Strict):
+    """Manifest of a policy with finite memory (`monitor.Controller`)."""
+
+    kind: Literal["controller"]
+    """What it is."""
+    file: _Text
+    """A JSON file with `choice` and `next`, relative to the manifest and inside its folder."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """SHA-256 of that file, hexadecimal."""
+    memory: Literal["shadow", "reset"] = "shadow"
+    """What it remembers when it takes over: what it has read all along (`shadow`), or nothing (`reset`)."""
+    sees: Literal["observation", "state"] = "observation"
+    """What it reads; where states are seen, that is the state."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
+    """For people."""
+    description: str | None = None
+    """For people."""
+    provenance: str | None = None
+    """For people: how the policy was made."""
+
+    _file_inside = field_validator("file")(_inside)
+
+
+AnyManifest = Manifest | SightedManifest | ControllerManifest
+
+
+def read_manifest(content: bytes, where: str) -> AnyManifest:
     """Read the manifest in the bytes of a YAML file; `where` names it in messages.
 
     Raises:
@@ -98,10 +135,12 @@ def read_manifest(content: bytes, where: str) -> Manifest:
     return manifest_of(given, where)
 
 
-def manifest_of(given: object, where: str) -> Manifest:
+def manifest_of(given: object, where: str) -> AnyManifest:
     """Read the manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
+    keys = given.keys() if isinstance(given, Mapping) else ()
+    kind = ControllerManifest if "kind" in keys else SightedManifest if "sees" in keys else Manifest
     try:
-        return Manifest.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, e['loc'])) or 'manifest'}: {e['msg'].removeprefix('Value error, ')}"

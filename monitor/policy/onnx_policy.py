@@ -16,7 +16,7 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy.manifest import MAX_MANIFEST_BYTES, Manifest, read_manifest
+from monitor.policy.manifest import MAX_MANIFEST_BYTES, AnyManifest, Manifest, read_manifest
 from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table
 
@@ -26,6 +26,7 @@ __all__ = [
     "Policy",
     "load_network",
     "load_policy",
+    "of_network",
     "opened",
     "read_bytes",
     "read_onnx",
@@ -47,7 +48,7 @@ class Policy(Generic[Chosen]):
     name: str
     table: Chosen
     sha256: str
-    manifest: Manifest
+    manifest: AnyManifest
     content: bytes
 
 
@@ -64,10 +65,13 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
             f"policy {manifest_path}: it is evaluated in every state of a table (an MDP), not of {model!s:.80}; "
             "in a world with numbers give the manifest's path itself as the policy, to monitor.check or Monitor"
         )
-    return opened(manifest_path, lambda manifest, content, where: table_from_onnx(content, manifest, model, where))
+    return opened(
+        manifest_path,
+        lambda manifest, content, where: table_from_onnx(content, of_network(manifest, where), model, where),
+    )
 
 
-def opened(manifest_path: str | Path, table_of: Callable[[Manifest, bytes, str], Chosen]) -> Policy[Chosen]:
+def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, str], Chosen]) -> Policy[Chosen]:
     """Return the policy a manifest describes. `table_of`: (manifest, bytes, where) -> what it chooses."""
     manifest, content = _read(Path(manifest_path))
     table = table_of(manifest, content, str(manifest_path))
@@ -86,7 +90,7 @@ def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
     Raises PolicyError as `load_policy`, but errors of its output only when it is evaluated.
     """
     manifest, content = _read(Path(manifest_path))
-    return Network(content, manifest, model, str(manifest_path))
+    return Network(content, of_network(manifest, str(manifest_path)), model, str(manifest_path))
 
 
 def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:
@@ -114,7 +118,7 @@ class Actor:
     def load(cls, manifest_path: str | Path, model: MDP) -> Actor:
         """Return the actor of a manifest. Raises PolicyError."""
         manifest, content = _read(Path(manifest_path))
-        return cls(content, manifest, model, str(manifest_path))
+        return cls(content, of_network(manifest, str(manifest_path)), model, str(manifest_path))
 
     def decide(self, state: int, rng: np.random.Generator) -> int:
         """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is not used if not."""
@@ -135,7 +139,7 @@ class Actor:
         return drawn
 
 
-def _read(path: Path) -> tuple[Manifest, bytes]:
+def _read(path: Path) -> tuple[AnyManifest, bytes]:
     if path.suffix.lower() == ".onnx":
         raise PolicyError(
             f"policy {path}: this is the network itself; give its manifest, a small YAML file beside it "
@@ -143,6 +147,13 @@ def _read(path: Path) -> tuple[Manifest, bytes]:
         )
     manifest = read_manifest(read_bytes(path, f"policy {path}", MAX_MANIFEST_BYTES), str(path))
     return manifest, read_pinned(path, manifest.file, manifest.sha256)
+
+
+def of_network(manifest: AnyManifest, where: str) -> Manifest:
+    """Return the manifest of a network; PolicyError for another one."""
+    if isinstance(manifest, Manifest):
+        return manifest
+    raise PolicyError(f"policy {where}: it is a controller, which remembers; here a policy without memory is needed")
 
 
 def read_pinned(path: Path, name: str, sha256: str) -> bytes:

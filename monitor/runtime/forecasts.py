@@ -29,7 +29,7 @@ import msgspec
 
 from monitor.alarm.figures import is_open
 from monitor.errors import LimitError, MonitorError
-from monitor.evaluation import AnyEngines
+from monitor.evaluation import AnyEngines, Engines, HiddenEngines, WorldEngines
 from monitor.logic import FALSE, TRUE, Formula, PathAutomaton
 from monitor.logic.syntax import NOMINAL, Goal, Probability
 from monitor.logic.traversal import nested_goals, quantity_goals
@@ -98,7 +98,7 @@ class ForecastTarget:
 
     __slots__ = ("_automaton", "_obligations", "goal", "horizon", "index", "label_sets", "start")
 
-    def __init__(self, forecast: FollowedForecast, engines: AnyEngines) -> None:
+    def __init__(self, forecast: FollowedForecast, engines: Engines | WorldEngines) -> None:
         self.index, self.goal = forecast.index, forecast.goal
         self._automaton = PathAutomaton(forecast.path)
         self._obligations: dict[int, Obligation] = {}
@@ -119,7 +119,9 @@ class ForecastTarget:
 def target_of(formula: Formula, engines: AnyEngines) -> ForecastTarget | None:
     """Return what to follow of a validated formula; None if `followed_forecast` gives a reason against it."""
     forecast = followed_forecast(formula)
-    return None if isinstance(forecast, str) else ForecastTarget(forecast, engines)
+    if isinstance(forecast, str) or isinstance(engines, HiddenEngines):
+        return None  # where states are hidden nobody sees what came of it
+    return ForecastTarget(forecast, engines)
 
 
 class ForecastsState(msgspec.Struct, frozen=True, array_like=True):
@@ -165,7 +167,7 @@ class Forecasts:
             if obligation is None or obligation.came_true is not None:
                 return
             value = quantity.value
-            if verdict.drawn is not None and quantity.samples:
+            if verdict.drawn is not None and quantity.samples and not isinstance(engines, HiddenEngines):
                 value = engines.forecast(target.goal, held_path(path), verdict.drawn)
         except MonitorError:
             return  # a world or a policy fails

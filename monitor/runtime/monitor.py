@@ -25,6 +25,7 @@ from monitor.alarm.message import Identity, identity_of
 from monitor.errors import ConfigError, FormulaError, InputError
 from monitor.evaluation import AnyEngines, engines_of
 from monitor.evaluation.worlds import WorldChecker
+from monitor.hidden.checker import HiddenChecker
 from monitor.logic import parse
 from monitor.model import MDP
 from monitor.runtime.admission import Admission
@@ -38,6 +39,7 @@ from monitor.stream.adapter import Adapter
 from monitor.stream.decode import decode
 from monitor.stream.decode import validate as validate_observation
 from monitor.stream.encoding import MAX_BYTES
+from monitor.stream.hidden_adapter import HiddenAdapter
 from monitor.stream.model_adapter import ModelAdapter
 from monitor.stream.session import Session
 from monitor.stream.timer_queue import TimerQueue
@@ -483,6 +485,8 @@ def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
         return WorldAdapter(checker.model, settings, checker.policies["nominal"])
     if features:
         raise ConfigError("state_encoder is 'features', which is for worlds with numbers; the model is a table")
+    if isinstance(checker, HiddenChecker):
+        return HiddenAdapter(checker.filter, checker.policies, settings)
     return ModelAdapter(checker.model, settings, checker.policies["nominal"])
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from monitor.evaluation.noise_rows import NoiseRows
+from monitor.evaluation.noise_rows import UniformRows
 from monitor.model import MDP
 from monitor.model.allowed_rows import allowed_rows
 from monitor.statistics.betting_odds import Departure
@@ -64,12 +64,12 @@ class ModelTrust:
         rejected: True if the transitions of all agents together contradict the model; False if it is not tested.
     """
 
-    def __init__(self, model: MDP | NoiseRows, settings: TrustSettings, encoder: str) -> None:
+    def __init__(self, model: MDP | UniformRows, settings: TrustSettings, encoder: str) -> None:
         self._settings, self._encoder = settings, encoder
         self._actions = model.actions
         self._state_names, self._action_names = model.state_names, model.action_names
-        self._noises = model if isinstance(model, NoiseRows) else None
-        self._successor_names = model.successor_names if isinstance(model, NoiseRows) else model.state_names
+        self._noises = model if isinstance(model, UniformRows) else None
+        self._successor_names = model.successor_names if isinstance(model, UniformRows) else model.state_names
         self._delta = 0.0 if model.counts is None else settings.alpha / 2
         self._start(_fleet(model, settings, self._delta) if settings.enabled else None)
 
@@ -250,9 +250,9 @@ class ModelTrust:
         return True
 
 
-def _fleet(model: MDP | NoiseRows, settings: TrustSettings, delta: float) -> FleetTest:
+def _fleet(model: MDP | UniformRows, settings: TrustSettings, delta: float) -> FleetTest:
     """Return the test of a model; `delta`: as in `ModelTrustState`."""
-    if isinstance(model, NoiseRows) or model.counts is None:
+    if isinstance(model, UniformRows) or model.counts is None:
         rows = model.indptr.data, model.successors.data, model.probabilities.data
         return FleetTest(*rows, alpha=settings.alpha, impossible=settings.impossible)
     allowed = allowed_rows(model, model.counts, delta, settings.impossible)

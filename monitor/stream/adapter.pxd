@@ -6,7 +6,8 @@ cdef class Adapter:
     cdef dict _policies
 
     cpdef bint goes_on(self, tuple pair, state, action)
-    cpdef bint possible(self, tuple pair, successor)
-    cpdef bint off_policy(self, state, long long action)
-    cpdef tuple excess(self, state, long long action)
+    cpdef bint possible(self, tuple pair, tuple following)
+    cpdef bint off_policy(self, tuple pair)
+    cpdef tuple excess(self, tuple pair)
+    cpdef tuple joined(self, tuple previous, tuple pair, long long seq, policy)
     cpdef acting(self, sha256)

@@ -1,7 +1,7 @@
-"""What a session needs of a model: its own form of what an agent sends. `ModelAdapter` and `WorldAdapter` are the two.
+"""What a session needs of a model: its own form of what an agent sends.
 
 Pairs are (state, action, inputs): the model's own state, the number of the action (None: not taken), and the recorded
-inputs, which only a world with numbers has.
+inputs, which only a world with numbers has. `HiddenAdapter` has observations for states, and beliefs for inputs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from monitor.types import Break, Instant, Observation, StreamSettings
 
 Pair = tuple[Any, Any, tuple[float, ...]]
 """(State, action or None, inputs): `State` is narrower in each adapter."""
+NO_STATE = "no state; every message needs it, since the model has no hidden states"
 
 
 class Adapter:
@@ -66,7 +67,26 @@ class Adapter:
 
     def fits(self, before: Pair | None, pair: Pair) -> bool:
         """Return whether the model has the pair and, given the pair before it, the transition between them."""
-        return self.has(pair) and (before is None or before[1] is None or self.possible(before, pair[0]))
+        return self.has(pair) and (before is None or before[1] is None or self.possible(before, pair))
+
+    def joined(
+        self,
+        previous: Pair | None,
+        pair: Pair,
+        seq: int,  # noqa: ARG002 - a C number cannot be deleted
+        policy: str,
+    ) -> tuple[Pair, Pair | None]:
+        """Return a pair as the path holds it, and as what follows needs it; None: nothing follows it.
+
+        `previous`: what follows the pair before, as returned for it; None: that is not known. `policy`: the one that
+        acted.
+        """
+        del previous, policy
+        return pair, None if pair[1] is None else pair
+
+    def bridges(self) -> bool:
+        """Return whether steps that did not arrive are steps of which nothing was observed, and no gap in the path."""
+        return False
 
     # ---- what each kind of model does in its own way ----
 
@@ -91,12 +111,12 @@ class Adapter:
         raise NotImplementedError
 
     @abstractmethod
-    def possible(self, pair: Pair, successor: Any) -> bool:  # noqa: ANN401 - as `State` is
-        """Return whether the model has the transition from the pair."""
+    def possible(self, pair: Pair, following: Pair) -> bool:
+        """Return whether the model has the transition from the pair to the state of the one that follows."""
         raise NotImplementedError
 
     @abstractmethod
-    def impossible(self, pair: Pair, successor: Any) -> Break:  # noqa: ANN401 - as `State` is
+    def impossible(self, pair: Pair, following: Pair) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
         raise NotImplementedError
 
@@ -111,12 +131,12 @@ class Adapter:
         raise NotImplementedError
 
     @abstractmethod
-    def off_policy(self, state: Any, action: int) -> bool:  # noqa: ANN401 - as `State` is
-        """Return whether nominal never takes this action in this state."""
+    def off_policy(self, pair: Pair) -> bool:
+        """Return whether nominal never takes the action of a pair in its state."""
         raise NotImplementedError
 
     @abstractmethod
-    def excess(self, state: Any, action: int) -> tuple[float, float]:  # noqa: ANN401 - as `State` is
+    def excess(self, pair: Pair) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
         raise NotImplementedError
 

@@ -56,8 +56,9 @@ REASONS = frozenset(
 )
 """All reasons for which this package rejects a message; labels of `cfmon_rejected_total`."""
 
-_REQUIRED = frozenset({"v", "episode", "seq", "state"})
-_KEYS = _REQUIRED | {"action", "time", "reward", "terminated", "truncated", "policy", "inputs", "extra"}
+_REQUIRED = frozenset({"v", "episode", "seq"})
+_SEEN = frozenset({"state", "observation"})
+_KEYS = _REQUIRED | _SEEN | {"action", "time", "reward", "terminated", "truncated", "policy", "inputs", "extra"}
 _AGENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -97,10 +98,15 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
     if not _KEYS.issuperset(fields):
         raise _unknown(fields.keys() - _KEYS)
     try:
-        version, episode, seq, state = fields["v"], fields["episode"], fields["seq"], fields["state"]
+        version, episode, seq = fields["v"], fields["episode"], fields["seq"]
     except KeyError:
         missing = ", ".join(sorted(_REQUIRED - fields.keys()))
         raise InputError("missing_key", f"no {missing}; every message needs it") from None
+    state, observation = fields.get("state"), fields.get("observation")
+    if state is None and "observation" not in fields:
+        raise InputError(
+            "missing_key", "no state; every message needs it, or `observation` where the model has hidden states"
+        )
     if type(version) is not int or version != 1:
         raise InputError("version", f'"v" is {_show(version)}; this monitor reads version 1')
     if "extra" in fields and not isinstance(fields["extra"], dict | None):
@@ -109,9 +115,9 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
     terminated, truncated = fields.get("terminated", False), fields.get("truncated", False)
     policy, inputs = fields.get("policy"), fields.get("inputs")
     sent = Observation(
-        agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy, inputs
+        agent, _episode(episode), seq, state, action, time, reward, terminated, truncated, policy, inputs, observation
     )
-    plain = _are_plain(seq, state, action, time, reward, terminated, truncated, policy, inputs)
+    plain = observation is None and _are_plain(seq, state, action, time, reward, terminated, truncated, policy, inputs)
     return sent if plain else _checked(sent)
 
 
@@ -150,7 +156,9 @@ def is_plain(observation: Observation) -> bool:
     That is so for most steps with integers for state and action.
     """
     o = observation
-    return _are_plain(o.seq, o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy, o.inputs)
+    return o.observation is None and _are_plain(
+        o.seq, o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy, o.inputs
+    )
 
 
 def _are_plain(  # noqa: PLR0917 - each is read once: that costs more than to look at it
@@ -186,7 +194,7 @@ def _checked(observation: Observation) -> Observation:
         agent=o.agent,
         episode=_episode(o.episode),
         seq=_seq(o.seq),
-        state=_state(o.state),
+        state=None if o.state is None else _state("state", o.state),
         action=_action(o.action),
         time=_time(o.time),
         reward=_reward(o.reward),
@@ -194,6 +202,7 @@ def _checked(observation: Observation) -> Observation:
         truncated=_flag("truncated", o.truncated),
         policy=_policy(o.policy),
         inputs=None if o.inputs is None else _inputs(o.inputs),
+        observation=None if o.observation is None else _state("observation", o.observation),
     )
 
 
@@ -219,14 +228,14 @@ def _seq(value: object) -> int:
     raise _wrong("seq", value, "the step's number in its episode, an integer from 0")
 
 
-def _state(value: object) -> RawState:
+def _state(key: Literal["state", "observation"], value: object) -> RawState:
     if type(value) is int:
-        return _integer("state", value, -_MAX_INT)
+        return _integer(key, value, -_MAX_INT)
     if type(value) is str:
-        return _text("state", value)
+        return _text(key, value)
     if not isinstance(value, list | tuple | dict):
-        raise _wrong("state", value, "an integer, a name, a list or a map, as the configured state encoder requires")
-    return _entries("state", value)
+        raise _wrong(key, value, "an integer, a name, a list or a map, as the configured state encoder requires")
+    return _entries(key, value)
 
 
 def _inputs(value: object) -> RawInputs:

@@ -41,8 +41,10 @@ def digest(observation: Observation) -> bytes:
     if type(state) is int and type(action) is int and o.inputs is None and not (terminated or truncated) and state >= 0:
         time, reward = _ABSENT if time is None else time, _ABSENT if reward is None else reward
         return int(plain_digest(state, action, time, reward, policy_word(policy))).to_bytes(_SIZE, "little")
-    if o.inputs is not None:
+    if o.inputs is not None or o.observation is not None:
         content = (*content, o.inputs)  # type: ignore[assignment]
+    if o.observation is not None:
+        content = (*content, o.observation)  # type: ignore[assignment]
     hashed = _HASH.copy()
     hashed.update(_written(content))  # msgpack distinguishes 1, 1.0, true and "1"
     found = hashed.digest()

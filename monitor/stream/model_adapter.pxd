@@ -11,8 +11,8 @@ cdef class ModelAdapter(Adapter):
     cdef double _largest
 
     cpdef bint goes_on(self, tuple pair, state, action)
-    cpdef bint possible(self, tuple pair, successor)
-    cpdef bint off_policy(self, state, long long action)
-    cpdef tuple excess(self, state, long long action)
+    cpdef bint possible(self, tuple pair, tuple following)
+    cpdef bint off_policy(self, tuple pair)
+    cpdef tuple excess(self, tuple pair)
     cdef long long _place(self, long long state, long long action, long long successor) noexcept
     cdef bint _available(self, long long state, long long action) noexcept

@@ -9,7 +9,7 @@ from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
-from monitor.stream.adapter import Adapter, Pair
+from monitor.stream.adapter import NO_STATE, Adapter, Pair
 from monitor.types import Break, Observation, StreamSettings
 
 RELATIVE: Final = 1e-6
@@ -57,6 +57,8 @@ class ModelAdapter(Adapter):
             raise InputError(
                 "unknown_key", "the model is a table and has no inputs; leave `inputs` out, or put them into `extra`"
             )
+        if observation.state is None:
+            raise InputError("missing_key", NO_STATE)
         state = encode_state(self._model, self._encoder, observation.state)
         if observation.terminated and self._ended is not None:
             state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
@@ -84,17 +86,17 @@ class ModelAdapter(Adapter):
             return False
         return self._available(state, action) and self._place(pair[0], pair[1], state) >= 0
 
-    def impossible(self, pair: Pair, successor: int) -> Break:
+    def impossible(self, pair: Pair, following: Pair) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
-        state, action = pair[:2]
+        (state, action), successor = pair[:2], following[0]
         if new := never_recorded(self._model, (state, action), successor):
             return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
         words = f"the model has no transition ({state}, {action}) -> {successor}"
         return Break("impossible_step", words, unpredicted=True)
 
-    def possible(self, pair: Pair, successor: int) -> bool:
+    def possible(self, pair: Pair, following: Pair) -> bool:
         """Return whether the model gives the transition from the pair a positive probability."""
-        return self._place(pair[0], pair[1], successor) >= 0
+        return self._place(pair[0], pair[1], following[0]) >= 0
 
     def contradicts(self, pair: Pair, successor: int, reward: float) -> str:
         """Return a sentence on how a reward differs from that of the model's transition; empty if it does not.
@@ -120,14 +122,16 @@ class ModelAdapter(Adapter):
             return False
         return action is None or (action < self._model.actions and self._available(state, action))
 
-    def off_policy(self, state: int, action: int) -> bool:
-        """Return whether nominal never takes this action in this state."""
+    def off_policy(self, pair: Pair) -> bool:
+        """Return whether nominal never takes the action of a pair in its state."""
+        state, action = pair[0], pair[1]
         if self._nominal is not None:
             return bool(self._nominal[state] != action)
         return self._likely is not None and self._likely[state * self._actions + action] == 0.0
 
-    def excess(self, state: int, action: int) -> tuple[float, float]:
+    def excess(self, pair: Pair) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
+        state, action = pair[0], pair[1]
         if self._likely is None or self._repeats is None:
             return (1 if self._nominal is not None and self._nominal[state] != action else 0), 0.0
         likely = self._likely[state * self._actions + action]

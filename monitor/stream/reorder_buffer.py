@@ -35,7 +35,7 @@ ENDED_BYTES = 4096
 class BufferedMessage(msgspec.Struct, frozen=True):
     """A message in the reorder buffer, as the model has it.
 
-    `arrived`: ticks. `problem`: the break before it, if any. `state`: None if the message is not a step. `ends`: True
+    `arrived`: ticks. `problem`: why the message is not a step but a break, or None; then `state` is None. `ends`: True
     for the last message of the episode. `policy`: the sha256 that the agent sent, in lower case, or None. `reward`: of
     the transition into `state`, or None. `inputs`: as in `Step`.
     """

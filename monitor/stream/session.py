@@ -59,7 +59,7 @@ class SessionState(msgspec.Struct, frozen=True, array_like=True):
     since: list[float]
     path: PathState
     order: ReorderBufferState
-    previous: tuple[State, int, tuple[float, ...]] | None
+    previous: tuple[State, int | None, tuple[float, ...]] | None
     mismatch: bool
     policy: str | None
     dropped: bool
@@ -352,17 +352,16 @@ class Session:
             self.dropped = False
         if entry.policy is not None:
             self.policy = entry.policy
-        if entry.problem is not None:
+        if entry.problem is not None:  # then the message is no step
             follows = entry.problem.unrecorded and self.previous is not None
             self._break(replace(entry.problem, unrecorded=follows))
-        if entry.state is None:
             return ()
         notices: list[Notice] = []
-        if self.previous is not None and not self._adapter.possible(self.previous, entry.state):
-            self._break(self._adapter.impossible(self.previous, entry.state))
+        pair = entry.state, entry.action, entry.inputs
+        if self.previous is not None and not self._adapter.possible(self.previous, pair):
+            self._break(self._adapter.impossible(self.previous, pair))
         if self.previous is not None and entry.reward is not None:
             notices += self._rewarded(self.previous, entry.state, entry.episode, entry.seq, entry.reward)
-        pair = entry.state, entry.action, entry.inputs
         notices += self._take(entry.episode, entry.seq, pair, entry.time, entry.late)
         return notices
 
@@ -375,27 +374,24 @@ class Session:
         late: bool,  # noqa: FBT001
     ) -> Sequence[Notice]:
         """Queue a step; return what is to be said of its action."""
-        state, action, inputs = pair
         acting = "nominal" if self.policy is None else self._adapter.acting(self.policy)
         policy = UNKNOWN_POLICY if acting is None else acting
+        pair, self.previous = self._adapter.joined(self.previous, pair, seq, policy)
+        state, action, inputs = pair
         self._emit(Step(episode, seq, state, action, time, late, acting is None, policy, inputs))
-        if action is None:
-            self.previous = None
-            return ()
-        self.previous = pair
-        return self._acted(state, action) if policy in NOT_TAKEN_OVER else ()
+        return self._acted(pair) if action is not None and policy in NOT_TAKEN_OVER else ()
 
-    def _acted(self, state: State, action: int) -> Sequence[Notice]:
+    def _acted(self, pair: Pair) -> Sequence[Notice]:
         """Compare an action with the nominal policy; report it if it deviates."""
         deviation = self.deviation
-        excess, variance = self._adapter.excess(state, action)
+        excess, variance = self._adapter.excess(pair)
         before = deviation.fraction
         deviation.push(excess, variance)
         after = deviation.fraction
         if not (excess or before or after):
             return ()
         notices: list[Notice] = []
-        if excess > 0.0 and self._adapter.off_policy(state, action):
+        if excess > 0.0 and self._adapter.off_policy(pair):
             notices.append(OffPolicy(self.agent))
         if before != after and round(after, 2) != round(before, 2):
             notices.append(Deviates(self.agent, round(after, 2), deviation.steps))
@@ -414,7 +410,12 @@ class Session:
         if missing.why == "conflict":
             self._break(Break("conflict", f"a conflict leaves {where} unknown"))
             return ()
-        self._break(Break("dropped" if self.dropped else "gap", f"{where} did not arrive"))
+        lost = missing.last - missing.first + 1
+        if self._adapter.bridges() and self.previous is not None and lost < self.settings.window:
+            for seq in range(missing.first, missing.last + 1):
+                self._take(missing.episode, seq, (None, None, ()), self.order.newest, late=False)
+        else:
+            self._break(Break("dropped" if self.dropped else "gap", f"{where} did not arrive"))
         self.dropped = False
         return (Received(self.agent, "gap", "", f"{where} did not arrive"),)
 
@@ -456,6 +457,6 @@ class Session:
                 return False
             before = pair
         held = (
-            (entry.state, entry.action, entry.inputs) for entry in self.order.held.values() if entry.state is not None
+            (entry.state, entry.action, entry.inputs) for entry in self.order.held.values() if entry.problem is None
         )
         return all(self._adapter.fits(None, pair) for pair in held)

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError, PathError
-from monitor.stream.adapter import Adapter, Pair
+from monitor.stream.adapter import NO_STATE, Adapter, Pair
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
 from monitor.worlds import CheckedWorld, Feature, Moment, numbers_of
 from monitor.worlds.policies import WorldPolicy
@@ -37,6 +37,8 @@ class WorldAdapter(Adapter):
 
     def read(self, observation: Observation) -> Pair:
         """Return features, action and inputs of an observation. Raises InputError."""
+        if observation.state is None:
+            raise InputError("missing_key", NO_STATE)
         world = self._world
         state = _numbers(observation.state, world.features, "state")
         inputs = _numbers(observation.inputs, world.inputs, "inputs")
@@ -63,13 +65,13 @@ class WorldAdapter(Adapter):
         del pair, state, action
         return False
 
-    def possible(self, pair: Pair, successor: tuple[float, ...]) -> bool:
-        """Return whether some noise of the world leads from the pair to the successor."""
-        return self._problem(pair, successor) is None
+    def possible(self, pair: Pair, following: Pair) -> bool:
+        """Return whether some noise of the world leads from the pair to the state of the one that follows."""
+        return self._problem(pair, following[0]) is None
 
-    def impossible(self, pair: Pair, successor: tuple[float, ...]) -> Break:
+    def impossible(self, pair: Pair, following: Pair) -> Break:
         """Return why the path breaks at a transition that is not `possible`."""
-        error = self._problem(pair, successor)
+        error = self._problem(pair, following[0])
         impossible = isinstance(error, PathError)
         return Break("impossible_step", str(error), unpredicted=impossible, failed=not impossible)
 
@@ -105,18 +107,18 @@ class WorldAdapter(Adapter):
             return False
         return not world.outside(state, inputs) and (action is None or action < world.actions)
 
-    def off_policy(self, state: tuple[float, ...], action: int) -> bool:
-        """Return whether nominal never takes this action in this state."""
-        likely = self._likely(state)
-        return likely is not None and likely[action] == 0.0
+    def off_policy(self, pair: Pair) -> bool:
+        """Return whether nominal never takes the action of a pair in its state."""
+        likely = self._likely(pair[0])
+        return likely is not None and likely[pair[1]] == 0.0
 
-    def excess(self, state: tuple[float, ...], action: int) -> tuple[float, float]:
+    def excess(self, pair: Pair) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
-        likely = self._likely(state)
+        likely = self._likely(pair[0])
         if likely is None:
             return 0.0, 0.0
         repeats = float((likely**2).sum())
-        return repeats - float(likely[action]), float((likely**3).sum()) - repeats**2
+        return repeats - float(likely[pair[1]]), float((likely**3).sum()) - repeats**2
 
     def _likely(self, state: tuple[float, ...]) -> Floats | None:
         """Return nominal's probabilities in a state, asked once a step; None if it fails."""

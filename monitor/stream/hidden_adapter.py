@@ -1,0 +1,134 @@
+"""Map an observation to a model with hidden states, or to policies that remember: what was seen, and the belief before.
+
+The third part of a pair is the belief before its observation was read, so a path knows what has left its window, and
+nothing else has to be kept beside it.
+"""
+
+from __future__ import annotations
+
+from monitor.arrays import Floats
+from monitor.errors import InputError
+from monitor.hidden.belief import impossible
+from monitor.hidden.filtering import NOTHING, Filter, Weights
+from monitor.model.encode import StateEncoder, encode_action, encode_state
+from monitor.policy.controller import Reader
+from monitor.stream.adapter import NO_STATE, Adapter, Pair
+from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
+
+
+class HiddenAdapter(Adapter):
+    """Mapping of one agent's observations to a model with hidden states, or to one whose policies remember.
+
+    Args:
+        beliefs: of the model and its policies.
+        readers: name -> policy.
+        settings: state encoder, and the sha256 of each known policy's file.
+    """
+
+    def __init__(self, beliefs: Filter, readers: dict[str, Reader], settings: StreamSettings) -> None:
+        super().__init__(settings)
+        assert settings.encoder != "features", "that is for worlds with numbers"
+        self._filter, self._readers, self._model = beliefs, readers, beliefs.model
+        self._encoder: StateEncoder = settings.encoder
+
+    def read(self, observation: Observation) -> Pair:
+        """Return what an observation reports, without a belief. Raises InputError."""
+        if observation.inputs is not None:
+            raise InputError("unknown_key", "the model has no inputs; leave `inputs` out, or put them into `extra`")
+        return self._seen(observation), self._action(observation), ()
+
+    def _seen(self, observation: Observation) -> int | None:
+        if self._model.emissions is None:
+            if observation.state is None:
+                raise InputError("missing_key", NO_STATE)
+            return encode_state(self._model, self._encoder, observation.state)
+        if observation.state is not None:
+            raise InputError(
+                "unknown_key",
+                "the model's states are hidden: send `observation`, or null where there is none, and no `state`",
+            )
+        seen, signals = observation.observation, self._model.emissions.signals
+        if seen is None or (isinstance(seen, int) and not isinstance(seen, bool) and 0 <= seen < signals):
+            return seen
+        raise InputError("unknown_state", f"{seen!r:.80} is not an observation of the model (0 to {signals - 1})")
+
+    def encode_action(self, raw: int | str) -> int:
+        """Return the number of an action. Raises InputError."""
+        return encode_action(self._model, raw)
+
+    def unavailable(self, pair: Pair) -> Break | None:
+        """Return None: whether an action is available depends on what is believed."""
+        del pair
+        return None
+
+    def goes_on(self, pair: Pair, state: object, action: object) -> bool:
+        """Return False: what is seen is always read by `entry`."""
+        del pair, state, action
+        return False
+
+    def possible(self, pair: Pair, following: Pair) -> bool:
+        """Return whether what is seen is possible after all that was seen before."""
+        return pair[2] == NOTHING or self._filter.explains(pair[2], following[:2])
+
+    def impossible(self, pair: Pair, following: Pair) -> Break:
+        """Return why the path breaks at what is not `possible`."""
+        del pair
+        return Break("impossible_step", impossible(self._model, *following[:2]), unpredicted=True)
+
+    def joined(self, previous: Pair | None, pair: Pair, seq: int, policy: str) -> tuple[Pair, Pair | None]:
+        """Return a pair with the belief before it, and with that after it.
+
+        What is impossible even so is left out of the path's first pair, as if the sensor had said nothing.
+        """
+        seen, action, _ = pair
+        before = self._before(seen, seq) if previous is None else previous[2]
+        if before == NOTHING:
+            return (seen, action, NOTHING), (seen, action, NOTHING)
+        if not self._filter.explains(before, (seen, action)):
+            seen = action = None
+        acting = None if policy == UNKNOWN_POLICY else self._readers[policy]
+        after = self._filter.following(before, (seen, action), acting)
+        return (seen, action, before), (seen, action, NOTHING if after is None else after)
+
+    def _before(self, seen: int | None, seq: int) -> Weights:
+        """Return the belief before the first pair of a path."""
+        if self._model.emissions is not None or seq > 0:
+            return self._filter.start(seq)
+        assert seen is not None, "without emissions the state is seen"
+        return self._filter.begun(seen)
+
+    def bridges(self) -> bool:
+        """Return whether lost steps are steps of which nothing was observed: where states are hidden."""
+        return self._model.emissions is not None
+
+    def fits(self, before: Pair | None, pair: Pair) -> bool:
+        """Return False: beliefs rest on the model and the policies that were."""
+        del before, pair
+        return False
+
+    def has(self, pair: Pair) -> bool:
+        """Return False, as `fits` does."""
+        del pair
+        return False
+
+    def contradicts(self, pair: Pair, following: object, reward: float) -> str:
+        """Return nothing: a reward is that of a state that nobody sees."""
+        del pair, following, reward
+        return ""
+
+    def off_policy(self, pair: Pair) -> bool:
+        """Return whether nominal never takes the action of a pair, whatever it has seen and remembers."""
+        likely = self._likely(pair)
+        return likely is not None and likely[pair[1]] == 0.0
+
+    def excess(self, pair: Pair) -> tuple[float, float]:
+        """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
+        likely = self._likely(pair)
+        if likely is None or pair[1] is None:
+            return 0.0, 0.0
+        repeats = float((likely**2).sum())
+        return repeats - float(likely[pair[1]]), float((likely**3).sum()) - repeats**2
+
+    def _likely(self, pair: Pair) -> Floats | None:
+        seen, _, before = pair
+        return None if before == NOTHING else self._filter.likely(before, seen)
