@@ -16,7 +16,8 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import Row, conditional_choices, counterfactual_row
-from monitor.hidden.belief import Belief, Glance
+from monitor.hidden.belief import Glance
+from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
@@ -54,41 +55,51 @@ class Change:
 
 
 class PairChain:
-    """One measure under one change, from a position of a path on.
+    """One measure under one change, from a pair of a path on; it goes on with the path.
 
     Args:
-        belief: along the whole path, with the alternative watching.
+        trace: the path.
         change: the intervention.
         automaton, masks: of the measure, and the label sets [S] of its states.
         rows: counterfactual rows computed so far; shared by all chains on one model.
+        start: number of the pair at which the change comes.
     """
 
     def __init__(
-        self, belief: Belief, change: Change, automaton: Automaton, masks: Ints, rows: dict[tuple[int, ...], Floats]
+        self,
+        trace: Trace,
+        change: Change,
+        automaton: Automaton,
+        masks: Ints,
+        rows: dict[tuple[int, ...], Floats],
+        *,
+        start: int,
     ) -> None:
-        self._belief, self._sensor, self._change = belief, belief.sensor, change
-        self._model = belief.sensor.model
+        self._trace, self._change, self._model = trace, change, trace.model
         self._dynamics = change.dynamics or self._model
         self._automaton, self._masks, self._rows = automaton, masks, rows
+        self._start = self._at = start
+        self._nodes: Mapping[Node, float] = self._begin(start)
+        self._done: Mapping[tuple[int, int], float] = {}
 
-    def value(self, position: int, tail: Tail, *, terminated: bool = False) -> float:
-        """Return the value of the measure if the change came at a position of the path."""
-        nodes: Mapping[Node, float] = self._start(position)
-        done: Mapping[tuple[int, int], float] = {}
-        last = len(self._sensor.path) - 1
-        for place in range(position, last):
-            nodes, done = self._step(place, place - position, nodes, done)
+    def value(self, tail: Tail, *, terminated: bool = False) -> float:
+        """Return the value of the measure, given all that was observed."""
+        last = self._trace.last
+        while self._at < last:
+            self._nodes, self._done = self._step(self._at, self._at - self._start, self._nodes, self._done)
+            self._at += 1
         total = 0.0
-        for (state, memory), weight in done.items():
-            total += weight * sum(glance.weight for glance in self._sensor.glances(last, state, memory))
-        for node, weight in nodes.items():
-            total += weight * self._close(last, last - position, node, tail, terminated=terminated)
-        return total / self._belief.shares[last]
+        for (state, memory), weight in self._done.items():
+            total += weight * sum(glance.weight for glance in self._trace.glances(last, state, memory))
+        for node, weight in self._nodes.items():
+            total += weight * self._close(last, last - self._start, node, tail, terminated=terminated)
+        return total / self._trace[last].share
 
-    def _start(self, position: int) -> Mapping[Node, float]:
-        resets = self._change.reader is not None and not self._change.reader.shadows
+    def _begin(self, number: int) -> Mapping[Node, float]:
+        reader = self._change.reader
+        resets = reader is not None and not reader.shadows
         start: dict[Node, float] = defaultdict(float)
-        for (state, memory, watch), weight in self._belief.places[position].items():
+        for (state, memory, watch), weight in self._trace.places(number, reader or self._trace[number].acting).items():
             recalled = memory if self._change.reader is None else 0 if resets else watch
             start[Node(state, memory, state, recalled, self._automaton.start)] += weight
         return start
@@ -97,18 +108,18 @@ class PairChain:
         self, place: int, offset: int, nodes: Mapping[Node, float], done: Mapping[tuple[int, int], float]
     ) -> tuple[Mapping[Node, float], Mapping[tuple[int, int], float]]:
         """Advance over an observed pair; `done`: what has been decided or collected, by place of the true world."""
-        model, share = self._model, self._belief.shares[place]
+        model, share = self._model, self._trace[place].share
         ahead: dict[Node, float] = defaultdict(float)
         gained: dict[tuple[int, int], float] = defaultdict(float)
         for (state, memory), weight in done.items():
-            for glance in self._sensor.glances(place, state, memory):
+            for glance in self._trace.glances(place, state, memory):
                 assert glance.action is not None
                 for after, chance in _entries(model.row(state, glance.action)):
                     gained[after, glance.memory] += weight * glance.weight * chance / share
         for node, weight in nodes.items():
             rest = self._automaton.step(node.obligation, int(self._masks[node.other]))
             rewarded = self._automaton.rewards(node.obligation)
-            for glance in self._sensor.glances(place, node.state, node.memory):
+            for glance in self._trace.glances(place, node.state, node.memory):
                 assert glance.action is not None
                 seen = weight * glance.weight / share
                 for after, chance in _entries(model.row(node.state, glance.action)):
@@ -134,7 +145,7 @@ class PairChain:
         rewarded = self._automaton.rewards(node.obligation)
         end = node.state if terminated else None
         total = 0.0
-        for glance in self._sensor.glances(last, node.state, node.memory):
+        for glance in self._trace.glances(last, node.state, node.memory):
             if rest in (FALSE, TRUE) and not rewarded:
                 total += glance.weight * float(rest == TRUE)
                 continue
@@ -160,7 +171,7 @@ class PairChain:
             yield from ((a, glance.memory, p) for a, p in enumerate(glance.choice.tolist()) if p > 0.0)
             return
         if chosen is None or not self._change.takes_over(offset):
-            chosen = self._sensor.acting[place]
+            chosen = self._trace[place].acting
         for read, chance in self._read(node, glance, chosen):
             after = int(chosen.following[node.recalled, read])
             choice = chosen.choice[after, read]
