@@ -48,6 +48,11 @@ class Emissions:
         return cls._checked(states, signals, np.repeat(np.arange(states), lengths), (observed, given))
 
     @classmethod
+    def of_states(cls, signals: int, shown: AnyArray) -> Emissions:
+        """Return the emissions of states that always show the same observation, [S]. Raises ModelError."""
+        return cls.from_rows(len(shown), signals, np.arange(len(shown) + 1), shown, np.ones(len(shown)))
+
+    @classmethod
     def _checked(cls, states: int, signals: int, at: Ints, shown: tuple[object, object]) -> Emissions:
         if isinstance(signals, bool) or not isinstance(signals, int) or signals < 1:
             raise ModelError(f"signals, the number of observations, must be at least 1, got {signals!r}")
@@ -76,6 +81,11 @@ class Emissions:
             frozen(kinds % signals),
             frozen(weights / np.where(loose, sums, 1.0)[shows]),
         )
+
+    @property
+    def only(self) -> Ints | None:
+        """The observation of each state, [S], if every state always shows the same one, else None."""
+        return self.observed if len(self.observed) == len(self.indptr) - 1 else None
 
     def row(self, state: int) -> tuple[Ints, Floats]:
         """Return the observations that a state may show, and their probabilities."""
