@@ -100,7 +100,7 @@ FORMATS: tuple[Format, ...] = (
         f"{_FORMATS}.umb:read_files",
         suffix=".umb",
         writer=f"{_FORMATS}.umb_write:umb_files",
-        keeps=("state_names", "valuations", "emissions", "ended_as", "action_order"),
+        keeps=("state_names", "valuations", "emissions", "ended_as", "distribution", "action_order"),
         named_rewards=True,
     ),
     Format(

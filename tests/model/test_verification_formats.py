@@ -164,7 +164,8 @@ def test_observations_go_to_storm_and_come_back(seed: int, tmp_path: Path) -> No
     model = random_model(seed, by_successor=False, everywhere=True)
     shows = np.random.default_rng(seed).integers(0, 3, model.states)
     shows[0] = 2  # Storm and DRN count the observations that there are
-    hidden = replace(model, emissions=Emissions.of_states(3, shows))
+    first = np.arange(1.0, model.states + 1)
+    hidden = replace(model, emissions=Emissions.of_states(3, shows), initial=first / first.sum())
     save_model(hidden, tmp_path / "m.umb")
     built = module.build_model_from_umb(str(tmp_path / "m.umb"))
     assert list(built.observations) == shows.tolist()

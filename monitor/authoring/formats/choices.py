@@ -79,8 +79,8 @@ def require_memory(needed: int, limit: int, what: str) -> None:
 def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  # noqa: ANN401 - checked by `MDP.from_rows`
     """Return the model; `limit`: bytes of memory for it; `carried`: further arguments of `MDP.from_rows`.
 
-    One initial state becomes the initial distribution; of several, the label `init` remains, since their distribution
-    is not given.
+    One initial state becomes the initial distribution; of several, the label `init` remains, unless their distribution
+    is carried.
 
     Raises:
         ModelError: as `MDP.from_rows`, or the model takes too much memory.
@@ -96,7 +96,7 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
     rows = np.repeat(choices.state * actions + action, np.diff(choices.indptr))
     order = np.argsort(rows, kind="stable")
     labels = dict(choices.labels)
-    if len(choices.initial) > 1:
+    if len(choices.initial) > 1 and "initial" not in carried:
         labels.setdefault("init", choices.initial)
     return MDP.from_rows(
         states=choices.states,

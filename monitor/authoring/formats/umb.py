@@ -2,7 +2,8 @@
 
 Read: transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward structure,
 names of actions, valuations of states, and observations of states, certain or by chance. Other kinds of model
-(continuous time, games, observations of branches, intervals) are refused. State names and `ended_as`, for which UMB has no place of its own, are annotations of the group `cfmon`.
+(continuous time, games, observations of branches, intervals) are refused. State names, the distribution over several
+first states and `ended_as`, for which UMB has no place of its own, are annotations of the group `cfmon`.
 
 Source: the UMB specification, github.com/pmc-tools/umb, version 1.
 """
@@ -220,6 +221,9 @@ def _own(archive: UmbArchive, group: dict[str, Any], sizes: _Sizes, limit: int) 
         require_memory(NAME_BYTES * sizes.states, limit, f"{sizes.states:,} state names")
         folder = f"annotations/{GROUP}/state-names/states"
         found["state_names"] = archive.texts(f"{folder}/string-mapping.bin", f"{folder}/strings.bin", sizes.states)
+    if "initial" in group:
+        kind = _object(group["initial"], "initial").get("type")
+        found["initial"] = archive.numbers(_member(GROUP, "initial", "states"), kind, sizes.states)
     if "ended-as" in group:
         found["ended_as"] = archive.indices(_member(GROUP, "ended-as", "states"), "<u8", sizes.states, sizes.states)
     return found

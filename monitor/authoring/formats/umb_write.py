@@ -132,6 +132,9 @@ def _own(model: MDP) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{folder}/string-mapping.bin": ends_of(names),
             f"{folder}/strings.bin": b"".join(names),
         }
+    if model.initial is not None and np.count_nonzero(model.initial) > 1:
+        described["initial"] = {"applies-to": ["states"], "type": _DOUBLE}
+        members[f"annotations/{GROUP}/initial/states/values.bin"] = model.initial.astype("<f8").tobytes()
     if model.ended_as is not None:
         described["ended-as"] = {"applies-to": ["states"], "type": {"type": "uint"}}
         members[f"annotations/{GROUP}/ended-as/states/values.bin"] = model.ended_as.astype("<u8").tobytes()
