@@ -89,7 +89,8 @@ def _explicit() -> list[bytes]:
 
 
 HIDDEN_TRA: Final = b"".join(
-    b"%s\n" % row for row in (b"6 6 6 2", b"- - 0 - 0", *(b"%d 0 %d 1 %d go" % (s, (s + 1) % 6, (s + 1) % 2) for s in range(6)))
+    b"%s\n" % row
+    for row in (b"6 6 6 2", b"- - 0 - 0", *(b"%d 0 %d 1 %d go" % (s, (s + 1) % 6, (s + 1) % 2) for s in range(6)))
 )
 DRN: Final = b"""\
 @type: MDP

@@ -177,20 +177,17 @@ def test_belief_and_forecast_are_those_of_the_file(seed: int) -> None:
 
     def reached(state: int, action: int, steps: int) -> float:
         """P(F<=steps s0) from a state other than s0 in which this action is taken."""
-        return sum(
-            moves[action, state, after]
-            * (
-                1.0
-                if after == 0
-                else sum(
-                    shows[action, after, seen] * policy[seen, following] * reached(after, following, steps - 1)
-                    for seen in range(signals)
-                    for following in range(actions)
-                )
+        if steps == 0:
+            return 0.0
+        later = [
+            sum(
+                shows[action, after, seen] * policy[seen, following] * reached(after, following, steps - 1)
+                for seen in range(signals)
+                for following in range(actions)
             )
-            for after in range(states)
-            if steps > 0
-        )
+            for after in range(1, states)
+        ]
+        return float(moves[action, state] @ [1.0, *later])
 
     model = read(text_of(start, moves, shows))
 

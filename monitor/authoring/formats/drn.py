@@ -17,7 +17,9 @@
         action __NOLABEL__ [0]
             1 : 1
 
-Of type POMDP, a state line gives what the state shows: `state 0 {2} [0] init`. Comments begin with `//`. Source: stormchecker.org, "Explicit model formats".
+Of type POMDP, a state line also gives what the state shows: `state 0 {2} [0] init`. Comments begin with `//`.
+
+Source: stormchecker.org, "Explicit model formats".
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ def _add(given: _Given, row: Line) -> None:
 
 def _add_state(given: _Given, row: Line) -> None:
     found = _STATE.match(row.text)
-    seen = None if found is None else found[2].strip()
+    seen = "" if found is None else str(found[2]).strip()
     if found is None or (seen[:1] + seen[-1:] != "{}" if given.hidden else seen):
         observation = "{observation} " if given.hidden else ""
         raise row.error(f"{shown(row.text)} is not of the form: state number {observation}[rewards] labels")

@@ -1,4 +1,4 @@
-"""The text of `.pomdp` files: what its statements say, in tables; `monitor.authoring.formats.pomdp` makes a model of it.
+"""Text of `.pomdp` files: what its statements say, as tables; `monitor.authoring.formats.pomdp` makes a model of them.
 
 Statements may be spread over lines, and a later one replaces what an earlier one says. `*` stands for every state,
 action or observation. Names that there are come first: `states:`, `actions:` and `observations:`.
@@ -14,7 +14,6 @@ from typing import Final
 
 from monitor.authoring.formats.choices import ENTRY_BYTES, require_memory
 from monitor.authoring.formats.textfile import Line, lines, shown
-from monitor.errors import ModelError
 
 Weights = dict[int, float]
 """A distribution: place -> probability."""

@@ -11,7 +11,7 @@ PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a s
     .sta   (x,done)
            0:(1,false)
 
-Where states are hidden, a line of `.tra` also gives the observation that its successor shows, and `-` marks first states:
+Where states are hidden, a line of `.tra` also gives the observation of its successor, and `-` marks first states:
 
     .tra   states choices transitions observations
            - - state - observation
