@@ -54,7 +54,7 @@ class Emissions:
 
     @classmethod
     def _checked(cls, states: int, signals: int, at: Ints, shown: tuple[object, object]) -> Emissions:
-        if isinstance(signals, bool) or not isinstance(signals, int) or signals < 1:
+        if isinstance(signals, bool) or not isinstance(signals, int | np.integer) or signals < 1:
             raise ModelError(f"signals, the number of observations, must be at least 1, got {signals!r}")
         seen = as_indices(shown[0], signals, "emission: observation")
         given = as_floats(shown[1], "emission: probability")
@@ -76,7 +76,7 @@ class Emissions:
         counts = np.bincount(shows, minlength=states)
         loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as rows are: see `sparse_rows`
         return cls(
-            signals,
+            int(signals),
             frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),
             frozen(kinds % signals),
             frozen(weights / np.where(loose, sums, 1.0)[shows]),
@@ -91,3 +91,14 @@ class Emissions:
         """Return the observations that a state may show, and their probabilities."""
         here = slice(self.indptr[state], self.indptr[state + 1])
         return self.observed[here], self.probabilities[here]
+
+
+def checked_emissions(emissions: object, states: int) -> Emissions | None:
+    """Return the emissions of `states` hidden states, or None: they are seen. Raises ModelError."""
+    if emissions is None:
+        return None
+    if not isinstance(emissions, Emissions):
+        raise ModelError(f"emissions are {type(emissions).__name__}, not Emissions: from_transitions takes tuples")
+    if len(emissions.indptr) != states + 1:
+        raise ModelError(f"the emissions are of {len(emissions.indptr) - 1} states, and the model has {states}")
+    return emissions

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import monitor
+from monitor.model.emissions import Emissions
 from monitor.policy.controller import Controller, Policy
 
 ROWS = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 0, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 0.25), (1, 1, 1, 0.75)]
@@ -126,6 +127,17 @@ def test_a_policy_may_not_take_what_is_unavailable_where_it_may_be() -> None:
 def test_a_policy_in_a_file_is_refused() -> None:
     with pytest.raises(monitor.PolicyError, match=r"ppo\.yaml is a file: where states are hidden"):
         ask('P=? [ F<=2 "bad" ]', policies={"nominal": "ppo.yaml"})
+
+
+def test_emissions_of_another_model_are_none_of_this_one() -> None:
+    hidden = model(signals=np.int64(2))
+    about = {name: getattr(hidden, name) for name in ("states", "actions", "indptr", "successors", "probabilities")}
+    assert monitor.MDP.from_rows(**about, emissions=hidden.emissions).emissions is hidden.emissions
+    three = Emissions.of_states(2, np.array([0, 1, 1]))
+    with pytest.raises(monitor.ModelError, match="the emissions are of 3 states, and the model has 2"):
+        monitor.MDP.from_rows(**about, emissions=three)
+    with pytest.raises(monitor.ModelError, match="emissions are list, not Emissions: from_transitions takes tuples"):
+        monitor.MDP.from_rows(**about, emissions=SHOWN)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("half", [{"signals": None}, {"emissions": None}])
