@@ -8,7 +8,7 @@ whose actions are chosen by a policy that may see more than we do (docs/semantic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from monitor.arrays import Floats
 from monitor.model.mdp import MDP
@@ -18,8 +18,7 @@ Pair = tuple[int | None, int | None]
 """What was observed of a step: (observation, action); None: the sensor said nothing, or the action is not known."""
 
 
-@dataclass(frozen=True)
-class Glance:
+class Glance(NamedTuple):
     """One way in which a pair may have come about in a hidden state.
 
     `shown`: what the sensor showed there. `memory`: of the acting policy afterwards, and `choice` [A] its distribution.
@@ -44,15 +43,15 @@ def glances(model: MDP, reader: Reader, pair: Pair, place: tuple[int, int], *, s
         silent: the action says nothing about the state, since the policy takes it nowhere.
     """
     (observed, action), state = pair, place[0]
-    for seen in sights(model, reader, observed, place):
+    for shown, memory, choice, _, chance in sights(model, reader, observed, place):
         if action is None:
-            for taken, likely in enumerate(seen.choice.tolist()):
+            for taken, likely in enumerate(choice.tolist()):
                 if likely > 0.0:
-                    yield replace(seen, action=taken, weight=seen.weight * likely)
+                    yield Glance(shown, memory, choice, taken, chance * likely)
         else:
-            likely = 1.0 if silent else float(seen.choice[action])
+            likely = 1.0 if silent else float(choice[action])
             if likely > 0.0 and model.available(state)[action]:
-                yield replace(seen, action=action, weight=seen.weight * likely)
+                yield Glance(shown, memory, choice, action, chance * likely)
 
 
 def sights(model: MDP, reader: Reader, observed: int | None, place: tuple[int, int]) -> Iterator[Glance]:

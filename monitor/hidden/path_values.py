@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.arrays import Floats
 from monitor.errors import PathError
 from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.belief import Pair
 from monitor.hidden.filtering import Filter, Weights
-from monitor.hidden.pair_chain import Change, PairChain
+from monitor.hidden.pair_chain import Caches, Change, PairChain
 from monitor.hidden.tails import Tail, Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
@@ -46,7 +45,7 @@ class HiddenWorld:
         """For what does not depend on policies: automata and constants."""
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
         self.tails = Tails(automata)
-        self.rows: dict[tuple[int, ...], Floats] = {}
+        self.caches = Caches()
         self.filter = Filter(model, self.readers)
         self.deployed = deployed_name(self.readers)
         self.readers[self.deployed] = self.nominal
@@ -114,7 +113,7 @@ class ObservedValues(PathValues):
         if start not in chains:
             automaton = self._hidden.evaluators.automaton(measure)
             masks = StateLabels(automaton, self._hidden.model).masks
-            chains[start] = PairChain(self.trace, made, automaton, masks, self._hidden.rows, start=start)
+            chains[start] = PairChain(self.trace, made, automaton, masks, self._hidden.caches, start=start)
         value = chains[start].value(self._tail(made, measure, start), terminated=self.terminated)
         return within(measure, value)
 
@@ -127,7 +126,7 @@ class ObservedValues(PathValues):
     def _tail(self, change: Change, measure: Measure, start: int) -> Tail:
         nominal, world = self._hidden.nominal, self._hidden
         steps = None if change.steps is None else max(change.steps - (self.trace.last - start + 1), 0)
-        return Tail(world.tails, change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
+        return world.tails.tail(change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
 
 
 def _certain(model: MDP, action: int) -> Reader:
