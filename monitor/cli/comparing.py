@@ -28,6 +28,7 @@ def best_abstraction(
     """Return the numbering of the best abstraction, and the scores of all; RecordingError if none fits the columns."""
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
 
     first = next((batch.whole() for batch in sources[0].batches(roles.used) if len(batch)), None)
     if first is None:
@@ -35,7 +36,7 @@ def best_abstraction(
     numbers = all(first.column(name).dtype.kind != "U" for name in roles.state)
     sample = sampled(sources, roles.state, seed, "computing bins") if numbers else None
     with progress("computing clusters"):
-        found = abstractions(first, roles.state, sample, seed)
+        found = abstractions(first, roles.state, sample, seed, edges_of_all(condition for condition, _ in conditions))
     if not found:
         raise RecordingError(
             f"{sources[0].path}: --abstraction auto: the columns {', '.join(roles.state)} hold text and numbers with "

@@ -15,6 +15,7 @@ from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
     ENCODERS,
     new_learner,
+    notes_on_bins,
     notes_on_rows,
     open_recording,
     read_into,
@@ -212,7 +213,8 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     held, every = paths_of(kept.held(), learner.where()), paths_of(kept.every(), learner.where())
     unsafe = model.labels[label]
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
-    base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
+    notes += [*notes_on_bins(learner, request.said["bins"]), *notes_on_rows(learner)]
+    base = TableBase.of(model, label, notes, ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
     base.step_seconds = table.step_seconds

@@ -44,6 +44,7 @@ __all__ = [
     "TruncatedColumn",
     "many",
     "new_learner",
+    "notes_on_bins",
     "notes_on_rows",
     "open_recording",
     "read_into",
@@ -185,7 +186,7 @@ def new_learner(
     if said["abstraction"] == "auto":
         states, table = best_abstraction(sources, roles, conditions, prior, seed)
     elif not function:
-        states = abstraction_of(sources, roles.state, said, seed)
+        states = abstraction_of(sources, roles.state, said, seed, [condition for condition, _ in conditions])
     learner = Learner.new(roles, states, conditions, prior)
     learner.function = function
     return learner, table
@@ -269,6 +270,27 @@ def notes_on_rows(learner: Learner) -> list[str]:
             f"{many(tally.alone, 'episode')} without a transition from the first row, such as those of one row"
         )
     return notes
+
+
+def notes_on_bins(learner: Learner, bins: str | None) -> list[str]:
+    """Return which edges of bins are there for the conditions of labels, in a sentence; nothing without such edges.
+
+    `bins`: as the user gave them; columns whose edges are in it are not named.
+    """
+    from monitor.authoring.learning.bins import parsed_bins  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if learner.states is None or learner.states.kind != "bins":
+        return []
+    given = {} if bins is None else parsed_bins(bins)
+    own = {name for name in learner.states.columns if (spec := given.get(name, given.get(""))) and spec.cuts}
+    wanted = {name: edges for name, edges in edges_of_all(learner.conditions).items() if name not in own}
+    cuts = {
+        name: sorted(wanted.get(name, set()) & set(edges[1:-1].tolist()))
+        for name, edges in zip(learner.states.columns, learner.states.edges, strict=True)
+    }
+    parts = [f"{name} {', '.join(dict.fromkeys(f'{cut:.6g}' for cut in each))}" for name, each in cuts.items() if each]
+    return [f"bins have edges at the numbers of the conditions too: {'; '.join(parts)}"] if parts else []
 
 
 def many(count: int, what: str) -> str:
