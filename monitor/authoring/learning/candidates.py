@@ -120,9 +120,13 @@ class Field:
         """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
         self._count(lambda learner: learner.read(batch))
 
-    def end_file(self) -> None:
-        """End a file: no episode continues from one file to the next. Raises as `read`."""
-        self._count(lambda learner: learner.end_file())
+    def end_file(self, after: RowBatch | None = None) -> None:
+        """End a file, unless its episodes continue in the next one; `after`: the first rows of that. Raises as `read`.
+
+        All candidates read the same rows, so one of them says it.
+        """
+        if not self.candidates[0].learner.goes_on(after):
+            self._count(lambda learner: learner.end_file())
 
     def _count(self, read: Callable[[Learner], Steps | None]) -> None:
         taken = False
