@@ -280,7 +280,7 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
         "labels that never hold": never_held(learner),
-        "labels unknown": unrecorded(tally, learner.labels),
+        "labels unknown": unrecorded(learner),
         "kinds of ends not recorded": int((table.keys < ENDS).sum()),
     }
 
