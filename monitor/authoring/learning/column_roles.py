@@ -562,9 +562,14 @@ class _Proposing:
         if self.facts[name].kind != "flag" or len(self.links.before) < PAIRS:
             return None
         holds = np.nan_to_num(values.astype(np.float64)) == 1
-        if not holds.any() or holds[~last].any() or not set(words_of(name)) & ENDS:
+        if not holds.any() or holds[~last].any():
             return None
         every = bool(holds[last].all())
+        if not set(words_of(name)) & ENDS:
+            if holds.sum() < FEW or self._having("terminated") is not None or self._having("truncated") is not None:
+                return None
+            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else, so it may mark ends"
+            return ColumnRole(name, ("terminated",), why, sure=False, others=("state", "-"))
         for role in ("terminated", "truncated"):
             if role not in self.closed and self._having(role) is None:
                 taken = self._having("terminated") is not None

@@ -85,9 +85,9 @@ def never_left(learner: Learner) -> list[str]:
     if ends < FEW_ENDS or ends < ENDING * episodes:
         return []
     said = (
-        f"{ends:,} of {episodes:,} episodes end in one of {int(alone.sum()):,} states from which nothing was recorded, "
-        "and no column marks ends: what follows is UNKNOWN, and labels of --unsafe count as holding there. If episodes "
-        "end there, add a column that is 1 in their last rows, and name it with --terminated"
+        f"{ends:,} recorded paths, in {episodes:,} episodes, end in one of {int(alone.sum()):,} states from which "
+        "nothing was recorded, and no column marks ends: what follows is UNKNOWN, and labels of --unsafe count as "
+        "holding there. If episodes end there, add a column that is 1 in their last rows, and name it with --terminated"
     )
     return [said]
 

@@ -126,6 +126,15 @@ def test_what_came_of_an_episode_is_no_state() -> None:
     assert "'done and status == 'home''" in why["status"]
 
 
+def test_what_holds_in_last_rows_only_may_mark_ends_where_nothing_else_does() -> None:
+    head = failing(LONG, overflow=lambda length, left: int(left == 1 and length < 20))
+    run = np.repeat(np.arange(len(LONG)), LONG)
+    rest = {name: values for name, values in head.columns.items() if name != "done"}
+    found = proposed(Head({"run": run, **rest}, head.file), {})
+    assert roles(found)["overflow"] == "terminated?"
+    assert "true in some last rows of episodes, and nowhere else" in found.unsure[0].why
+
+
 def test_a_final_state_is_no_outcome() -> None:
     head = failing([9] * 30, status=lambda _, left: "moving" if left > 1 else "home")
     final = np.where(np.asarray(head.columns["done"]) == 1, np.nan, head.columns["action"])

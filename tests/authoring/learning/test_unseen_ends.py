@@ -116,7 +116,7 @@ def test_ends_in_states_that_were_never_left_are_reported_where_nothing_marks_th
     learner.read(RowBatch({name: np.array(values) for name, values in rows.items()}, 1, "rows"))
     said = never_left(learner)
     assert bool(said) is not marked
-    assert marked or said[0].startswith("6 of 8 episodes end in one of 1 states from which nothing was recorded")
+    assert marked or said[0].startswith("6 recorded paths, in 8 episodes, end in one of 1 states from")
 
 
 def test_logs_in_which_some_episodes_have_their_final_state() -> None:
