@@ -333,7 +333,8 @@ def test_a_rotated_log_with_a_missing_row_is_read_as_one_with_a_gap(learn: Learn
     kept = timed[:33] + timed[34:]
     (tmp_path / "log").mkdir()
     for name, part in (("log/1.csv", kept[:107]), ("log/2.csv", kept[107:]), ("whole.csv", kept)):
-        lines = [",".join(map(str, row)) for row in [[*COLUMNS], *part]]
+        written: list[list[object]] = [list(COLUMNS), *part]
+        lines = [",".join(map(str, row)) for row in written]
         (tmp_path / name).write_text("\n".join(lines))
     facts = []
     for source in ("log", "whole.csv"):
