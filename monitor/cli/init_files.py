@@ -244,5 +244,6 @@ def _within(state: int, model: MDP) -> list[float]:
     for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
         lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
-        values.append((lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2)
+        middle = (lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2
+        values.append(middle if middle < edges[place + 1] else lo)  # a bin of one number has no middle
     return values

@@ -15,6 +15,7 @@ from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
     ENCODERS,
     new_learner,
+    notes_on_bins,
     notes_on_rows,
     open_recording,
     read_into,
@@ -179,7 +180,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import FileRows, digest_of  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     said = request.said | {"unsafe": [request.unsafe]}
@@ -189,10 +190,11 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
     kept = Collected(request.seed, unsafe=unsafe)
+    files = [(FileRows(source, learner.roles.used), before) for source, before in with_sizes(sources)]
     with reading("counting", sources) as bar:
-        for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
-            read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))
-            learner.files.append(digest_of(source.path))
+        for (rows, before), after in zip(files, [*(each for each, _ in files[1:]), None], strict=True):
+            read_into(learner, rows, bar, before, kept, after=after)
+            learner.files.append(digest_of(rows.source.path))
     learner.left_out.refuse(request.limit, str(sources[0].path))
     return CountedTable(learner, kept, compared, step_seconds(sources[0], learner.roles))
 
@@ -212,7 +214,8 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     held, every = paths_of(kept.held(), learner.where()), paths_of(kept.every(), learner.where())
     unsafe = model.labels[label]
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
-    base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
+    notes += [*notes_on_bins(learner, request.said["bins"]), *notes_on_rows(learner)]
+    base = TableBase.of(model, label, notes, ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
     base.step_seconds = table.step_seconds

@@ -242,11 +242,10 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"nats a step better than the last value as a forecast; {label!r} holds in "
         f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
     )
-    left_out = [found.left_out.listing()] if found.left_out.bad else []
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
         "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned, *left_out, *([fits] if fits else [])],
+        in_words(paths, request.steps, what), [learned, *found.notes, *([fits] if fits else [])],
         world=load_world(staging / "world.yaml"), table=table, behaviour=proposal.behaviour, numbers=numbers,
         seed=request.seed,
     )  # fmt: skip
