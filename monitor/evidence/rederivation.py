@@ -201,6 +201,7 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
         seed=0 if drawn is None else drawn.seed,
         draws=1,
         acted=evidence.acted,
+        see_inputs={name for name, each in tables.items() if isinstance(each, WorldPolicy) and each.sees_inputs},
     )
 
 

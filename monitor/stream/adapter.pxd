@@ -7,6 +7,6 @@ cdef class Adapter:
 
     cpdef bint goes_on(self, tuple pair, state, action)
     cpdef bint possible(self, tuple pair, successor)
-    cpdef bint off_policy(self, state, long long action)
-    cpdef tuple excess(self, state, long long action)
+    cpdef bint off_policy(self, state, long long action, tuple inputs)
+    cpdef tuple excess(self, state, long long action, tuple inputs)
     cpdef acting(self, sha256)

@@ -111,12 +111,12 @@ class Adapter:
         raise NotImplementedError
 
     @abstractmethod
-    def off_policy(self, state: Any, action: int) -> bool:  # noqa: ANN401 - as `State` is
-        """Return whether nominal never takes this action in this state."""
+    def off_policy(self, state: Any, action: int, inputs: tuple[float, ...]) -> bool:  # noqa: ANN401 - as `State` is
+        """Return whether nominal never takes this action in this state, with these inputs."""
         raise NotImplementedError
 
     @abstractmethod
-    def excess(self, state: Any, action: int) -> tuple[float, float]:  # noqa: ANN401 - as `State` is
+    def excess(self, state: Any, action: int, inputs: tuple[float, ...]) -> tuple[float, float]:  # noqa: ANN401 - likewise
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ cdef class ModelAdapter(Adapter):
 
     cpdef bint goes_on(self, tuple pair, state, action)
     cpdef bint possible(self, tuple pair, successor)
-    cpdef bint off_policy(self, state, long long action)
-    cpdef tuple excess(self, state, long long action)
+    cpdef bint off_policy(self, state, long long action, tuple inputs)
+    cpdef tuple excess(self, state, long long action, tuple inputs)
     cdef long long _place(self, long long state, long long action, long long successor) noexcept
     cdef bint _available(self, long long state, long long action) noexcept

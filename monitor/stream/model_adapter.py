@@ -120,14 +120,16 @@ class ModelAdapter(Adapter):
             return False
         return action is None or (action < self._model.actions and self._available(state, action))
 
-    def off_policy(self, state: int, action: int) -> bool:
-        """Return whether nominal never takes this action in this state."""
+    def off_policy(self, state: int, action: int, inputs: tuple[float, ...]) -> bool:
+        """Return whether nominal never takes this action in this state; a table has no inputs."""
+        del inputs
         if self._nominal is not None:
             return bool(self._nominal[state] != action)
         return self._likely is not None and self._likely[state * self._actions + action] == 0.0
 
-    def excess(self, state: int, action: int) -> tuple[float, float]:
+    def excess(self, state: int, action: int, inputs: tuple[float, ...]) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
+        del inputs
         if self._likely is None or self._repeats is None:
             return (1 if self._nominal is not None and self._nominal[state] != action else 0), 0.0
         likely = self._likely[state * self._actions + action]

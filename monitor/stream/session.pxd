@@ -32,5 +32,5 @@ cdef class Session:
     cdef _hear(self, double time, now)
     cdef _follow(self, observation, now, bint late)
     cdef _take(self, episode, long long seq, tuple pair, double time, bint late)
-    cdef _acted(self, state, long long action)
+    cdef _acted(self, state, long long action, tuple inputs)
     cdef _emit(self, event)

@@ -383,19 +383,19 @@ class Session:
             self.previous = None
             return ()
         self.previous = pair
-        return self._acted(state, action) if policy in NOT_TAKEN_OVER else ()
+        return self._acted(state, action, inputs) if policy in NOT_TAKEN_OVER else ()
 
-    def _acted(self, state: State, action: int) -> Sequence[Notice]:
+    def _acted(self, state: State, action: int, inputs: tuple[float, ...]) -> Sequence[Notice]:
         """Compare an action with the nominal policy; report it if it deviates."""
         deviation = self.deviation
-        excess, variance = self._adapter.excess(state, action)
+        excess, variance = self._adapter.excess(state, action, inputs)
         before = deviation.fraction
         deviation.push(excess, variance)
         after = deviation.fraction
         if not (excess or before or after):
             return ()
         notices: list[Notice] = []
-        if excess > 0.0 and self._adapter.off_policy(state, action):
+        if excess > 0.0 and self._adapter.off_policy(state, action, inputs):
             notices.append(OffPolicy(self.agent))
         if before != after and round(after, 2) != round(before, 2):
             notices.append(Deviates(self.agent, round(after, 2), deviation.steps))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,24 @@ def convert(model: MDP, request: ExportRequest) -> Original:
         f"policy {request.source}: unknown kind of file; give .zip (stable-baselines3), .json, .csv or .npy (a table), "
         ".joblib or .pkl (scikit-learn), or module.py:function"
     )
+
+
+def convert_seeing(tables: Sequence[MDP], request: ExportRequest) -> tuple[Original, MDP]:
+    """Return `convert` on the first of tables of other observations that the policy takes, and that table.
+
+    Raises PolicyError: it takes none of them; the error on the first, and of what else it was called with.
+    """
+    first: PolicyError | None = None
+    for model in tables:
+        try:
+            return convert(model, request), model
+        except PolicyError as error:
+            first = first or error
+    assert first is not None
+    if len(tables) == 1:
+        raise first
+    widths = " nor ".join(str(each.observations.shape[1]) for each in tables if each.observations is not None)
+    raise PolicyError(f"{first}. It takes neither {widths} numbers: states, or states and inputs") from first
 
 
 def _of_object(value: Anything, model: MDP, request: ExportRequest) -> Original:
