@@ -73,7 +73,7 @@ def policy_export(
     export only those that you trust.
     """
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.convert import convert_seeing  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.convert import convert, on_first  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
     from monitor.evaluation.models import draft_any_manifest, load_any_model, observations_of  # noqa: PLC0415 - likewise
 
@@ -89,7 +89,7 @@ def policy_export(
     warn_of_pickles(request)
     with progress(f"running {source} on every state of {model}"):
         found = load_any_model(model)
-        original, mdp = convert_seeing(observations_of(found), request)
+        original, mdp = on_first(observations_of(found), lambda states: (convert(states, request), states))
         manifest, assumed = draft_any_manifest(
             original.content, target, found, kind=original.kind, stochastic=original.stochastic, mask=original.mask
         )

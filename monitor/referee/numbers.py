@@ -370,11 +370,11 @@ class _Paths:
         unchanged = change.kind in ("nominal", "model") or off
         if unchanged and offset < len(self._acted):
             policy = self._acted[offset]
-        chosen: AnyArray = self._decided(policy, states, offset)
+        chosen = self._decided(policy, states, offset)
         chosen = self._raced(chosen, offset) if chosen.ndim == 2 else chosen.astype(np.int64)
         if unchanged and offset < len(self._held) and self._held[offset][1] is not None:
             chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
-        return chosen
+        return np.asarray(chosen, dtype=np.int64)
 
     def _decided(self, policy: str, states: Floats, offset: int) -> Any:  # noqa: ANN401 - actions or distributions
         """Return what a policy chooses in states at an offset; one that sees inputs gets them after each state."""
