@@ -125,14 +125,16 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
         values: AnyArray = given.chosen(rows, model)
     else:
         seen = [rows.table(each, model, where) for each in given.seen]
-        values = on_first(seen, lambda table: _chances(*_content(given.source, "policy.onnx", table, notes), table, where))
+        values = on_first(
+            seen, lambda table: _chances(*_content(given.source, "policy.onnx", table, notes), table, where)
+        )
         if bool((values.max(axis=1) == 1.0).all()):
             values = values.argmax(axis=1)
     without = model.states - len(np.unique(rows.of))
-    never = f"; in {without:,} of {model.states:,} states none was recorded, there it does what it does most" * (without > 0)
+    never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
     notes.append(
-        f"{given.source}: called on {len(rows):,} recorded rows; in a state it chooses as often as on the rows recorded "
-        f"there{never}"
+        f"{given.source}: called on {len(rows):,} recorded rows; in a state it chooses as often as on the rows there"
+        f"{never if without else ''}"
     )
     return tabulated_inputs(values, rows.of, model, request, ())
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
-from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
 from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
@@ -26,10 +27,12 @@ from monitor.cli.recorded_inputs import (
 from monitor.errors import ConfigError, ModelError, MonitorError
 
 if TYPE_CHECKING:
-    from monitor.arrays import AnyArray, Floats
+    from monitor.arrays import AnyArray, Floats, Ints
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.batch import RowBatch
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
@@ -65,7 +68,7 @@ class TableBase(InitBase):
         from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
         if request.nominal is not None:
-            self.nominal = written_policy(request.nominal, "nominal", self.model, staging, self.notes)
+            self.nominal = self._given(request.nominal, "nominal", staging)
             self.policies["nominal"] = self.nominal
         else:
             self.nominal, seen = action_frequencies(self.model)
@@ -105,7 +108,7 @@ class TableBase(InitBase):
             self.notes.append(f"fallback: always {request.fallback}")
             found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
         elif request.fallback is not None:
-            found = written_policy(request.fallback, "fallback", self.model, staging, self.notes)
+            found = self._given(request.fallback, "fallback", staging)
         else:
             self.notes.append(suggestion(self.label, horizon, "by this model"))
             safest = safest_policy(self.model, self.unsafe, horizon, self.nominal)
@@ -113,6 +116,16 @@ class TableBase(InitBase):
             unsafe = self.before.labels[self.label]
             found = safest_policy(self.before, unsafe, horizon, self.policies["nominal"])
         self.policies["fallback"] = found
+
+    def _given(self, source: str, name: str, staging: Path) -> Floats:
+        """Write a policy that the user gives; one that sees columns of the recordings is called on their rows."""
+        given = self.given.get(name)
+        if given is None or not given.sees_columns:
+            return written_policy(source, name, self.model, staging, self.notes)
+        notes: list[str] = []
+        original = row_policy(given, self.rows, self.model, notes)
+        self.notes += [f"{name}: {note}" for note in notes]
+        return written_policy(original, name, self.model, staging, [])
 
     def _table(self, values: AnyArray, name: str) -> Original:
         from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - keep `cfmon --help` light
@@ -138,12 +151,17 @@ class TableBase(InitBase):
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
 
+def is_constant(given: str) -> bool:
+    """Return whether a policy is given as `do(ACTION)`."""
+    return given.startswith("do(") and given.endswith(")")
+
+
 def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
     """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
     from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
 
-    if given is None or not (given.startswith("do(") and given.endswith(")")):
+    if given is None or not is_constant(given):
         return None
     name = given[3:-1].strip()
     try:
@@ -215,7 +233,7 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
-    base.step_seconds = table.step_seconds
+    base.step_seconds, base.read_rows = table.step_seconds, lambda: _rows(request, learner)
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):
         before = _without_held_out(table)
@@ -223,6 +241,24 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
             base.before = before
             base.paths, base.measured_on = first_steps(held, request.steps), in_words(held, request.steps, HELD_OUT)
     return base
+
+
+def _rows(request: InitRequest, learner: Learner) -> ObservedRows:
+    """Return the recorded rows with their states in the model; without those of states that it does not have."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+
+    states, where = deepcopy(learner.states), learner.where()
+    assert states is not None
+
+    def state_of(batch: RowBatch) -> Ints:
+        found = states.encode(batch, learner.roles.state)
+        numbers = where.of_base(np.maximum(found, 0))
+        return np.where((found < 0) | (numbers == where.elsewhere), -1, numbers)
+
+    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
+    return observed_rows([with_function(each, learner.function) for each in sources], learner.roles, state_of)
 
 
 def _without_held_out(table: CountedTable) -> MDP:

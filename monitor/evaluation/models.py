@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from monitor.errors import ConfigError, PolicyError
+from monitor.errors import ConfigError
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model

@@ -19,7 +19,7 @@ MAX_CACHED = 1 << 20
 
 @runtime_checkable
 class Decisions(Protocol):
-    """Batched decisions of a policy: of states, or if it `sees_inputs` of a world with numbers, of both side by side."""
+    """Batched decisions of a policy: on states, or if it `sees_inputs` of a world, on both side by side."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
         """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in n states."""

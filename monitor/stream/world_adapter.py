@@ -123,7 +123,7 @@ class WorldAdapter(Adapter):
         if self._asked[0] != (state, inputs):
             likely: Floats | None = None  # the verdicts, which depend on it, are undecided and say why
             with suppress(MonitorError):
-                likely = self._nominal.likely(state, inputs)
+                likely = self._nominal.likely(self._nominal.seen(state, inputs))
             self._asked = (state, inputs), likely
         return self._asked[1]
 

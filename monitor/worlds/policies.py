@@ -33,9 +33,7 @@ class WorldPolicy:
         sees_inputs: it decides on inputs too.
     """
 
-    def __init__(
-        self, name: str, decide: Callable[[Floats], Any], actions: int, *, sees_inputs: bool = False
-    ) -> None:
+    def __init__(self, name: str, decide: Callable[[Floats], Any], actions: int, *, sees_inputs: bool = False) -> None:
         self.name, self._decide, self._actions, self.sees_inputs = name, decide, actions, sees_inputs
 
     def observed(self, states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
@@ -51,9 +49,13 @@ class WorldPolicy:
         except Exception as error:
             raise PolicyError(f"policy {self.name!r} fails ({explained(error)})") from error
 
-    def likely(self, state: tuple[float, ...], inputs: tuple[float, ...] = ()) -> Floats:
-        """Return the probabilities [A] of the actions in one state, with the inputs of that step."""
-        chosen = np.asarray(self.decide(self.observed(np.array([state]), inputs)))
+    def seen(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> tuple[float, ...]:
+        """Return what it decides on at one step."""
+        return (*state, *inputs) if self.sees_inputs else state
+
+    def likely(self, seen: tuple[float, ...]) -> Floats:
+        """Return the probabilities [A] of the actions where it decides on these numbers."""
+        chosen = np.asarray(self.decide(np.array([seen])))
         if chosen.shape == (1, self._actions) and chosen.dtype.kind == "f":
             return np.asarray(chosen[0], dtype=np.float64)
         if chosen.shape != (1,) or not 0 <= int(chosen[0]) < self._actions:
@@ -65,9 +67,9 @@ class WorldPolicy:
         likely[int(chosen[0])] = 1.0
         return likely
 
-    def choices(self, state: tuple[float, ...], inputs: tuple[float, ...] = ()) -> list[tuple[int, float]]:
-        """Return the actions the policy takes at a step with positive probability, and those probabilities."""
-        likely = self.likely(state, inputs)
+    def choices(self, seen: tuple[float, ...]) -> list[tuple[int, float]]:
+        """Return the actions it takes there with positive probability, and those probabilities."""
+        likely = self.likely(seen)
         return [(int(a), float(likely[a])) for a in np.flatnonzero(likely)]
 
 
@@ -139,7 +141,7 @@ def sees_inputs(content: bytes, world: CheckedWorld, where: str) -> bool:
             "classifier. In Python, monitor.check and monitor.Monitor take a function as it is"
         )
     width = shape[1] if len(shape) == 2 else None
-    if len(shape) == 2 and (not isinstance(width, int) or width == len(states)):  # noqa: PLR2004 - [n, f]
+    if len(shape) == 2 and (not isinstance(width, int) or width == len(states)):
         return False
     if inputs and width == len(states) + len(inputs):
         return True

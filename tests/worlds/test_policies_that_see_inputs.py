@@ -70,7 +70,7 @@ PATH = [((4.0,), "wait", (0.9, 1.0)), ((3.1,), "wait", (0.2, 1.5)), ((1.4,), "wa
 
 def test_a_policy_acts_on_the_inputs_recorded_with_each_step() -> None:
     """By hand: at the second step it is cheap, so it fills; noise of the held steps is inverted: 0.6, 0.3."""
-    verdict = monitor.check("thrifty@2.P=? [ G<=2 !\"empty\" ]", model=Shop, path=PATH, policies=POLICIES)
+    verdict = monitor.check('thrifty@2.P=? [ G<=2 !"empty" ]', model=Shop, path=PATH, policies=POLICIES)
     assert (verdict.method, verdict.value) == ("exact", 1.0)
     steps: list[tuple[float, float]] = []
 
@@ -78,7 +78,7 @@ def test_a_policy_acts_on_the_inputs_recorded_with_each_step() -> None:
         steps.append((float(x[0, 0]), float(w[0, 0])))
         return thrifty(x, w)
 
-    monitor.check("noted@2.P=? [ G<=2 !\"empty\" ]", model=Shop, path=PATH, policies={**POLICIES, "noted": noted})
+    monitor.check('noted@2.P=? [ G<=2 !"empty" ]', model=Shop, path=PATH, policies={**POLICIES, "noted": noted})
     assert steps[:3] == [(4.0, 0.9), (pytest.approx(3.1), 0.2), (pytest.approx(3.4), 0.8)]
 
 

@@ -79,6 +79,11 @@ class GivenPolicy:
             return cls(source, seen=_of_network(content, choices, where))
         return cls(source, seen=choices)
 
+    @property
+    def sees_columns(self) -> bool:
+        """Whether it sees columns of the recordings, and not the number of a state."""
+        return self.function is not None or bool(self.seen)
+
     def chosen(self, rows: ObservedRows, model: MDP) -> AnyArray:
         """Return what a function or a classifier does on rows: actions [n], or scores or probabilities [n, A].
 
@@ -110,7 +115,7 @@ def _of_network(content: bytes, choices: Sequence[tuple[str, ...]], where: str) 
     element, shape = (inputs[0][1], inputs[0][2]) if len(inputs) == 1 else ("", [])
     if "float" not in element and "double" not in element:
         return ()
-    width = shape[1] if len(shape) == 2 else None  # noqa: PLR2004 - [n, width]
+    width = shape[1] if len(shape) == 2 else None
     if len(choices) == 1 and len(choices[0]) == 1 and width != 1:
         return ()  # one column may name states, of which a network takes one-hot vectors
     return _of_width(width, choices, where)
