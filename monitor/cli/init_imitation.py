@@ -9,7 +9,7 @@ from monitor.cli.output import progress
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
-    from monitor.arrays import Bools, Floats
+    from monitor.arrays import Floats
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
@@ -20,7 +20,9 @@ DIFFERS: Final = 0.05
 FITTED: Final = 20_000
 """Rows that imitations are fitted to, at most; others judge them."""
 BLOCKS: Final = 50
-"""Consecutive parts of the rows, of which every fifth judges: rows beside each other are alike."""
+"""Consecutive parts of the rows, of which one in `JUDGING` judges: rows beside each other are alike."""
+
+JUDGING: Final = 5
 
 NAMES: Final = {"linear": "a linear fit", "network": "a small network", "tree": "a decision tree"}
 
@@ -50,8 +52,7 @@ def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int)
             note = f"{given.source}: written as it is; it chooses the same on {len(numbers):,} recorded rows"
             return Original(exact, "q_values", stochastic=False, actions=None, scores=None), len(order), note
     with progress(f"imitating {given.source}"):
-        content, kind, held = _imitation(numbers, wanted, model, seed)
-    differs = _differs(wanted[held], _chances(content, numbers[held], model), certain=certain)
+        content, kind, differs, held = _imitation(numbers, wanted, model, seed)
     seen = ", ".join(order)
     if differs > DIFFERS:
         raise PolicyError(
@@ -62,7 +63,7 @@ def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int)
         )
     note = (
         f"{given.source}: IMITATED by {NAMES[kind]} of {seen}; it takes another action on {differs:.2%} of "
-        f"{int(held.sum()):,} recorded rows that it was not fitted to"
+        f"{held:,} recorded rows that it was not fitted to"
     )
     return Original(content, "probabilities", stochastic=not certain, actions=None, scores=None), len(order), note
 
@@ -87,20 +88,26 @@ def _exactly(given: GivenPolicy, order: Sequence[str], model: MDP) -> bytes | No
     return written_classifier(given.classifier, (places, len(order)), (actions, model.actions))
 
 
-def _imitation(numbers: Floats, wanted: Floats, model: MDP, seed: int) -> tuple[bytes, str, Bools]:
-    """Return the fit that differs least from a policy on held-out rows, as ONNX bytes, its kind, and those rows [n]."""
+def _imitation(numbers: Floats, wanted: Floats, model: MDP, seed: int) -> tuple[bytes, str, float, int]:
+    """Return the fit that differs least from a policy on held-out rows.
+
+    As ONNX bytes, its kind, by how much it differs, and on how many rows.
+    """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.fitted_policy import IMITATED, KINDS, fitted_policy  # noqa: PLC0415 - likewise
 
-    held = np.arange(len(numbers)) * BLOCKS // max(len(numbers), 1) % 5 == 4
-    if not held.any():
-        held = np.ones(len(numbers), np.bool_)
-    fit = np.flatnonzero(~held) if not held.all() else np.arange(len(numbers))
+    held = np.arange(len(numbers)) * BLOCKS // len(numbers) % JUDGING == 0
+    fit = np.flatnonzero(~held) if len(numbers) > BLOCKS else np.arange(len(numbers))
     fit = np.sort(np.random.default_rng(seed).permutation(fit)[:FITTED])
-    kinds = IMITATED if bool((wanted != wanted[0]).any()) else KINDS[:1]
-    found = fitted_policy((numbers[fit], wanted[fit]), (numbers[held], wanted[held]), seed, kinds)
-    return found.content(model.actions), found.kind, held
+    parts = (numbers[fit], wanted[fit]), (numbers[held], wanted[held])
+    certain = bool((wanted.max(axis=1) == 1.0).all())
+    found = []
+    for kind in IMITATED if bool((wanted != wanted[0]).any()) else KINDS[:1]:
+        content = fitted_policy(*parts, seed, [kind]).content(model.actions)
+        found.append((_differs(parts[1][1], _chances(content, parts[1][0], model), certain=certain), kind, content))
+    differs, kind, content = min(found, key=lambda each: each[0])
+    return content, kind, differs, int(held.sum())
 
 
 def _chances(content: bytes, numbers: Floats, model: MDP) -> Floats:

@@ -105,7 +105,7 @@ class EvidenceMaker:
         return seal(
             {
                 **self._constant,
-                "policies": map_of({name: policy.packed(seen_states(policy.table, about.path, about.inputs)) for name, policy in policies.items()}),
+                "policies": map_of({name: policy.packed(about) for name, policy in policies.items()}),
                 "path": list_of([self._pair(pair) for pair in about.path]),
                 "verdict": self._verdicts.get(lambda: pack("verdict", verdict), verdict, None),
                 **{name: pack(name, member) for name, member in members.items()},
@@ -125,7 +125,7 @@ class _PackedPolicy:
     """A policy as documents have it (`PolicyEvidence`)."""
 
     def __init__(self, name: str, table: Choosing, sha256: str, manifest: Mapping[str, object]) -> None:
-        self.table = table
+        self._table = table
         self._constant = {
             "sha256": pack(f"policies.{name}.sha256", sha256, 3),
             "manifest": pack(f"policies.{name}.manifest", manifest, 3),
@@ -136,6 +136,7 @@ class _PackedPolicy:
 
         self._choices = lru_cache(STATES)(choices)
 
-    def packed(self, states: list[State]) -> bytes:
-        """Return it with its choices where it sees these states, ascending."""
+    def packed(self, about: Alert | TakenOver) -> bytes:
+        """Return it with its choices in the states of the path, ascending."""
+        states = seen_states(self._table, about.path, about.inputs)
         return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})

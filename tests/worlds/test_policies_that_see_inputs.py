@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 
 import monitor
+from monitor.alarm.message import identity_of
 from monitor.arrays import Floats, Ints
 from monitor.errors import PolicyError
 from monitor.evaluation.worlds import WorldChecker
+from monitor.evidence.document import read_evidence
+from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.logic import parse
 from monitor.logic.traversal import quantity_goals
 from monitor.referee.numbers import Given, mean
 from monitor.sampled.sampler import Sampler
 from monitor.stream.world_adapter import WorldAdapter
-from monitor.types import StreamSettings
+from monitor.types import Alert, FormulaSpec, Instant, Observation, StreamSettings
 from monitor.worlds.policies import as_world_policy
+from tests.evidence.rederived import make_evidence
 
 
 class Shop:
@@ -120,3 +124,27 @@ def test_a_function_of_two_arguments_needs_inputs() -> None:
 
     with pytest.raises(PolicyError, match="'p' takes two arguments, states and inputs, and world 'shop 1' has no in"):
         as_world_policy("p", thrifty, monitor.load_world(Bare))
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=["engine", "referee"])
+@pytest.mark.parametrize("model", [Shop, ResampledShop])
+def test_the_evidence_of_an_alarm_is_derived_again(model: type, deriver: Any) -> None:
+    world = monitor.load_world(model)
+    policies = {name: as_world_policy(name, each, world) for name, each in POLICIES.items()}
+    watching = monitor.Monitor(
+        world,
+        policies,
+        [FormulaSpec("watch", 'regret(thrifty@2, P>=0.9 [ G<=4 !"empty" ])')],
+        StreamSettings(encoder="features", window=8),
+    )
+    notices: list[Any] = []
+    for seq, (state, action, inputs) in enumerate(PATH):
+        now = Instant(1000.0 + seq, float(seq))
+        step = Observation("ada", "e", seq, state, action, time=now.wall, inputs=inputs)
+        notices += [*watching.observe(step, now), *watching.evaluate(now)]
+    alert = next(each for each in notices if isinstance(each, Alert))
+    evidence = read_evidence(make_evidence(alert, identity_of(world, policies, {}), policies, {}))
+    assert evidence.policies["thrifty"].choices[0][0] == (*alert.path[-1][0], *alert.inputs[-1])
+    assert derive_again(evidence, world, policies, {}, [deriver]).problems == []
+    blind = {**policies, "thrifty": policies["nominal"]}
+    assert derive_again(evidence, world, blind, {}, [deriver]).problems

@@ -20,6 +20,10 @@ MOST: Final = 100_000
 """Rows that are kept; of more, every second one, every fourth one, and so on."""
 
 
+TRIED: Final = 100
+"""Rows on which a function is tried before anything is learned."""
+
+
 def offered(names: Iterable[str], roles: Roles) -> tuple[str, ...]:
     """Return the columns that a policy may see: not those of what follows its choice."""
     after = {roles.action, roles.reward, roles.terminated, roles.truncated, *roles.next_state} - {*roles.state}
@@ -83,11 +87,14 @@ class ObservedRows:
 
 
 def observed_rows(
-    sources: Sequence[RowFile], roles: Roles, state_of: Callable[[RowBatch], Ints] | None = None
+    sources: Sequence[RowFile],
+    roles: Roles,
+    state_of: Callable[[RowBatch], Ints] | None = None,
+    first: int | None = None,
 ) -> ObservedRows:
     """Return at most `MOST` rows of recordings, evenly from all, without those whose state is missing.
 
-    `state_of`: the state of each row of a batch, negative: not known.
+    `state_of`: the state of each row of a batch, negative: not known. `first`: return so many of the first rows.
     """
     names = offered(sources[0].names(), roles)
     needed = (*roles.state, *roles.inputs)
@@ -104,6 +111,9 @@ def observed_rows(
                 for name in names:
                     held[name].append(values[name][row] if name in values else None)
         seen += len(whole)
+        if first is not None and len(of) >= first:
+            of, held = of[:first], {name: each[:first] for name, each in held.items()}
+            break
         while len(of) > MOST:
             stride, of = 2 * stride, of[::2]
             held = {name: each[::2] for name, each in held.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -27,9 +26,9 @@ def of_function(function: Callable[[Anything], object], model: MDP, request: Exp
     """
     where = f"policy {request.source}"
     sees, states, of = shown_states(model, request, where)
-    first = [answer_of(partial(function, states[n]), model, f"{where}: state {s}") for n, s in enumerate(of.tolist())]
+    first = [_answer(function, states[n], model, f"{where}: state {s}") for n, s in enumerate(of.tolist())]
     for n in reversed(range(len(of))):
-        again = answer_of(partial(function, states[n]), model, f"{where}: state {of[n]}")
+        again = _answer(function, states[n], model, f"{where}: state {of[n]}")
         if not np.array_equal(first[n], again):
             raise PolicyError(
                 f"{where}: state {of[n]}: it returned {first[n].tolist()}, and {again.tolist()} when called again. "
@@ -62,12 +61,16 @@ def shown_states(model: MDP, request: ExportRequest, where: str) -> tuple[str, S
     return sees, states, model.inputs[1] if sees == "observation" and model.inputs is not None else every
 
 
-def answer_of(call: Callable[[], object], model: MDP, where: str) -> AnyArray:
-    """Return what a call of a policy says: an action [], or A scores or probabilities [A]. Raises PolicyError."""
+def _answer(function: Callable[[Anything], object], state: Anything, model: MDP, where: str) -> AnyArray:
     try:
-        answer = call()
+        answer = function(state)
     except Exception as error:
         raise PolicyError(f"{where}: it failed ({explained(error)})") from error
+    return answer_of(answer, model, where)
+
+
+def answer_of(answer: object, model: MDP, where: str) -> AnyArray:
+    """Return what a policy says as an action [], or as A scores or probabilities [A]. PolicyError: it is none."""
     try:
         if isinstance(answer, str):
             return np.array(encode_action(model, answer))

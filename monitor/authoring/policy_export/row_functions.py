@@ -18,6 +18,7 @@ from monitor.authoring.policy_export.original import MEMORY, Anything
 from monitor.authoring.policy_export.policy_functions import answer_of
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
+from monitor.user_code import explained
 
 AGAIN = 1_000
 """Rows on which a function is called again, in reverse order."""
@@ -52,6 +53,12 @@ class RowFunction:
             f"all columns: {', '.join(offered)}"
         )
 
+    def tried(self, rows: ObservedRows) -> None:
+        """Call it on rows. Raises PolicyError if it fails."""
+        names = self.columns or tuple(rows.columns)
+        for values in zip(*(rows.columns[name] for name in names), strict=True):
+            self._called(names, values)
+
     def answers(self, rows: ObservedRows, model: MDP) -> AnyArray:
         """Return what it says of each row: actions [n], or scores or probabilities [n, A]. `model`: has the actions.
 
@@ -77,11 +84,14 @@ class RowFunction:
         return np.stack(found)[at]
 
     def _answer(self, names: tuple[str, ...], values: tuple[object, ...], model: MDP) -> AnyArray:
+        return answer_of(self._called(names, values), model, self._row(names, values))
+
+    def _called(self, names: tuple[str, ...], values: tuple[object, ...]) -> object:
         row = dict(zip(names, values, strict=True))
-        where = self._row(names, values)
-        if self.columns:
-            return answer_of(lambda: self.function(**row), model, where)
-        return answer_of(lambda: self.function(row), model, where)
+        try:
+            return self.function(**row) if self.columns else self.function(row)
+        except Exception as error:
+            raise PolicyError(f"{self._row(names, values)}: it failed ({explained(error)})") from error
 
     def _row(self, names: tuple[str, ...], values: tuple[object, ...]) -> str:
         shown = ", ".join(f"{name}={value!r:.40}" for name, value in zip(names, values, strict=True))
