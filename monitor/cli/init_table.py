@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,18 +20,17 @@ from monitor.cli.recorded_inputs import (
     read_into,
     reading,
     recorded_files,
+    rows_of,
     with_function,
     with_sizes,
 )
 from monitor.errors import ConfigError, ModelError, MonitorError
 
 if TYPE_CHECKING:
-    from monitor.arrays import AnyArray, Floats, Ints
+    from monitor.arrays import AnyArray, Floats
     from monitor.authoring.learning.abstraction_scores import Scored
-    from monitor.authoring.learning.batch import RowBatch
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
-    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
@@ -233,7 +231,7 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
-    base.step_seconds, base.read_rows = table.step_seconds, lambda: _rows(request, learner)
+    base.step_seconds, base.read_rows = table.step_seconds, lambda: rows_of(learner, request.recordings, request.topic)
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):
         before = _without_held_out(table)
@@ -241,24 +239,6 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
             base.before = before
             base.paths, base.measured_on = first_steps(held, request.steps), in_words(held, request.steps, HELD_OUT)
     return base
-
-
-def _rows(request: InitRequest, learner: Learner) -> ObservedRows:
-    """Return the recorded rows with their states in the model; without those of states that it does not have."""
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
-
-    states, where = deepcopy(learner.states), learner.where()
-    assert states is not None
-
-    def state_of(batch: RowBatch) -> Ints:
-        found = states.encode(batch, learner.roles.state)
-        numbers = where.of_base(np.maximum(found, 0))
-        return np.where((found < 0) | (numbers == where.elsewhere), -1, numbers)
-
-    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
-    return observed_rows([with_function(each, learner.function) for each in sources], learner.roles, state_of)
 
 
 def _without_held_out(table: CountedTable) -> MDP:
