@@ -56,7 +56,10 @@ def init(
     ] = None,
     nominal: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="the agent's policy, as for `cfmon policy export`, or .onnx, or manifest"),
+        typer.Option(
+            metavar="SOURCE",
+            help="the agent's policy, as for `cfmon policy export`, or .onnx, or manifest; sees columns by name",
+        ),
     ] = None,
     fallback: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="the fallback policy, likewise; or 'do(ACTION)'")

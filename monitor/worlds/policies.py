@@ -136,7 +136,7 @@ def sees_inputs(content: bytes, world: CheckedWorld, where: str) -> bool:
     if "int" in element:
         raise PolicyError(
             f"policy {where}: it takes the number of a state, and those of {world} are numbers ({', '.join(states)}), "
-            "which cannot be listed. Write a rule as a torch module from numbers [n, f] to scores [n, A], and export "
+            "which cannot be listed. Write it as a torch module from numbers [n, f] to scores [n, A], and export "
             "that (docs/worlds/reference.md#policies). `cfmon init --nominal` and `--fallback` take a function or a "
             "classifier. In Python, monitor.check and monitor.Monitor take a function as it is"
         )

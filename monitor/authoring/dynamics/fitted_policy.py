@@ -98,11 +98,12 @@ def written_classifier(
     sums = []
     for tree in trees:
         chances = tree.value[:, 0, :] / tree.value[:, 0, :].sum(axis=1, keepdims=True)
-        sums.append((tree, np.eye(classes)[chances.argmax(axis=1)] if len(trees) == 1 else chances / len(trees)))
+        sums.append((tree, np.eye(classes)[chances.argmax(axis=1)] if len(trees) == 1 else chances))
     scores = written_exactly(graph, graph.node("MatMul", "state", taken), sums)
     place = np.zeros((classes, count))
     place[np.arange(classes), list(actions)] = 1.0
-    return graph.content(graph.node("MatMul", scores, place), count)
+    best = graph.node("ArgMax", scores, axis=1, keepdims=0)  # the first class of several, as its own
+    return graph.content(graph.node("Gather", place, best, axis=0), count)
 
 
 def _given(states: Floats) -> Floats:
