@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
-from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
 from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
@@ -21,6 +21,7 @@ from monitor.cli.recorded_inputs import (
     read_into,
     reading,
     recorded_files,
+    rows_of,
     with_function,
     with_sizes,
 )
@@ -66,7 +67,7 @@ class TableBase(InitBase):
         from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
         if request.nominal is not None:
-            self.nominal = written_policy(request.nominal, "nominal", self.model, staging, self.notes)
+            self.nominal = self._given(request.nominal, "nominal", staging)
             self.policies["nominal"] = self.nominal
         else:
             self.nominal, seen = action_frequencies(self.model)
@@ -106,7 +107,7 @@ class TableBase(InitBase):
             self.notes.append(f"fallback: always {request.fallback}")
             found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
         elif request.fallback is not None:
-            found = written_policy(request.fallback, "fallback", self.model, staging, self.notes)
+            found = self._given(request.fallback, "fallback", staging)
         else:
             self.notes.append(suggestion(self.label, horizon, "by this model"))
             safest = safest_policy(self.model, self.unsafe, horizon, self.nominal)
@@ -114,6 +115,16 @@ class TableBase(InitBase):
             unsafe = self.before.labels[self.label]
             found = safest_policy(self.before, unsafe, horizon, self.policies["nominal"])
         self.policies["fallback"] = found
+
+    def _given(self, source: str, name: str, staging: Path) -> Floats:
+        """Write a policy that the user gives; one that sees columns of the recordings is called on their rows."""
+        given = self.given.get(name)
+        if given is None or not given.sees_columns:
+            return written_policy(source, name, self.model, staging, self.notes)
+        notes: list[str] = []
+        original = row_policy(given, self.rows, self.model, notes)
+        self.notes += [f"{name}: {note}" for note in notes]
+        return written_policy(original, name, self.model, staging, [])
 
     def _table(self, values: AnyArray, name: str) -> Original:
         from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - keep `cfmon --help` light
@@ -139,12 +150,17 @@ class TableBase(InitBase):
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
 
+def is_constant(given: str) -> bool:
+    """Return whether a policy is given as `do(ACTION)`."""
+    return given.startswith("do(") and given.endswith(")")
+
+
 def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
     """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
     from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
 
-    if given is None or not (given.startswith("do(") and given.endswith(")")):
+    if given is None or not is_constant(given):
         return None
     name = given[3:-1].strip()
     try:
@@ -218,7 +234,7 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     base = TableBase.of(model, label, notes, ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
-    base.step_seconds = table.step_seconds
+    base.step_seconds, base.read_rows = table.step_seconds, lambda: rows_of(learner, request.recordings, request.topic)
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):
         before = _without_held_out(table)

@@ -144,15 +144,15 @@ def learned_world(
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
-    with progress("reading"):
+    with progress("reading the recordings"):
         steps = read_steps(sources, roles, left_out := LeftOut(), limit)
     draft = _draft(stem, roles, steps, labels)
     paths = np.unique(steps.path)
     parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
-    with progress("fitting"):
+    with progress("fitting worlds with numbers"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)
-    with progress("checking"):
+    with progress("checking the world"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
     notes = notes_on_reading(left_out, steps.gaps, steps.step, steps.joined, roles.order)
     return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out, notes)

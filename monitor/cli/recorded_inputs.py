@@ -6,6 +6,7 @@ Shared by `cfmon model learn` and `cfmon init`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,12 +20,15 @@ from monitor.cli.output import Bar, printable, say
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
+    from monitor.arrays import Ints
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.batch import RowBatch
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.left_out import LeftOut
     from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
+    from monitor.authoring.policy_export.observed_rows import ObservedRows
 
 __all__ = [
     "ENCODERS",
@@ -52,6 +56,7 @@ __all__ = [
     "read_into",
     "reading",
     "recorded_files",
+    "rows_of",
     "show_roles",
     "with_function",
     "with_sizes",
@@ -157,6 +162,24 @@ def with_function(source: RowFile, function: str) -> RowFile:
     from monitor.authoring.learning.state_functions import Computed, state_function  # noqa: PLC0415 - keep `cfmon --help` light
 
     return Computed(source, *state_function(function)) if function else source
+
+
+def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> ObservedRows:
+    """Return recorded rows with their states in the model of a learner; without those of states that it lacks."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+
+    states, where = deepcopy(learner.states), learner.where()
+    assert states is not None
+
+    def state_of(batch: RowBatch) -> Ints:
+        found = states.encode(batch, learner.roles.state)
+        numbers = where.of_base(np.maximum(found, 0))
+        return np.where((found < 0) | (numbers == where.elsewhere), -1, numbers)
+
+    sources = [with_function(open_recording(path, topic), learner.function) for path in recorded_files(recordings)]
+    return observed_rows(sources, learner.roles, state_of)
 
 
 def new_learner(

@@ -32,7 +32,8 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path, ascending: the actions with positive probability, and their probabilities."""
+    """For each state of the path (and the inputs, if the policy sees them), ascending: the actions with positive
+    probability, and their probabilities."""
 
 
 class TakeoverEvidence(msgspec.Struct, frozen=True):
