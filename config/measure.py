@@ -18,8 +18,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import ModelEnvironment
-from monitor.policy.onnx_policy import Actor
 from monitor.runtime.monitor import Monitor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.types import Alert, FormulaSpec, Instant, Judged, Observation
@@ -90,9 +88,7 @@ def _run(loaded: Loaded, spec: FormulaSpec, seed: int, steps: int) -> Counts:
 
 def _observations(loaded: Loaded, seed: int, steps: int) -> Iterator[Observation]:
     """Yield the messages of the demo's agent for this seed."""
-    world, own = np.random.default_rng(seed).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
-    agent = SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, f"seed{seed}")
+    agent = SimulatedAgent.of(loaded.model, loaded.config.policies["nominal"], seed)
     for message in agent.messages(steps):
         fields = {key: value for key, value in message.items() if key != "v"}
         yield Observation(agent="demo", **fields)  # type: ignore[arg-type] # the keys are the fields' names

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgpack
-import numpy as np
 
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import ModelEnvironment
 from monitor.evidence.document import Evidence, read_evidence
 from monitor.picture import draw, explain
-from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
@@ -39,11 +36,9 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
 
 def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:
     """Yield the effects of each event as the demo's agent runs, a tenth of a second per step."""
-    world, own = np.random.default_rng(0).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
     pipeline = loaded.pipeline("sidecar-1")
     yield pipeline.step(Connected(Instant(BEGIN, 0.0), up=True))
-    agent = SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, "seed0")
+    agent = SimulatedAgent.of(loaded.model, loaded.config.policies["nominal"], 0)
     for tick, step in enumerate(agent.messages(steps), start=1):
         now = Instant(BEGIN + tick / 10, tick / 10)
         message: dict[str, Any] = {**step, "time": now.wall}

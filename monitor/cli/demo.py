@@ -23,6 +23,7 @@ class Scenario(StrEnum):
     icu_sepsis = "icu-sepsis"
     frozen_lake = "frozen-lake"
     heating = "heating"
+    ice_fog = "ice-fog"
 
 
 def demo(

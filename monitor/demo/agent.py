@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from monitor.demo.heating import House
 from monitor.demo.model_environment import ModelEnvironment
 from monitor.errors import MonitorError
-from monitor.evaluation.models import load_any_policy
+from monitor.evaluation.models import AnyModel, load_any_policy, require_table
 from monitor.model import load_model
+from monitor.policy.controller import Reader
 from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.worlds import load_world
@@ -34,27 +35,54 @@ ACKNOWLEDGED_WITHIN = 20.0
 """Seconds the broker has to acknowledge one step."""
 
 
+LOST = 0.05
+"""Probability that an observation of a hidden state does not reach the monitor."""
+
+Decide = Callable[[int, np.random.Generator], int]
+"""Chooses an action by what is seen."""
+
+
 @dataclass(frozen=True)
 class SimulatedAgent:
-    """Policy acting in a simulator. `run`: prefix of episode names, so that two runs never share one."""
+    """Policy acting in a simulator.
+
+    `begin` returns what chooses the actions of one episode. `policy`: SHA-256 of its file. `run`: prefix of episode
+    names, so that two runs never share one.
+    """
 
     simulator: ModelEnvironment
-    actor: Actor
+    begin: Callable[[], Decide]
+    policy: str
     rng: np.random.Generator
     run: str
 
+    @classmethod
+    def of(cls, model: AnyModel, policy: str | Path, seed: int) -> SimulatedAgent:
+        """Return the agent of a policy's manifest, in a model's simulator.
+
+        Raises ConfigError (the model is no table), ModelError, PolicyError.
+        """
+        model = require_table(model, "a simulated agent acts in a table of states")
+        environment_rng, policy_rng = np.random.default_rng(seed).spawn(2)
+        simulator, run = ModelEnvironment(model, environment_rng), f"seed{seed}"
+        loaded = load_any_policy(policy, model)
+        if isinstance(reader := loaded.table, Reader):
+            return cls(simulator, lambda: _Rememberer(reader, simulator).decide, loaded.sha256, policy_rng, run)
+        actor = Actor.load(policy, model)
+        return cls(simulator, lambda: actor.decide, actor.manifest.sha256, policy_rng, run)
+
     def episode(self, number: int) -> Iterator[dict[str, object]]:
         """Yield the messages of one episode, without `time`: one for each decision, then one for the terminal state."""
-        state = self.simulator.reset()
+        seen, decide = self.simulator.reset(), self.begin()
         for seq in range(MAX_EPISODE_STEPS):
-            message: dict[str, object] = {"v": 1, "episode": f"{self.run}-{number}", "seq": seq, "state": state}
+            message: dict[str, object] = {"v": 1, "episode": f"{self.run}-{number}", "seq": seq, **self._told(seen)}
             if self.simulator.over:
                 yield {**message, "terminated": True}
                 return
-            action = self.actor.decide(state, self.rng)
+            action = decide(seen, self.rng)
             cut_off = {"truncated": True} if seq == MAX_EPISODE_STEPS - 1 else {}
-            yield {**message, "action": action, "policy": self.actor.manifest.sha256, **cut_off}
-            state = self.simulator.step(action)
+            yield {**message, "action": action, "policy": self.policy, **cut_off}
+            seen = self.simulator.step(action)
 
     def messages(self, steps: int) -> Iterator[dict[str, object]]:
         """Yield whole episodes until there are at least `steps` messages; 0: without end."""
@@ -64,6 +92,27 @@ class SimulatedAgent:
                 yield message
                 sent += 1
             number += 1
+
+    def _told(self, seen: int) -> dict[str, object]:
+        """Return what the monitor is told of what the agent sees."""
+        if not self.simulator.hidden:
+            return {"state": seen}
+        return {"observation": None if self.rng.random() < LOST else seen}
+
+
+class _Rememberer:
+    """One episode of a policy that sees observations, or remembers."""
+
+    def __init__(self, reader: Reader, simulator: ModelEnvironment) -> None:
+        self._reader, self._simulator = reader, simulator
+        self._memory = 0
+
+    def decide(self, seen: int, rng: np.random.Generator) -> int:
+        """Return the action taken where this is seen."""
+        read = self._simulator.state if self._reader.sees_state else seen
+        self._memory = int(self._reader.following[self._memory, read])
+        chances = self._reader.choice[self._memory, read]
+        return int(rng.choice(len(chances), p=chances))
 
 
 def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
@@ -120,9 +169,7 @@ def _agent(arguments: Namespace) -> SimulatedAgent | House:
         policy = load_any_policy(arguments.policy, world)
         return House.of(world, policy.table, arguments.weather, arguments.seed, policy.sha256)  # type: ignore[arg-type] # of a world
     model = load_model(arguments.model)
-    environment_rng, policy_rng = np.random.default_rng(arguments.seed).spawn(2)
-    simulator = ModelEnvironment(model, environment_rng)
-    return SimulatedAgent(simulator, Actor.load(arguments.policy, model), policy_rng, f"seed{arguments.seed}")
+    return SimulatedAgent.of(model, arguments.policy, arguments.seed)
 
 
 if __name__ == "__main__":

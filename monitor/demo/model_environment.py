@@ -1,4 +1,4 @@
-"""Simulator of a model: the demo's environment. The model's rows are its true dynamics."""
+"""Simulator of a model: the demo's environment. The model's rows are its true dynamics, its emissions its sensor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitor.model.mdp import MDP
 
 
 class ModelEnvironment:
-    """Environment that samples transitions from a model.
+    """Environment that samples transitions from a model, and what its sensor shows: the state if it is not hidden.
 
     Args:
         model: transition distributions; it must have an initial distribution.
@@ -28,20 +28,32 @@ class ModelEnvironment:
         self.state = 0
 
     def reset(self) -> int:
-        """Start an episode; return its first state."""
+        """Start an episode; return what its first state shows."""
         self.state = int(self._rng.choice(self._model.states, p=self._initial))
-        return self.state
+        return self._shown()
 
     def step(self, action: int) -> int:
-        """Take an action; return the next state. Raise ModelError if it is unavailable."""
+        """Take an action; return what the next state shows. Raise ModelError if it is unavailable."""
         successors, probabilities = self._model.row(self.state, action)
         if len(successors) == 0:
             raise ModelError(f"model {self._model.source}: action {action} is not available in state {self.state}")
         self.state = int(self._rng.choice(successors, p=probabilities))
-        return self.state
+        return self._shown()
+
+    @property
+    def hidden(self) -> bool:
+        """True if the state is hidden."""
+        return self._model.emissions is not None
 
     @property
     def over(self) -> bool:
         """True in a state that no available action leaves: the episode has terminated."""
         rows = (self._model.row(self.state, action)[0] for action in range(self._model.actions))
         return all(len(row) == 0 or (len(row) == 1 and int(row[0]) == self.state) for row in rows)
+
+    def _shown(self) -> int:
+        emissions = self._model.emissions
+        if emissions is None:
+            return self.state
+        observed, chances = emissions.row(self.state)
+        return int(self._rng.choice(observed, p=chances))

@@ -144,7 +144,13 @@ class Watcher:
         return Text(f"UNKNOWN: {unknown}", style="bold magenta") if unknown else Text("clear", style="green")
 
     def _where(self, step: Message) -> str:
-        """Return the state's labels in the model, or its number; in a world with numbers, those too."""
+        """Return the state's labels in the model, or its number; where it is hidden, what the sensor shows.
+
+        In a world with numbers, return those too.
+        """
+        if "observation" in step:
+            seen = step["observation"]
+            return "no observation" if seen is None else f"observation {seen}"
         model, state = self._model, step["state"]
         if isinstance(model, MDP):
             labels = [name for name, states in model.labels.items() if states[state]]

@@ -82,6 +82,7 @@ def test_policy_info_checks_against_the_model(cfmon: Run, workdir: Path) -> None
     [
         ("icu-sepsis", ["regret_fallback"]),
         ("frozen-lake", ["regret_fallback"]),
+        ("ice-fog", ["regret_careful"]),
         pytest.param("icu-sepsis-handover", ["handover_fallback", "regret_fallback"], marks=slow),
     ],
 )

@@ -23,6 +23,9 @@ Run = Callable[..., tuple[int, str, str]]
 LAKE = ("--model", "policies/frozen-lake/model.npz", "--policy", "policies/frozen-lake/rash.yaml")
 HOUSE = ("--model", "policies/heating/world.yaml", "--policy", "policies/heating/cheap.yaml",
          "--weather", "policies/heating/weather.csv")  # fmt: skip
+ICE = ("--model", "policies/ice-fog/model.npz", "--policy", "policies/ice-fog/hasty.yaml")
+OTHERS = {"heating": (HOUSE, '"method":"sampled"'), "ice-fog": (ICE, "Its state is not seen")}
+"""Scenario -> its agent, and what an alert says there."""
 STEPS = 60
 REACHED_AT = "https://cfmon.example"
 FIRING = '"state":"firing"'
@@ -88,14 +91,16 @@ def test_a_replay_says_what_was_said_live(
 
 
 @slow
-def test_a_replay_of_a_house_says_what_was_said_live(
-    tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("scenario", OTHERS)
+def test_a_replay_of_another_scenario_says_what_was_said_live(
+    tmp_path: Path, cfmon: Run, monkeypatch: pytest.MonkeyPatch, scenario: str
 ) -> None:
+    simulated, said = OTHERS[scenario]
     monkeypatch.setenv("CFMON_HTTP__URL", REACHED_AT)
-    config = patient_config("config/heating.yaml", tmp_path / "heating.yaml")
+    config = patient_config(f"config/{scenario}.yaml", tmp_path / f"{scenario}.yaml")
     with mosquitto(tmp_path / "broker") as broker:
-        heard = asyncio.run(asyncio.wait_for(live(config, tmp_path, broker, HOUSE), 4 * PATIENCE))
-    assert any('"method":"sampled"' in line for line in heard)
+        heard = asyncio.run(asyncio.wait_for(live(config, tmp_path, broker, simulated), 4 * PATIENCE))
+    assert any(said in line for line in heard)
     code, out, _ = cfmon("replay", str(config), str(tmp_path / "recording"))
     assert code == 0
     assert [line for line in out.splitlines() if '"topic":"cfmon/alerts' in line] == heard

@@ -38,6 +38,19 @@ def test_the_walk_follows_the_rows() -> None:
     assert abs(deviation) < 4.9  # two-sided 1e-6 of a normal
 
 
+def test_a_hidden_state_is_shown_by_the_emissions() -> None:
+    emissions = [(0, 0, 0.2), (0, 1, 0.8), (1, 1, 1.0)]
+    model = MDP.from_transitions(
+        states=2, actions=1, transitions=TRANSITIONS, initial={0: 1.0}, signals=2, emissions=emissions
+    )
+    simulator = ModelEnvironment(model, np.random.default_rng(0))
+    shown = [simulator.reset() for _ in range(2000)]
+    assert abs(shown.count(0) - 400) < 4.9 * np.sqrt(2000 * 0.2 * 0.8)
+    while not simulator.over:
+        last = simulator.step(0)
+    assert last == 1
+
+
 def test_an_unavailable_action_is_refused() -> None:
     simulator = ModelEnvironment(MODEL, np.random.default_rng(0))
     simulator.reset()

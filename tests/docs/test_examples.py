@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-import numpy as np
 import pytest
 import yaml
 from typer.main import get_command
@@ -16,8 +15,6 @@ from typer.main import get_command
 from monitor.cli.app import app
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
-from monitor.demo.model_environment import ModelEnvironment
-from monitor.policy.onnx_policy import Actor
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Connected, Evaluate, Message
@@ -46,9 +43,7 @@ def example(name: str, text: str = MESSAGES) -> str:
 def told() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The demo's first steps (seed 0), and all that the monitor publishes on them."""
     loaded = assemble(CONFIG)
-    world, own = np.random.default_rng(0).spawn(2)
-    actor = Actor.load(loaded.config.policies["nominal"], loaded.mdp)
-    steps = list(SimulatedAgent(ModelEnvironment(loaded.mdp, world), actor, own, "seed0").messages(20))
+    steps = list(SimulatedAgent.of(loaded.model, loaded.config.policies["nominal"], 0).messages(20))
     pipeline = loaded.pipeline("sidecar-1")
     effects = [pipeline.step(Connected(Instant(0.0, 0.0), up=True))]
     for tick, step in enumerate(steps, start=1):

@@ -14,12 +14,13 @@ import yaml
 
 from monitor.model.io import load_model
 from monitor.model.mdp import MDP
+from monitor.model.npz import model_sha256
 from monitor.policy import network
 from monitor.policy.onnx_policy import load_network, load_policy
 
 POLICIES = Path(__file__).parents[2] / "policies"
 SEPSIS, LAKE = POLICIES / "icu-sepsis", POLICIES / "frozen-lake"
-HOUSE = POLICIES / "heating"
+HOUSE, FOG = POLICIES / "heating", POLICIES / "ice-fog"
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def model_beside(manifest: Path) -> Path:
 
 @pytest.mark.parametrize("batch", [1, 7, 256])
 def test_shipped_networks_give_the_same_bits_in_any_batch(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = sorted(path for path in POLICIES.glob("*/*.yaml") if path.parent != HOUSE)
+    found = sorted(path for path in POLICIES.glob("*/*.yaml") if path.parent not in (HOUSE, FOG))
     assert len(found) == 15
     models = [load_model(model_beside(path)) for path in found]
     monkeypatch.setattr(network, "_BATCH", 1024)
@@ -157,3 +158,24 @@ def test_the_house_is_what_its_script_makes(
     for line in capsys.readouterr().out.splitlines():
         name, cold = re.fullmatch(r"(\w+): cold in (\d+ of \d+) quarters of an hour", line).groups()  # type: ignore[union-attr]
         assert re.search(rf"`{name}` \|.*\| {cold} \|", stated)
+
+
+def test_the_ice_is_what_its_script_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    monkeypatch.setattr("sys.argv", ["make_ice.py", "--out", str(tmp_path)])
+    script(FOG / "make_ice.py").main()
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["careful.json", "careful.yaml", "hasty.onnx", "hasty.yaml", "model.npz"]
+    for name in made:
+        if name != "model.npz":  # its compressed form is zlib's
+            assert (tmp_path / name).read_bytes() == (FOG / name).read_bytes(), name
+    made_model, shipped = load_model(tmp_path / "model.npz"), load_model(FOG / "model.npz")
+    assert model_sha256(made_model) == model_sha256(shipped)
+    stated = (FOG / "PROVENANCE.md").read_text()
+    for line in capsys.readouterr().out.splitlines():
+        found = re.fullmatch(r"(\w+): within 200 steps back at home (\S+), in the water (\S+)", line)
+        assert found is not None
+        name, home, water = found.groups()
+        assert re.search(rf"`{name}` \|.*\| {home} \| {water} \|", stated)
