@@ -649,6 +649,12 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """
     evidence: float | None = None
     """Where states are hidden: probability of all that was observed on the path; left out otherwise."""
+    likely: Mapping[str, float] | None = None
+    """Where states are hidden: label -> probability that it holds now, given all that was observed; left out
+    otherwise.
+    """
+    unseen: int | None = None
+    """Where states are hidden: steps of the path at which nothing was seen; left out otherwise."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----

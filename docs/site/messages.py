@@ -40,6 +40,10 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
             "features of a world with numbers, in order or by name."
         ),
     ),
+    "observation": (
+        "whole number or `null`",
+        "In place of `state` where the model has hidden states: what the sensor showed; `null`: it said nothing.",
+    ),
     "action": (
         "whole number or text",
         "The action taken in that state. Optional in the last message of an episode only.",

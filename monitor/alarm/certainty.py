@@ -17,6 +17,10 @@ SAYS_NOTHING: Final = 0.9
 """Fraction of all possible values from which a guaranteed band of a probability counts as no guarantee at all."""
 MUCH: Final = 0.1
 """Fraction of a value that was hardly or never recorded, from which the summary says so."""
+UNLIKELY: Final = 0.005
+"""Probability of a label from which it is named, where states are hidden."""
+MOST_LABELS: Final = 3
+"""Labels that are named there."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
 
@@ -115,6 +119,20 @@ class Certainty:
         """Return what the inputs beyond the observed ones are drawn from, in a world with numbers."""
         count = self._verdict.resampled_from
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
+
+    def believed(self) -> list[str]:
+        """Return what is believed now of labels, where states are hidden, and how often nothing was seen."""
+        verdict = self._verdict
+        if verdict.likely is None:
+            return []
+        likeliest = sorted(verdict.likely.items(), key=lambda each: (-each[1], each[0]))[:MOST_LABELS]
+        said = [
+            f"{self._subject.label(name)} {decimals(chance)[0]}" for name, chance in likeliest if chance >= UNLIKELY
+        ]
+        parts = [f"what it is in is not seen; probability now: {', '.join(said)}"] if said else []
+        if verdict.unseen:
+            parts.append(f"at {verdict.unseen} steps of the path nothing was seen")
+        return [capital("; ".join(parts))] if parts else []
 
     def _basis(self) -> tuple[InterventionRef, RestsOn | None]:
         """Return the intervention that the formula is about, and what its value rests on, as far as that is known."""

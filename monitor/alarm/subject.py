@@ -113,19 +113,20 @@ class Subject:
             case Not(Until(0, high, Const(True), Not(Not(Label(bad))))):
                 return self._never(bad, f"in {steps(high)}")
             case Not(Until(0, high, Const(True), Not(Label(good)))):
-                return f"{self._words(good)} throughout {steps(high)}"
+                return f"{self.label(good)} throughout {steps(high)}"
             case Until(0, high, Const(True), Label(good)):
-                return f"{self._words(good)} within {steps(high)}"
+                return f"{self.label(good)} within {steps(high)}"
             case Until(0, high, Not(Label(bad)), Label(good)):
-                return f"{self._words(good)} within {steps(high)}, {self._never(bad, 'before it')}"
+                return f"{self.label(good)} within {steps(high)}, {self._never(bad, 'before it')}"
             case _:
                 return None
 
-    def _words(self, label: str) -> str:
+    def label(self, label: str) -> str:
+        """Return a label as the configuration describes it, or its name."""
         return f"'{self.name(self._labels[label])}'" if label in self._labels else self.name(label)
 
     def _never(self, label: str, when: str) -> str:
-        return f"{'not' if label in self._labels else 'no'} {self._words(label)} {when}"
+        return f"{'not' if label in self._labels else 'no'} {self.label(label)} {when}"
 
     def when(self) -> str:
         """Return from when a quantity is counted; `NOW` only for offset 0."""

@@ -138,6 +138,7 @@ def _parts(
         *certainty.learned(),
         *certainty.obtained(),
         *certainty.resampled(),
+        *certainty.believed(),
         *_why(blind),
     ]
     return _Parts(

@@ -24,6 +24,7 @@ from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
 from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
+from monitor.hidden.filtering import NOTHING
 from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
@@ -316,8 +317,8 @@ class HiddenEngines:
 
     def _somewhere(self) -> Held:
         """Return a path of one pair."""
-        model = self.checker.model
-        return Held([(0 if model.emissions is None else None, None)])
+        seen, beliefs = self.checker.model.emissions is None, self.checker.filter
+        return Held([(0 if seen else None, None)], [beliefs.begun(0) if seen else beliefs.start(0)])
 
     def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
         """Return the verdict on a path, which is exact. Raises PathError: what was observed is impossible."""
@@ -329,7 +330,7 @@ class HiddenEngines:
             terminated=held.terminated,
             start_observed=held.start_observed,
             acted=held.acted,
-            before=held.inputs[0] if held.inputs else None,
+            before=held.inputs[0] if held.inputs else NOTHING,
         )
 
     def prepare_takeover(self, goal: Goal) -> None:

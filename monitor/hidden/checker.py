@@ -154,8 +154,17 @@ class HiddenChecker:
         check = IncrementalCheck(self._world.evaluators, formula, "gumbel", text, len(path), values)
         verdict = check.verdict(path, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         belief = values.belief()
-        likeliest = sorted(belief.states().items(), key=lambda each: (-each[1], each[0]))[:MOST_BELIEVED]
-        verdict = replace(verdict, belief=dict(likeliest), evidence=belief.evidence)
+        states = belief.states()
+        likeliest = sorted(states.items(), key=lambda each: (-round(each[1], 9), each[0]))[:MOST_BELIEVED]
+        verdict = replace(
+            verdict,
+            belief=dict(likeliest),
+            evidence=belief.evidence,
+            likely={
+                name: sum(states[each] for each in states if there[each]) for name, there in self.model.labels.items()
+            },
+            unseen=sum(seen is None for seen, _ in path),
+        )
         return unexamined(verdict, UNEXAMINED)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import yaml
 
 from monitor.errors import PolicyError, to_install
-from monitor.policy.manifest import Manifest
+from monitor.policy.manifest import AnyManifest
 
 _OPSET, _IR_VERSION = 17, 8  # of 2022: read by every onnxruntime allowed here
 
@@ -48,7 +48,7 @@ def perceptron_onnx(layers: tuple[tuple[Scores, Scores], tuple[Scores, Scores]],
     return _model(nodes, ("observation", "FLOAT", ["batch", w1.shape[0]]), (output, w2.shape[1]), weights)
 
 
-def manifest_yaml(manifest: Manifest) -> str:
+def manifest_yaml(manifest: AnyManifest) -> str:
     """Return the manifest as YAML text that `read_manifest` reads back."""
     plain = manifest.model_dump(exclude_none=True)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)

@@ -70,10 +70,12 @@ def judge_hidden(
         raise LimitError(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
         ) from error
-    missed = verdict.outcome in ("regret", "unavoidable")
+    missed, now = verdict.outcome in ("regret", "unavoidable"), watched.now
     return replace(
         verdict,
-        belief=_likeliest(watched.now),
+        belief=_likeliest(now),
+        likely={name: sum(now[state] for state in now if there[state]) for name, there in model.labels.items()},
+        unseen=sum(seen is None for seen, _ in pairs),
         evidence=prod(watched.chances),
         recourse=Recourse(reason=UNEXAMINED) if missed else None,
     )
@@ -199,6 +201,6 @@ def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
 
 
 def _likeliest(now: Mapping[int, float]) -> dict[int, float]:
-    """Return the likeliest states, the first first."""
-    ordered = sorted(now.items(), key=lambda each: (-each[1], each[0]))
+    """Return the likeliest states, the first first; rounding does not decide which they are."""
+    ordered = sorted(now.items(), key=lambda each: (-round(each[1], 9), each[0]))
     return dict(ordered[:MOST_BELIEVED])

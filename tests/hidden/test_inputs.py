@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import monitor
 from monitor.policy.controller import Controller, Policy
+from tests.hidden.files import write_controller, write_network
 
 ROWS = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 0, 1.0), (1, 0, 1, 1.0), (1, 1, 0, 0.25), (1, 1, 1, 0.75)]
 SHOWN = [(0, 0, 0.8), (0, 1, 0.2), (1, 1, 1.0)]
@@ -123,9 +125,38 @@ def test_a_policy_may_not_take_what_is_unavailable_where_it_may_be() -> None:
         ask('P=? [ F<=2 "bad" ]', model=only_there)
 
 
-def test_a_policy_in_a_file_is_refused() -> None:
-    with pytest.raises(monitor.PolicyError, match=r"ppo\.yaml is a file: where states are hidden"):
-        ask('P=? [ F<=2 "bad" ]', policies={"nominal": "ppo.yaml"})
+def test_policies_in_files_see_observations_unless_they_say_otherwise(tmp_path: Path) -> None:
+    write_network(tmp_path / "nominal.yaml", [0, 1])
+    write_network(tmp_path / "seeing.yaml", [0, 1], sees="state")
+    write_controller(tmp_path / "wary.yaml", choice=[[[1, 0], [1, 0]], [[0, 1], [0, 1]]], next=[[0, 1], [1, 1]])
+    names = "nominal", "seeing", "wary"
+    files = {name: str(tmp_path / f"{name}.yaml") for name in names}
+    tables = dict(
+        zip(
+            names,
+            ([0, 1], Policy([0, 1], sees="state"), Controller([[[1, 0], [1, 0]], [[0, 1], [0, 1]]], [[0, 1], [1, 1]])),
+            strict=True,
+        )
+    )
+    for name in names:
+        query = f'{name}@1.P=? [ F<=2 "bad" ]'
+        assert ask(query, policies=files).value == ask(query, policies=tables).value
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"{", "is no JSON of `choice` and `next`"),
+        (b'{"choice": [[[1, 0]]]}', "is no JSON of `choice` and `next`"),
+        (b'{"choice": [[[1, 0], [1, 0]]], "next": [[0]]}', "next has shape"),
+    ],
+)
+def test_files_of_controllers_that_are_none(tmp_path: Path, content: bytes, why: str) -> None:
+    (tmp_path / "wary.json").write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    (tmp_path / "wary.yaml").write_text(f"kind: controller\nfile: wary.json\nsha256: {sha256}\n")
+    with pytest.raises(monitor.PolicyError, match=f"policy .*wary.yaml: .*{why}"):
+        ask('P=? [ F<=2 "bad" ]', policies={"nominal": str(tmp_path / "wary.yaml")})
 
 
 @pytest.mark.parametrize("half", [{"signals": None}, {"emissions": None}])
@@ -169,9 +200,6 @@ def test_elsewhere_hidden_states_are_refused_not_taken_for_seen_ones() -> None:
     policies = {"nominal": [0, 1]}
     with pytest.raises(monitor.ConfigError, match="states are hidden"):
         monitor.values('P=? [ F<=2 "bad" ]', model=model(), policies=policies)
-    spec = monitor.FormulaSpec("watch", 'P>=0.5 [ F<=2 "bad" ]')
-    with pytest.raises(monitor.ConfigError, match="states are hidden"):
-        monitor.Monitor(model(), policies, [spec])
 
 
 def test_a_model_file_keeps_what_states_show(tmp_path: Path) -> None:

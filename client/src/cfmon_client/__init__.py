@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cfmon_client.broker import Broker as Broker
     from cfmon_client.errors import AlertError as AlertError
     from cfmon_client.errors import ClientError as ClientError
+    from cfmon_client.message import Observed as Observed
     from cfmon_client.publisher import Publisher as Publisher
     from cfmon_client.publisher import Status as Status
     from cfmon_client.stable_baselines import WatchedTraining as WatchedTraining
@@ -35,6 +36,7 @@ _HOME_OF: Final = {
     "AlertError": "errors",
     "Broker": "broker",
     "ClientError": "errors",
+    "Observed": "message",
     "Publisher": "publisher",
     "Rules": "takeover_rules",
     "Status": "publisher",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-__all__ = ["REASONS", "Refused", "check_episode", "check_policy", "pack", "plain"]
+__all__ = ["REASONS", "Observed", "Refused", "check_episode", "check_policy", "pack", "plain"]
 
 REASONS: Final[Mapping[str, str]] = {
     "bad_policy": "the policy is not a SHA-256 in hexadecimal",
@@ -45,6 +45,16 @@ class Refused(Exception):  # noqa: N818 - not an error of the caller's program: 
         self.reason = reason
 
 
+class Observed:
+    """What the sensor showed, in place of a state, where the monitor's model has hidden states.
+
+    `value`: its number; None: the sensor said nothing.
+    """
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
 def pack(
     episode: str | int,
     seq: int,
@@ -66,8 +76,10 @@ def pack(
 
     >>> msgpack.unpackb(pack("e", 0, [0.5, 1], 2, time=9.0)[0])
     {'v': 1, 'episode': 'e', 'seq': 0, 'state': [0.5, 1], 'time': 9.0, 'action': 2}
+    >>> msgpack.unpackb(pack("e", 1, Observed(None), 2, time=9.0)[0])
+    {'v': 1, 'episode': 'e', 'seq': 1, 'observation': None, 'time': 9.0, 'action': 2}
     """
-    fields: dict[str, Any] = {"v": 1, "episode": episode, "seq": seq, "state": _state(state), "time": time}
+    fields: dict[str, Any] = {"v": 1, "episode": episode, "seq": seq, **_seen(state), "time": time}
     if action is not None:
         fields["action"] = _action(action)
     elif not (terminated or truncated):
@@ -142,18 +154,24 @@ def plain(value: object) -> object:
     return value
 
 
-def _state(state: object) -> object:
+def _seen(state: object) -> dict[str, object]:
+    if not isinstance(state, Observed):
+        return {"state": _state("state", state)}
+    return {"observation": None if state.value is None else _state("observation", state.value)}
+
+
+def _state(key: str, state: object) -> object:
     value = plain(state)
     if type(value) is int:
-        return _integer("state", value, -MAX_INT)
+        return _integer(key, value, -MAX_INT)
     if type(value) is str:
-        return _text("state", value)
+        return _text(key, value)
     if not isinstance(value, list | tuple | dict):
         raise Refused(
             "wrong_type",
-            f"the state is {_shown(state)}; give an integer, a name, or a flat list or dict of numbers",
+            f"the {key} is {_shown(state)}; give an integer, a name, or a flat list or dict of numbers",
         )
-    return _entries("state", value)
+    return _entries(key, value)
 
 
 def _inputs(inputs: object) -> object:

@@ -153,7 +153,8 @@ class Steps:
 
         Args:
             state: As the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or a dict of
-                names to numbers. Arrays and scalars of NumPy are accepted.
+                names to numbers. Arrays and scalars of NumPy are accepted. `Observed(..)` where the model has hidden
+                states.
             action: Its index or its name.
             inputs: Recorded inputs of a world with numbers, such as the weather, in force while the action takes
                 effect: a flat list, an array, or a dict of names to numbers.

@@ -21,10 +21,12 @@ from monitor.evaluation.models import AnyModel, bytes_of, load_any_model, load_a
 from monitor.evaluation.worlds import WorldChecker
 from monitor.evidence.document import evidence_id
 from monitor.evidence.maker import EvidenceMaker
+from monitor.hidden.checker import HiddenChecker
 from monitor.logic import parse
 from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
 from monitor.model.mdp import MDP
+from monitor.policy.controller import is_hidden
 from monitor.policy.onnx_policy import Policy
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
@@ -88,10 +90,12 @@ class Loaded:
 
     @property
     def mdp(self) -> MDP:
-        """The model, for what works on tables alone; ConfigError if it is a world with numbers."""
-        if isinstance(self.model, MDP):
-            return self.model
-        raise ConfigError("the model is a world with numbers, and this needs a table")
+        """The model, for what works on tables alone; ConfigError for a world with numbers, or hidden states."""
+        if not isinstance(self.model, MDP):
+            raise ConfigError("the model is a world with numbers, and this needs a table")
+        if is_hidden(self.model, self.tables):
+            raise ConfigError("states are hidden, or a policy remembers, and this needs states that are seen")
+        return self.model
 
     @property
     def world(self) -> str:
@@ -231,7 +235,8 @@ def _vocabulary(
     tables = {name: policy.table for name, policy in policies.items()}
     if isinstance(model, CheckedWorld):
         return WorldChecker(model, tables, others)
-    return Names(model, tables, {name: other for name, other in others.items() if isinstance(other, MDP)})
+    enumerated = {name: other for name, other in others.items() if isinstance(other, MDP)}
+    return HiddenChecker(model, tables, enumerated) if is_hidden(model, tables) else Names(model, tables, enumerated)
 
 
 def _read_model(config: Config, key: str, name: str | None = None) -> AnyModel:
