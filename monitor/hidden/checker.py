@@ -161,7 +161,8 @@ class HiddenChecker:
             belief=dict(likeliest),
             evidence=belief.evidence,
             likely={
-                name: sum(states[each] for each in states if there[each]) for name, there in self.model.labels.items()
+                name: sum((states[each] for each in states if there[each]), 0.0)
+                for name, there in self.model.labels.items()
             },
             unseen=sum(seen is None for seen, _ in path),
         )

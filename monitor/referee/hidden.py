@@ -14,7 +14,7 @@ from operator import index
 
 from msgspec.structs import replace
 
-from monitor.errors import ConfigError, FormulaError, LimitError, PathError, PolicyError
+from monitor.errors import ConfigError, LimitError, PathError, PolicyError
 from monitor.logic.parser import error_at, parse
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability
 from monitor.logic.traversal import goals, subformulas
@@ -74,7 +74,7 @@ def judge_hidden(
     return replace(
         verdict,
         belief=_likeliest(now),
-        likely={name: sum(now[state] for state in now if there[state]) for name, there in model.labels.items()},
+        likely={name: sum((now[state] for state in now if there[state]), 0.0) for name, there in model.labels.items()},
         unseen=sum(seen is None for seen, _ in pairs),
         evidence=prod(watched.chances),
         recourse=Recourse(reason=UNEXAMINED) if missed else None,
@@ -121,7 +121,7 @@ def _check_formula(formula: Formula, text: str, minds: Minds) -> None:
     for goal, changes, _ in goals(formula):
         measure = goal.measure
         if isinstance(measure, Probability) and any(isinstance(each, Goal) for each in subformulas(measure.path)):
-            raise FormulaError("a nested quantity is a value of the hidden state, which nobody knows")
+            raise error_at("a nested quantity is a value of the hidden state, which nobody knows", text, 0)
         for change in changes:
             _check_change(change, text, minds)
 

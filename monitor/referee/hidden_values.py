@@ -35,10 +35,12 @@ from monitor.referee.row import counterfactual
 from monitor.referee.transition import Aim
 from monitor.referee.world import MAIN, Frame, World, intervene, position
 
-LIMIT = 2_000_000
-"""Most edges between the nodes of one query."""
+LIMIT = 500_000
+"""Most nodes of one query, and edges between them."""
 
 Chances = list[tuple[int, float]]
+Decision = tuple[int, int, float]
+"""An action, what is remembered afterwards, and the probability."""
 
 
 class Other(NamedTuple):
@@ -79,6 +81,7 @@ class HiddenUnroll:
         self._watched, self._minds, self._models, self._actions = watched, watched.minds, models, actions
         self._terminated, self._last = terminated, len(watched.pairs) - 1
         self._rows: dict[tuple[object, ...], Chances] = {}
+        self._decided: dict[tuple[object, ...], list[Decision]] = {}
         self._count = 0
 
     def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> float:
@@ -132,6 +135,7 @@ class HiddenUnroll:
         earns = isinstance(residual, Reward) and residual.low == 0
         to: defaultdict[Node, float] = defaultdict(float)
         settled = 0.0
+        self._count += 1
         if isinstance(after, Const) and not earns:
             return Edges(self._ahead(k, node.true) if after == TRUE else 0.0, to)
         for true, other, action, weight in self._steps(world, k, node, carried):
@@ -200,22 +204,34 @@ class HiddenUnroll:
         if end is not None and end == other.state:
             yield end, other, None, 1.0
             return
-        for read, shown in self._minds.model.shown(other.state):
-            chosen, memory = self._chosen(world, other, read, carried)
-            for action in np.flatnonzero(chosen).tolist():
-                for successor, part in self._row(world.now.model, other.state, action):
-                    yield end, Other(successor, memory), action, shown * float(chosen[action]) * part
+        key = world.now.policy, carried, other
+        if key not in self._decided:
+            self._decided[key] = [
+                (action, memory, shown * float(chosen[action]))
+                for read, shown in self._minds.model.shown(other.state)
+                for chosen, memory in [self._chosen(world, other, read, carried)]
+                for action in np.flatnonzero(chosen).tolist()
+            ]
+        for action, memory, chance in self._decided[key]:
+            for successor, part in self._row(world.now.model, other.state, action):
+                yield end, Other(successor, memory), action, chance * part
 
-    def _decisions(
-        self, world: World, k: int, node: Node, each: Happening, carried: Reader
-    ) -> Iterator[tuple[int, int, float]]:
-        """Yield action, what is remembered afterwards and probability of what would have been done at a pair."""
+    def _decisions(self, world: World, k: int, node: Node, each: Happening, carried: Reader) -> list[Decision]:
+        """Return what would have been done at a pair."""
         place = node.true
         assert isinstance(place, Place)
+        key = (k, world.now.policy, world.changed == 0, carried, place, each, node.other)
+        if key not in self._decided:
+            self._decided[key] = list(self._decide(world, k, place, node.other, each, carried))
+        return self._decided[key]
+
+    def _decide(
+        self, world: World, k: int, place: Place, other: Other, each: Happening, carried: Reader
+    ) -> Iterator[Decision]:
         here = Other(place.state, self._minds.remembered(carried, place.memories))
-        unchanged = each.action is not None and world.changed == 0 and node.other == here
-        for read, shown in self._same_sight(place.state, each.observation, node.other.state):
-            chosen, memory = self._chosen(world, node.other, read, carried)
+        unchanged = each.action is not None and world.changed == 0 and other == here
+        for read, shown in self._same_sight(place.state, each.observation, other.state):
+            chosen, memory = self._chosen(world, other, read, carried)
             if unchanged:
                 assert each.action is not None
                 yield each.action, memory, shown

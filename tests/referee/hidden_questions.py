@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from math import prod
 from random import Random
 from typing import Any
 
@@ -17,7 +19,10 @@ Pair = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class HiddenSetting:
-    """A model, another one, policies, a path that is possible, and the policies that acted on it."""
+    """Arguments of `check` but the question and the path, which is possible; `held`: the actions available everywhere.
+
+    `remembers`: some policy may.
+    """
 
     about: dict[str, Any]
     path: list[Pair]
@@ -51,10 +56,22 @@ def setting(seed: int) -> HiddenSetting:
     held = [a for a in range(actions) if model.availability[:, a].all()]
     acting = ["nominal", "alt"] if all(each.memories == 1 for each in readers.values()) else ["nominal"]
     path, acted = _path(rng, model, readers, acting)
+    if rng.random() < 0.3:
+        path[0] = (*path[0], _belief(rng, model, readers, path[0][0]))
     found: dict[str, Any] = {"model": model, "policies": policies, "models": {"other": other}}
-    found["terminated"] = path[-1][1] is not None and rng.random() < 0.25
+    found |= {"terminated": path[-1][1] is not None and rng.random() < 0.25, "start_observed": rng.random() < 0.7}
     found["acted"] = acted if len(acting) > 1 else ()
     return HiddenSetting(found, path, memories > 1, held)
+
+
+def _belief(rng: Random, model: MDP, readers: dict[str, Reader], first: int | None) -> tuple[float, ...]:
+    """Return any belief before the first pair; the path stays possible, as all places are."""
+    kinds = {reader.content(): reader.memories for reader in readers.values()}
+    memories = prod(kinds.values())
+    states = range(model.states) if model.emissions is not None else [first or 0]
+    weights = {s * memories + m: rng.choice([0.1, 1, 2]) for s in states for m in range(memories)}
+    total = sum(weights.values())
+    return tuple(float(part) for place, weight in weights.items() for part in (place, weight / total))
 
 
 def _rows(rng: Random, states: int, available: list[tuple[int, int]]) -> list[tuple[int, int, int, float]]:
@@ -90,7 +107,7 @@ def _policy(rng: Random, model: MDP, memories: int) -> object:
 
 
 def _path(rng: Random, model: MDP, readers: dict[str, Reader], acting: list[str]) -> tuple[list[Pair], list[str]]:
-    """At most four pairs, some off-policy, some parts missing, now and then a belief before the first."""
+    """At most four pairs, some off-policy, with some parts missing."""
     hidden = model.emissions is not None
     state = rng.choices(range(model.states), model.initial if hidden else None)[0]
     memory, path, acted = dict.fromkeys(readers, 0), list[Pair](), list[str]()
@@ -112,16 +129,20 @@ def _path(rng: Random, model: MDP, readers: dict[str, Reader], acting: list[str]
 
 
 def question(rng: Random, held: list[int], *, remembers: bool) -> str:
+    """Return a question of the part of the language that hidden states have; none hands back if a policy `remembers`."""
     writer = Writer(rng, held)
-    while True:
-        kind = rng.random()
-        if kind < 0.4:
-            text = f"{writer.world()}.{writer.measure(0, asks=True)}"
-        elif kind < 0.7:
-            changes = [change for change in (writer.change() for _ in range(50)) if change != "nominal"]
-            text = f"regret({changes[0]}@{rng.choice([0, 1, 2, 3, 5, -1, -2])}, {writer.measure(0)})"
-        else:
-            one, two = (f"{writer.world()}.{writer.measure(0)}" for _ in range(2))
-            text = f"{one} {rng.choice('&|')} !({two} | false)"
-        if not remembers or not any(f"{name}[" in text.replace("do(0)", "do").replace("do(1)", "do").replace("do(2)", "do") for name in ("alt", "third", "do")):
-            return text
+    text = _some_question(writer)
+    while remembers and re.search(r"(alt|third|do\(\d\))\[", text):
+        text = _some_question(writer)
+    return text
+
+
+def _some_question(writer: Writer) -> str:
+    rng, kind = writer.rng, writer.rng.random()
+    if kind < 0.4:
+        return f"{writer.world()}.{writer.measure(0, asks=True)}"
+    if kind < 0.7:
+        changes = [change for change in (writer.change() for _ in range(50)) if change != "nominal"]
+        return f"regret({changes[0]}@{rng.choice([0, 1, 2, 3, 5, -1, -2])}, {writer.measure(0)})"
+    one, two = (f"{writer.world()}.{writer.measure(0)}" for _ in range(2))
+    return f"{one} {rng.choice('&|')} !({two} | false)"

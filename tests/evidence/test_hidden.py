@@ -1,0 +1,170 @@
+"""Evidence where states are hidden: made on a stream, derived again by both programs, and what is altered in it found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+import monitor
+from monitor.alarm.message import Identity, identity_of
+from monitor.evaluation.models import bytes_of, load_any_policy, sha256_of
+from monitor.evidence.contradictions import contradictions
+from monitor.evidence.document import Evidence, pack_evidence, read_evidence
+from monitor.evidence.effort import work
+from monitor.evidence.rederivation import ENGINE, REFEREE, Deriver, derive_again
+from monitor.evidence.verification import examine
+from monitor.policy.controller import Reader, as_reader
+from monitor.types import AlarmSpec, Alert, FormulaSpec
+from tests.evidence.rederived import make_evidence
+from tests.hidden.files import write_controller, write_network
+from tests.hidden.test_stream import CREEP, GO, WARY, policies, robot, send, watch
+
+WATCHED = 'regret(wary@2, P<0.5 [ F<=3 "fallen" ])'
+STEPS = [(0, GO), (0, CREEP), (0, GO), (0, None), (0, GO), (None, GO), (0, GO), (1, GO)]
+READERS = {name: as_reader(policy, robot()) for name, policy in policies().items()}
+
+
+def alarm(text: str = WATCHED, acting: dict[str, object] | None = None) -> Alert:
+    """The alarm of a stream whose first steps have left the window."""
+    spec = FormulaSpec("watch", text, alarm=AlarmSpec())
+    watching = watch(spec, acting=acting)
+    alerts = [n for seq, pair in enumerate(STEPS) for n in send(watching, seq, pair) if isinstance(n, Alert)]
+    return next(alert for alert in alerts if alert.seq > 5)
+
+
+def evidence(alert: Alert | None = None, readers: dict[str, Reader] = READERS) -> Evidence:
+    alert = alert or alarm()
+    return read_evidence(make_evidence(alert, identity_of(robot(), readers, {}), readers, {}))
+
+
+both = pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda deriver: deriver.name)
+
+
+@both
+@pytest.mark.parametrize("text", [WATCHED, '@1.P<=0.5 [ F<=2 "fallen" ] | false'])
+def test_both_programs_derive_the_alarm_again(deriver: Deriver, text: str) -> None:
+    document = evidence(alarm(text))
+    assert not document.start_observed
+    assert None in [seen for seen, _ in document.path]
+    assert len(document.inputs) == len(document.path)
+    assert contradictions(document) == []
+    found = derive_again(document, robot(), READERS, {}, [deriver])
+    assert (found.problems, found.by, found.notes) == ([], deriver.name, ())
+
+
+@both
+def test_the_order_of_names_and_a_second_name_of_a_policy_change_nothing(deriver: Deriver) -> None:
+    acting = {"nominal": monitor.Controller([[[1, 0], [1, 0]]] * 2, [[0, 1], [1, 0]]), **{"wary": policies()["wary"]}}
+    readers = {name: as_reader(policy, robot()) for name, policy in acting.items()}
+    document = evidence(alarm(acting=acting), readers)
+    assert max(len(each) for each in document.inputs) > 2 * robot().states, "memories differ"
+    turned = {"wary": readers["wary"], "nominal": readers["nominal"]}
+    assert derive_again(document, robot(), turned, {}, [deriver]).problems == []
+    named = {"also": as_reader(acting["nominal"], robot()), **turned}
+    found = derive_again(document, robot(), named, {}, [deriver]).problems
+    assert [problem.partition(":")[0] for problem in found] == ["policies"]
+
+
+def nudged(belief: tuple[float, ...]) -> tuple[float, ...]:
+    return (belief[0], belief[1] - 1e-6, belief[2], belief[3] + 1e-6, *belief[4:])
+
+
+ALTERED: dict[str, Callable[[Evidence], Evidence]] = {
+    "inputs[1]": lambda e: replace(e, inputs=(nudged(e.inputs[0]), *e.inputs[1:])),
+    "inputs[2]": lambda e: replace(e, inputs=(*e.inputs[:2], nudged(e.inputs[2]))),
+    "verdict.belief[0][1]": lambda e: replace(e, path=((1, GO), *e.path[1:])),
+    "verdict.evidence": lambda e: replace(e, path=(*e.path[:-1], (1, GO))),
+    "verdict.quantities[1].value": lambda e: replace(
+        e,
+        verdict=replace(
+            e.verdict, quantities=(e.verdict.quantities[0], replace(e.verdict.quantities[1], value=0.25))
+        ),
+    ),
+    "verdict.belief[2][1]": lambda e: replace(
+        e, verdict=replace(e.verdict, belief={**(e.verdict.belief or {}), 2: 0.125})
+    ),
+    "verdict.likely.fallen": lambda e: replace(
+        e, verdict=replace(e.verdict, likely={**(e.verdict.likely or {}), "fallen": 0.125})
+    ),
+    "verdict.unseen": lambda e: replace(e, verdict=replace(e.verdict, unseen=4)),
+}
+
+
+@both
+@pytest.mark.parametrize("where", ALTERED)
+def test_what_is_altered_is_found(deriver: Deriver, where: str) -> None:
+    changed = ALTERED[where](evidence())
+    problems = derive_again(changed, robot(), READERS, {}, [deriver]).problems
+    assert where in [problem.partition(":")[0] for problem in problems]
+
+
+def test_an_observed_start_has_the_belief_of_the_model() -> None:
+    watching = watch(FormulaSpec("watch", 'P<=0.1 [ F<=3 "fallen" ]', alarm=AlarmSpec()))
+    [alert] = [n for n in send(watching, 0, (1, GO)) if isinstance(n, Alert)]
+    document = evidence(alert)
+    assert document.start_observed
+    assert derive_again(document, robot(), READERS, {}, [REFEREE]).problems == []
+    first = document.inputs[0]
+    other = replace(document, inputs=(nudged(first),))
+    for deriver in (ENGINE, REFEREE):
+        assert f"inputs[0]: the belief has {first[1] - 1e-6!r} at place 0, {first[1]!r} follows" in (
+            derive_again(other, robot(), READERS, {}, [deriver]).problems
+        )
+
+
+def test_a_policy_that_chooses_otherwise_for_an_observation_is_found() -> None:
+    readers = {**READERS, "careful": as_reader([CREEP, CREEP], robot())}
+    problems = derive_again(evidence(), robot(), readers, {}).problems
+    assert [problem.partition(":")[0] for problem in problems] == ["policies.careful.choices[0][1][0][0]"]
+
+
+def test_an_observation_that_there_is_not_is_found() -> None:
+    document = evidence()
+    changed = replace(document, path=((7, GO), *document.path[1:]))
+    for deriver in (ENGINE, REFEREE):
+        problems = derive_again(changed, robot(), READERS, {}, [deriver]).problems
+        assert problems[-1].startswith("no verdict follows: pair 0: observation 7 is outside 0..1")
+
+
+def test_larger_beliefs_are_more_work() -> None:
+    document = evidence()
+    wide = replace(document, inputs=tuple(each * 100 for each in document.inputs))
+    assert work(wide) > work(document) + 100_000
+
+
+def test_a_file_of_evidence_is_verified_with_its_policies(tmp_path: Path) -> None:
+    write_network(tmp_path / "nominal.yaml", [GO, GO])
+    write_network(tmp_path / "careful.yaml", [GO, CREEP])
+    write_controller(tmp_path / "wary.yaml", **WARY)
+    model = robot()
+    objects = {sha256_of(model): bytes_of(model)}
+    readers: dict[str, Any] = {}
+    sha256: dict[str, str] = {}
+    manifests: dict[str, dict[str, Any]] = {}
+    for name in READERS:
+        file = tmp_path / f"{name}.yaml"
+        loaded = load_any_policy(file, model)
+        readers[name], manifests[name] = loaded.table, loaded.manifest.model_dump(mode="json")
+        content = (tmp_path / yaml.safe_load(file.read_text())["file"]).read_bytes()
+        sha256[name] = hashlib.sha256(content).hexdigest()
+        objects[sha256[name]] = content
+    identity = Identity("robot", sha256_of(model), sha256, {"monitor": "0.1"})
+    document = read_evidence(make_evidence(signed(alarm(), identity), identity, readers, manifests))
+    report = examine(pack_evidence(document), objects.__getitem__)
+    assert (report.problems, report.derived_by, report.notes) == ((), "referee", ())
+    altered = ALTERED["inputs[2]"](document)
+    assert examine(pack_evidence(altered), objects.__getitem__).problems != ()
+
+
+def signed(alert: Alert, identity: Identity) -> Alert:
+    """The alert with the id that it has under an identity."""
+    from monitor.alarm.message import alert_id
+
+    spec = FormulaSpec(alert.formula, alert.text)
+    return replace(alert, id=alert_id(alert.agent, alert.episode, spec, identity, alert.first_seq))
