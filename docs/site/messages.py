@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from monitor.alarm.message import AlertMessage
 from monitor.evidence.document import Evidence
-from monitor.policy.manifest import Manifest
+from monitor.policy.manifest import Manifest, SightedManifest
 from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.sidecar.webhooks.cloud_event import CloudEvent
@@ -155,7 +155,7 @@ PAGES: Final[Mapping[str, tuple[str, Callable[[], Iterator[tuple[str, str, str]]
     "step.md": ("a step", lambda: ((f"`{key}`", *entry) for key, entry in STEP.items())),
     "alert.md": ("an alert", lambda: _rows(AlertMessage)),
     "status.md": ("a status", lambda: _rows(StatusMessage)),
-    "manifest.md": ("a manifest", lambda: _rows(Manifest)),
+    "manifest.md": ("a manifest", lambda: iter((*_rows(Manifest), *_rows(SightedManifest)))),
     "evidence.md": ("evidence", lambda: _rows(Evidence)),
     "webhook-event.md": ("an event", lambda: _rows(CloudEvent)),
 }

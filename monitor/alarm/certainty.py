@@ -7,7 +7,7 @@ from typing import Final
 
 from monitor.alarm.figures import MATTERS, given_now, is_open, own_quantity
 from monitor.alarm.machine import assess
-from monitor.alarm.phrases import basis_text, capital, decimals, percent
+from monitor.alarm.phrases import basis_text, capital, decimals, percent, steps
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import NOMINAL, Formula, Goal, InterventionRef, Probability, Regret, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
@@ -129,9 +129,9 @@ class Certainty:
         said = [
             f"{self._subject.label(name)} {decimals(chance)[0]}" for name, chance in likeliest if chance >= UNLIKELY
         ]
-        parts = [f"what it is in is not seen; probability now: {', '.join(said)}"] if said else []
+        parts = [f"its state is not seen; probability now: {', '.join(said)}"] if said else []
         if verdict.unseen:
-            parts.append(f"at {verdict.unseen} steps of the path nothing was seen")
+            parts.append(f"nothing was seen at {steps(verdict.unseen)} of the path")
         return [capital("; ".join(parts))] if parts else []
 
     def _basis(self) -> tuple[InterventionRef, RestsOn | None]:

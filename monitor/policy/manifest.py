@@ -91,8 +91,8 @@ class SightedManifest(Manifest):
     """Manifest of a policy that says what it sees, where states are hidden."""
 
     sees: Literal["observation", "state"]
-    """`observation`: what the sensor shows; the inputs `one_hot` and `index` are then of observations. `state`: the
-    state itself, as a simulator's policy does.
+    """Only where states are hidden. `observation`, as where this is left out: it sees what the sensor shows, and the
+    inputs `one_hot` and `index` are of observations. `state`: it sees the state, as a simulator's policy does.
     """
 
 

@@ -105,8 +105,10 @@ def decoder(data: bytes) -> None:
     validate(observation)
     world = loaded().mdp
     for encoder in ENCODERS:
-        with contextlib.suppress(InputError):
-            assert 0 <= encode_state(world, encoder, observation.state) < world.states
+        for seen in (observation.state, observation.observation):
+            if seen is not None:
+                with contextlib.suppress(InputError):
+                    assert 0 <= encode_state(world, encoder, seen) < world.states
     if observation.action is not None:
         with contextlib.suppress(InputError):
             assert 0 <= encode_action(world, observation.action) < world.actions

@@ -36,7 +36,7 @@ from tests.hidden.test_against_noise import model_of, policy
 
 GROUND, ICE, FALLEN = 0, 1, 2
 GO, CREEP = 0, 1
-WARY = {"choice": [[[1, 0], [1, 0]], [[0, 1], [0, 1]]], "next": [[0, 1], [1, 1]]}
+WARY: dict[str, Any] = {"choice": [[[1, 0], [1, 0]], [[0, 1], [0, 1]]], "next": [[0, 1], [1, 1]]}
 WINDOW = 5
 
 Pair = tuple[int | None, int | None]
@@ -187,7 +187,7 @@ def test_the_alert_says_what_is_believed() -> None:
     assert alerts, "it fires"
     newest = alerts[-1]
     assert any(
-        "What it is in is not seen; probability now: " in each and "'on thin ice' 0." in each for each in newest.details
+        "Its state is not seen; probability now: " in each and "'on thin ice' 0." in each for each in newest.details
     )
     assert any("nothing was seen" in each for each in newest.details)
     assert newest.path[0] == (None, GO)

@@ -4,7 +4,8 @@ import pytest
 
 from monitor.errors import PolicyError
 from monitor.policy.export import manifest_yaml
-from monitor.policy.manifest import read_manifest
+from monitor.policy.manifest import Manifest, read_manifest
+from monitor.policy.onnx_policy import of_network
 
 GOOD = f"""
 file: net.onnx
@@ -15,12 +16,16 @@ mode: greedy
 """
 
 
+def read_network(content: bytes, where: str) -> Manifest:
+    return of_network(read_manifest(content, where), where)
+
+
 def test_a_manifest_is_read_and_written_back() -> None:
-    manifest = read_manifest((GOOD + "mask: true\nname: mine\ndescription: a néw one\n").encode(), "p.yaml")
+    manifest = read_network((GOOD + "mask: true\nname: mine\ndescription: a néw one\n").encode(), "p.yaml")
     assert manifest.input.kind == "observation"
     assert manifest.mask
     assert read_manifest(manifest_yaml(manifest).encode(), "again") == manifest
-    assert not read_manifest(GOOD.encode(), "p.yaml").mask
+    assert not read_network(GOOD.encode(), "p.yaml").mask
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from monitor.evaluation import check
 from monitor.model import MDP
 from monitor.model.io import load_model
 from monitor.policy.network import Network
-from monitor.policy.onnx_policy import load_network, load_policy
+from monitor.policy.onnx_policy import load_network, load_policy, of_network
 from monitor.sampled import Sampler, Simulated, as_decisions
 from monitor.sampled.decisions import CachedFunction
 from monitor.sampled.particle_rows import SimulatorRows
@@ -75,7 +75,7 @@ def test_a_network_decides_like_its_table() -> None:
     states = np.random.default_rng(0).integers(0, model.states, 3_000)
     for manifest in sorted((POLICIES / "icu-sepsis").glob("*.yaml")):
         policy = load_policy(manifest, model)
-        network = as_decisions(Network(policy.content, policy.manifest, model, "test"))
+        network = as_decisions(Network(policy.content, of_network(policy.manifest, manifest.name), model, "test"))
         for _ in range(2):
             assert np.array_equal(network.decide(states), as_decisions(policy.table).decide(states))
 
@@ -127,7 +127,8 @@ def test_a_network_acts_in_a_simulator_it_was_not_tabled_for() -> None:
 def test_a_network_with_a_number_for_each_state_does_not_fit_a_simulator() -> None:
     model = load_model(POLICIES / "frozen-lake" / "model.npz")
     policy = load_policy(POLICIES / "frozen-lake" / "good.yaml", model)
-    one_hot = policy.manifest.model_copy(update={"input": policy.manifest.input.model_copy(update={"kind": "one_hot"})})
+    manifest = of_network(policy.manifest, "good.yaml")
+    one_hot = manifest.model_copy(update={"input": manifest.input.model_copy(update={"kind": "one_hot"})})
     with pytest.raises(PolicyError, match="input kind one_hot needs enumerated states"):
         Network(policy.content, one_hot, Room(load_model(POLICIES / "minigrid" / "empty.npz")), "test")
 
