@@ -32,8 +32,8 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path (observation, where states are hidden), ascending: the actions with positive probability,
-    and their probabilities; none where they depend on more than that.
+    """For each state of the path (observation, where states are hidden), ascending: the actions with positive
+    probability, and their probabilities; none where they depend on more than that.
     """
 
 
@@ -74,8 +74,8 @@ class Evidence(msgspec.Struct, frozen=True):
     since: float
     """Time of the step `first_seq`, in seconds since the epoch."""
     path: tuple[tuple[State, int | None], ...]
-    """The held path: state and action of each step, oldest first; observation and action, each of which may be null, where
-    states are hidden.
+    """The held path: state and action of each step, oldest first. Where states are hidden: observation and action, each
+    of which may be null.
     """
     start_observed: bool
     """True if the path begins with the episode."""
@@ -100,8 +100,8 @@ class Evidence(msgspec.Struct, frozen=True):
     name: its table is not known; the answer does not depend on it.
     """
     inputs: tuple[tuple[float, ...], ...] = ()
-    """The recorded inputs of each step of the path; where states are hidden, or policies remember, the belief before it:
-    place, weight, place, weight, ... Left out if the model has none.
+    """The recorded inputs of each step of the path; where states are hidden, or policies remember, the belief before
+    it: place, weight, place, weight, ... Left out if the model has none.
     """
     takeover: TakeoverEvidence | None = None
     """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""

@@ -359,7 +359,7 @@ def _has(model: AnyModel, state: State) -> bool:
 
 
 def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
-    """Compare the belief before each pair with what follows from the one before the first, or from an observed start."""
+    """Compare the belief before each pair with what follows from the first one, or from an observed start."""
     readers = {name: table for name, table in tables.items() if isinstance(table, Reader)}
     if not readers or not isinstance(model, MDP) or not evidence.inputs:
         return
@@ -375,7 +375,7 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
 
 
 def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:
-    """Return the path as `check` takes it, with recorded inputs where there are any, or the belief before it."""
+    """Return the path as `check` takes it: with recorded inputs where there are any, or the belief before it."""
     if not evidence.inputs:
         return evidence.path
     if any(isinstance(table, Reader) for table in tables.values()):

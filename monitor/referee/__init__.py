@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from monitor.errors import ConfigError, LimitError
 from monitor.logic.parser import parse
@@ -27,7 +27,7 @@ from monitor.referee.basis import rests_on
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.hidden import beliefs, judge_hidden
-from monitor.referee.inputs import check_acted, check_models, checked_path, named_actions
+from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
 from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
 from monitor.referee.verdict import Judge
@@ -59,8 +59,8 @@ def judge(
         model: the MDP.
         path: pairs (state, action), oldest first; the last action may be None (not yet taken). Where states are hidden:
             (observation, action), each of which may be None, and the first may have the belief before it.
-        policies: name -> table, S actions or an S x A matrix, or a policy that sees observations or remembers; `nominal`
-            is the deployed one.
+        policies: name -> table, S actions or an S x A matrix, or a policy that sees observations or remembers;
+            `nominal` is the deployed one.
         models: name -> other dynamics, for `model:name`.
         causal_model: `any` or `stable` also bound the answer over that class of causal models.
         terminated: the episode has ended in the last state, which is absorbing from then on.
@@ -103,7 +103,7 @@ def judge(
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)
     actions = named_actions(formula, text, model, tables, others)
-    pairs = checked_path(path, model, terminated=terminated)
+    pairs = checked_path(cast("Path", path), model, terminated=terminated)
     check_acted(acted, len(pairs), tables)
     last = pairs[-1][0]
     setting = Setting({MAIN: model, **others}, tables, last if terminated else None)

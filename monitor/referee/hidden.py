@@ -186,7 +186,9 @@ def _belief(given: object, minds: Minds) -> dict[Place, float]:
     if any(one >= two for one, two in pairwise(places)) or not all(
         place.is_integer() and 0 <= place < minds.places for place in places
     ):
-        raise PathError(f"pair 0: the places of the belief before it do not ascend, or are none of 0..{minds.places - 1}")
+        raise PathError(
+            f"pair 0: the places of the belief before it do not ascend, or are none of 0..{minds.places - 1}"
+        )
     if not all(weight > 0.0 for weight in weights) or not isclose(sum(weights), 1.0, rel_tol=0.0, abs_tol=ROUNDING):
         raise PathError("pair 0: the belief before it has weights that are not positive, or not of sum 1")
     return {minds.place(int(place)): weight for place, weight in zip(places, weights, strict=True)}

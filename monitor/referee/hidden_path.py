@@ -123,7 +123,7 @@ class Watched:
 
     @cached_property
     def _forwards(self) -> tuple[list[Belief], list[float], list[bool]]:
-        """Beliefs before each pair and after the last one; the probability of each pair; whether its action says nothing.
+        """Beliefs before each pair and after the last; probability of each pair; whether its action says nothing.
 
         The belief after the last pair has the places at it, with the memories before it was read.
         """
@@ -250,7 +250,11 @@ class Watched:
                         yield Happening(observation, taken, memories, shown * chance)
             elif (silent or reader is None) and self.minds.model.available(place.state)[action]:
                 yield Happening(observation, action, memories, shown)
-            elif not silent and reader is not None and (chance := self.minds.choice(reader, memories, place.state, observation)[action]) > 0.0:
+            elif (
+                not silent
+                and reader is not None
+                and (chance := self.minds.choice(reader, memories, place.state, observation)[action]) > 0.0
+            ):
                 yield Happening(observation, action, memories, shown * chance)
 
     def _readings(self, k: int, place: Place) -> Iterator[tuple[int, tuple[int, ...], float]]:

@@ -58,6 +58,14 @@ class Node(NamedTuple):
     residual: Residual
 
 
+class Present(NamedTuple):
+    """An offset of a world: the world from there on, the number of its pair, and the policy whose memory is kept."""
+
+    world: World
+    k: int
+    carried: Reader
+
+
 class Edges(NamedTuple):
     """Edges of a node: the part of its value that is settled, and the weight of each node it depends on."""
 
@@ -111,7 +119,7 @@ class HiddenUnroll:
         layers: list[dict[Node, Edges]] = []
         wanted, k = set(roots.values()), start
         while wanted:
-            layer = {node: self._edges(world, k, node, carried) for node in wanted}
+            layer = {node: self._edges(Present(world, k, carried), node) for node in wanted}
             layers.append(layer)
             wanted = {after for edges in layer.values() for after in edges.to}
             world, k = world.later(), k + 1
@@ -128,7 +136,7 @@ class HiddenUnroll:
         fresh = takes_over and not carried.shadows
         return 0 if fresh else self._minds.remembered(carried, place.memories)
 
-    def _edges(self, world: World, k: int, node: Node, carried: Reader) -> Edges:
+    def _edges(self, now: Present, node: Node) -> Edges:
         """Return the edges of a node at pair `k`, or beyond the last one."""
         residual, state = node.residual, node.other.state
         after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth(state))
@@ -137,14 +145,14 @@ class HiddenUnroll:
         settled = 0.0
         self._count += 1
         if isinstance(after, Const) and not earns:
-            return Edges(self._ahead(k, node.true) if after == TRUE else 0.0, to)
-        for true, other, action, weight in self._steps(world, k, node, carried):
+            return Edges(self._ahead(now.k, node.true) if after == TRUE else 0.0, to)
+        for true, other, action, weight in self._steps(now, node):
             self._count += 1
             if earns and action is not None:
                 reward = self._models[MAIN].reward(state, action, other.state)
-                settled += weight * reward * self._ahead(k + 1, true)
+                settled += weight * reward * self._ahead(now.k + 1, true)
             if after == TRUE:
-                settled += weight * self._ahead(k + 1, true)
+                settled += weight * self._ahead(now.k + 1, true)
             elif not isinstance(after, Const):
                 to[Node(true, other, after)] += weight
         if self._count > LIMIT:
@@ -167,91 +175,85 @@ class HiddenUnroll:
         """Return what was observed from pair `k` on, where this is true; nothing was beyond the last pair."""
         return self._watched.ahead[k].get(true, 0.0) if isinstance(true, Place) else 1.0
 
-    def _steps(
-        self, world: World, k: int, node: Node, carried: Reader
-    ) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
+    def _steps(self, now: Present, node: Node) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
         """Yield what may be next: what happened, what would have, by which action (None: it has ended), weight."""
         if not isinstance(node.true, Place):
-            yield from self._free(world, node.true, node.other, carried)
+            yield from self._free(now, node.true, node.other)
             return
-        place, chance_of_pair = node.true, self._watched.chances[k]
-        for each in self._watched.happenings(k, place):
+        place, chance_of_pair = node.true, self._watched.chances[now.k]
+        for each in self._watched.happenings(now.k, place):
             weight = each.chance / chance_of_pair
-            if k == self._last:
+            if now.k == self._last:
                 end = place.state if self._terminated else None
                 if end == node.other.state:
                     yield end, node.other, None, weight
                     continue
-                for action, memory, chance in self._decisions(world, k, node, each, carried):
-                    for successor, part in self._row(world.now.model, node.other.state, action):
+                for action, memory, chance in self._decisions(now, place, each, node.other):
+                    for successor, part in self._row(now.world.now.model, node.other.state, action):
                         yield end, Other(successor, memory), action, weight * chance * part
                 continue
             assert each.action is not None
             reached = self._watched.successors(place.state, each.action)
-            for action, memory, chance in self._decisions(world, k, node, each, carried):
+            for action, memory, chance in self._decisions(now, place, each, node.other):
                 for outcome, part in reached:
                     true = Place(outcome, each.memories)
-                    if self._ahead(k + 1, true) == 0.0:
+                    if self._ahead(now.k + 1, true) == 0.0:
                         continue
                     at = place.state, each.action, outcome
-                    for successor, same in self._same_noise(at, world.now.model, node.other.state, action):
+                    for successor, same in self._same_noise(at, now.world.now.model, node.other.state, action):
                         yield true, Other(successor, memory), action, weight * chance * part * same
 
     def _free(
-        self, world: World, end: int | None, other: Other, carried: Reader
+        self, now: Present, end: int | None, other: Other
     ) -> Iterator[tuple[int | None, Other, int | None, float]]:
         """Yield what may be next beyond the last pair."""
         if end is not None and end == other.state:
             yield end, other, None, 1.0
             return
-        key = world.now.policy, carried, other
+        key = now.world.now.policy, now.carried, other
         if key not in self._decided:
             self._decided[key] = [
                 (action, memory, shown * float(chosen[action]))
                 for read, shown in self._minds.model.shown(other.state)
-                for chosen, memory in [self._chosen(world, other, read, carried)]
+                for chosen, memory in [self._chosen(now, other, read)]
                 for action in np.flatnonzero(chosen).tolist()
             ]
         for action, memory, chance in self._decided[key]:
-            for successor, part in self._row(world.now.model, other.state, action):
+            for successor, part in self._row(now.world.now.model, other.state, action):
                 yield end, Other(successor, memory), action, chance * part
 
-    def _decisions(self, world: World, k: int, node: Node, each: Happening, carried: Reader) -> list[Decision]:
+    def _decisions(self, now: Present, place: Place, each: Happening, other: Other) -> list[Decision]:
         """Return what would have been done at a pair."""
-        place = node.true
-        assert isinstance(place, Place)
-        key = (k, world.now.policy, world.changed == 0, carried, place, each, node.other)
+        key = now.k, now.world.now.policy, now.world.changed == 0, now.carried, place, each, other
         if key not in self._decided:
-            self._decided[key] = list(self._decide(world, k, place, node.other, each, carried))
+            self._decided[key] = list(self._decide(now, place, each, other))
         return self._decided[key]
 
-    def _decide(
-        self, world: World, k: int, place: Place, other: Other, each: Happening, carried: Reader
-    ) -> Iterator[Decision]:
-        here = Other(place.state, self._minds.remembered(carried, place.memories))
-        unchanged = each.action is not None and world.changed == 0 and other == here
+    def _decide(self, now: Present, place: Place, each: Happening, other: Other) -> Iterator[Decision]:
+        here = Other(place.state, self._minds.remembered(now.carried, place.memories))
+        unchanged = each.action is not None and now.world.changed == 0 and other == here
         for read, shown in self._same_sight(place.state, each.observation, other.state):
-            chosen, memory = self._chosen(world, other, read, carried)
+            chosen, memory = self._chosen(now, other, read)
             if unchanged:
                 assert each.action is not None
                 yield each.action, memory, shown
                 continue
             if each.action is not None:
-                reader = self._minds.readers[self._watched.acted[k]]
+                reader = self._minds.readers[self._watched.acted[now.k]]
                 took = np.array(self._minds.choice(reader, each.memories, place.state, each.observation))
                 if took[each.action] > 0.0:
                     chosen = counterfactual(took, chosen, each.action)
             for action in np.flatnonzero(chosen).tolist():
                 yield action, memory, shown * float(chosen[action])
 
-    def _chosen(self, world: World, other: Other, read: int, carried: Reader) -> tuple[Floats, int]:
+    def _chosen(self, now: Present, other: Other, read: int) -> tuple[Floats, int]:
         """Return the distribution [A] of the action in force with prior noise, and what is remembered afterwards."""
-        policy = world.now.policy
+        policy = now.world.now.policy
         if not isinstance(policy, str):
             always: Floats = np.eye(1, self._minds.model.actions, policy)[0]
             return always, 0
         reader = self._minds.readers[policy]
-        memory = other.memory if reader is carried else 0
+        memory = other.memory if reader is now.carried else 0
         seen = other.state if reader.sees_state else read
         memory = int(reader.following[memory, seen])
         return reader.choice[memory, seen], memory
@@ -264,7 +266,7 @@ class HiddenUnroll:
         return self._rows[key]
 
     def _same_noise(self, at: tuple[int, int, int], model: str, state: int, action: int) -> Chances:
-        """Return successors in another state, given the transition `at` (state, action, successor) of the main model."""
+        """Return successors elsewhere, given the transition `at` (state, action, successor) of the main model."""
         key = at, model, state, action
         if key not in self._rows:
             row = self._row(MAIN, *at[:2])

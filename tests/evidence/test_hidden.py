@@ -1,4 +1,4 @@
-"""Evidence where states are hidden: made on a stream, derived again by both programs, and what is altered in it found."""
+"""Evidence where states are hidden: made on a stream, derived again by both programs; what is altered is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 
 import monitor
-from monitor.alarm.message import Identity, identity_of
+from monitor.alarm.message import Identity, alert_id, identity_of
 from monitor.evaluation.models import bytes_of, load_any_policy, sha256_of
 from monitor.evidence.contradictions import contradictions
 from monitor.evidence.document import Evidence, pack_evidence, read_evidence
@@ -60,7 +60,7 @@ def test_both_programs_derive_the_alarm_again(deriver: Deriver, text: str) -> No
 
 @both
 def test_the_order_of_names_and_a_second_name_of_a_policy_change_nothing(deriver: Deriver) -> None:
-    acting = {"nominal": monitor.Controller([[[1, 0], [1, 0]]] * 2, [[0, 1], [1, 0]]), **{"wary": policies()["wary"]}}
+    acting = {"nominal": monitor.Controller([[[1, 0], [1, 0]]] * 2, [[0, 1], [1, 0]]), "wary": policies()["wary"]}
     readers = {name: as_reader(policy, robot()) for name, policy in acting.items()}
     document = evidence(alarm(acting=acting), readers)
     assert max(len(each) for each in document.inputs) > 2 * robot().states, "memories differ"
@@ -82,9 +82,7 @@ ALTERED: dict[str, Callable[[Evidence], Evidence]] = {
     "verdict.evidence": lambda e: replace(e, path=(*e.path[:-1], (1, GO))),
     "verdict.quantities[1].value": lambda e: replace(
         e,
-        verdict=replace(
-            e.verdict, quantities=(e.verdict.quantities[0], replace(e.verdict.quantities[1], value=0.25))
-        ),
+        verdict=replace(e.verdict, quantities=(e.verdict.quantities[0], replace(e.verdict.quantities[1], value=0.25))),
     ),
     "verdict.belief[2][1]": lambda e: replace(
         e, verdict=replace(e.verdict, belief={**(e.verdict.belief or {}), 2: 0.125})
@@ -164,7 +162,5 @@ def test_a_file_of_evidence_is_verified_with_its_policies(tmp_path: Path) -> Non
 
 def signed(alert: Alert, identity: Identity) -> Alert:
     """The alert with the id that it has under an identity."""
-    from monitor.alarm.message import alert_id
-
     spec = FormulaSpec(alert.formula, alert.text)
     return replace(alert, id=alert_id(alert.agent, alert.episode, spec, identity, alert.first_seq))

@@ -92,7 +92,7 @@ def _policy(rng: Random, model: MDP, memories: int) -> object:
     choice = np.zeros((memories, signals, model.actions))
     for seen in range(signals):
         where = [s for s in range(model.states) if seen in dict(model.shown(s))] if sees == "observation" else [seen]
-        allowed = model.availability[where].all(axis=0).nonzero()[0].tolist()  # of none all are
+        allowed = np.flatnonzero(model.availability[where].all(axis=0)).tolist()  # of none all are
         for memory in range(memories):
             if rng.random() < 0.3:
                 choice[memory, seen, rng.choice(allowed)] = 1.0
@@ -109,7 +109,7 @@ def _policy(rng: Random, model: MDP, memories: int) -> object:
 def _path(rng: Random, model: MDP, readers: dict[str, Reader], acting: list[str]) -> tuple[list[Pair], list[str]]:
     """At most four pairs, some off-policy, with some parts missing."""
     hidden = model.emissions is not None
-    state = rng.choices(range(model.states), model.initial if hidden else None)[0]
+    state = rng.choices(range(model.states), model.initial.tolist() if model.initial is not None else None)[0]
     memory, path, acted = dict.fromkeys(readers, 0), list[Pair](), list[str]()
     for _ in range(rng.randint(1, 4)):
         observation = rng.choices(*zip(*model.shown(state), strict=True))[0]
@@ -129,7 +129,7 @@ def _path(rng: Random, model: MDP, readers: dict[str, Reader], acting: list[str]
 
 
 def question(rng: Random, held: list[int], *, remembers: bool) -> str:
-    """Return a question of the part of the language that hidden states have; none hands back if a policy `remembers`."""
+    """Return a question of what hidden states have of the language; none hands back if a policy `remembers`."""
     writer = Writer(rng, held)
     text = _some_question(writer)
     while remembers and re.search(r"(alt|third|do\(\d\))\[", text):

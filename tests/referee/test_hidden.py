@@ -1,4 +1,4 @@
-"""Where states are hidden or policies remember: the referee against the engine, and against itself where they are seen."""
+"""Where states are hidden or policies remember: the referee against the engine, and against itself on seen states."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def test_the_belief_before_each_pair() -> None:
     ],
 )
 def test_both_programs_refuse_the_same_with_errors_of_one_kind(changed: dict[str, Any]) -> None:
-    kinds = []
+    kinds, policies = [], {"nominal": [0, 1], "other": [1, 1]}
     for program in (monitor.check, judge):
-        about = {"model": model(), "policies": {"nominal": [0, 1], "other": [1, 1]}, "path": ((0, 0), (1, 0)), **changed}
+        about = {"model": model(), "policies": policies, "path": ((0, 0), (1, 0)), **changed}
         with pytest.raises(MonitorError) as error:
             program(about.pop("query", 'P=? [ F<=2 "bad" ]'), **about)
         kinds.append(type(error.value))
