@@ -98,7 +98,8 @@ def model_convert(
             mdp = load_model(model, rewards)
         mdp = labelled(mdp, label or ())
         save_model(mdp, target)
-    say(f"{target}: {mdp.states} states, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
+    signals = "" if mdp.emissions is None else f" that show {mdp.emissions.signals} signals"
+    say(f"{target}: {mdp.states} states{signals}, {mdp.actions} actions, sha256 {model_sha256(mdp)}")
     if program and mdp.action_names:
         say(f"{target}: actions {', '.join(f'{number} {name}' for number, name in enumerate(mdp.action_names))}")
     for name in sorted({text.partition(":")[0].strip() for text in label or ()}):
@@ -191,6 +192,8 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "transitions whose reward varies": 0 if mdp.reward_spread is None else int(np.count_nonzero(mdp.reward_spread)),
         "states with a copy for the end": _copies(mdp),
         "initial states": 0 if mdp.initial is None else int(np.count_nonzero(mdp.initial)),
+        "signals of hidden states": 0 if mdp.emissions is None else mdp.emissions.signals,
+        "signals a state, most": 0 if mdp.emissions is None else int(np.diff(mdp.emissions.indptr).max()),
         "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
         "state names": bool(mdp.state_names),
         "action names": bool(mdp.action_names),

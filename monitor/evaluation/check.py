@@ -314,9 +314,10 @@ def _hidden(
     pairs, before = checker.check_path(path)
     for formula, text in read:
         checker.validate(formula, text)
-    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted, "before": before}
+    beliefs = checker.beliefs(pairs, settings.acted, before)
+    how: dict[str, Any] = {"terminated": settings.terminated, "acted": settings.acted}
     how["start_observed"] = settings.start_observed
-    return (checker.verdict(formula, text, pairs, **how) for formula, text in read)
+    return (checker.check(formula, text).verdict(pairs, beliefs, **how) for formula, text in read)
 
 
 def _check_engine(engine: str, causal_model: str) -> None:

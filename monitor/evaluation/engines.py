@@ -24,7 +24,6 @@ from monitor.exact.labelling import StateLabels
 from monitor.exact.names import validate
 from monitor.exact.value_table import is_large
 from monitor.hidden.checker import ONLY_EXACT, HiddenChecker
-from monitor.hidden.filtering import NOTHING
 from monitor.logic import Formula, PathAutomaton
 from monitor.logic.syntax import Goal, InterventionRef
 from monitor.model import MDP
@@ -305,32 +304,25 @@ class HiddenEngines:
         self.tested, self.deployed = ObservationRows(checker.filter), checker.deployed
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:
-        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`.
-
-        Returns True and no reason: its verdicts depend on more than the pairs of a path, so none are shared.
-        """
+        """Answer once, so that what does not work is found at start; errors as for `Engines.prepare`."""
         del window
         if spec.engine == "sampled" or spec.causal_model != "gumbel":
             raise LimitError(ONLY_EXACT)
-        self.drawn_verdict(formula, spec, self._somewhere(), alone(self.sampling))
-        return True, ""
+        self._verdict(formula, spec, self._somewhere())
+        return False, ""
 
     def _somewhere(self) -> Held:
         """Return a path of one pair."""
         seen, beliefs = self.checker.model.emissions is None, self.checker.filter
         return Held([(0 if seen else None, None)], [beliefs.begun(0) if seen else beliefs.start(0)])
 
-    def drawn_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn, why: str = "") -> Verdict:
-        """Return the verdict on a path, which is exact. Raises PathError: what was observed is impossible."""
-        del drawn, why
-        return self.checker.verdict(
-            formula,
-            spec.text,
+    def _verdict(self, formula: Formula, spec: FormulaSpec, held: Held) -> Verdict:
+        return self.checker.check(formula, spec.text).verdict(
             held.pairs,
+            held.inputs,
             terminated=held.terminated,
             start_observed=held.start_observed,
             acted=held.acted,
-            before=held.inputs[0] if held.inputs else NOTHING,
         )
 
     def prepare_takeover(self, goal: Goal) -> None:
@@ -338,7 +330,8 @@ class HiddenEngines:
 
     def takeover_verdict(self, formula: Formula, spec: FormulaSpec, held: Held, drawn: Drawn) -> Verdict:
         """Return the exact verdict on the formula behind a takeover."""
-        return self.drawn_verdict(formula, spec, held, drawn)
+        del drawn
+        return self._verdict(formula, spec, held)
 
     def with_bands(self, verdict: Verdict, formula: Formula, held: Held, drawn: Drawn) -> Verdict:
         """Return the verdict: it has no bands."""

@@ -11,8 +11,8 @@ from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
-from monitor.hidden.belief import Pair
-from monitor.hidden.filtering import NOTHING, Weights
+from monitor.hidden.belief import Pair, impossible
+from monitor.hidden.filtering import Weights
 from monitor.hidden.path_values import HiddenWorld, ObservedValues
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
@@ -118,6 +118,24 @@ class HiddenChecker:
             raise PathError(f"pair 0: the belief before it {problem}")
         return pairs, before
 
+    def beliefs(self, path: Sequence[Pair], acted: Sequence[str], before: Weights | None) -> list[Weights]:
+        """Return the belief before each pair of a checked path. Raises PathError: a pair is impossible.
+
+        `before`: that before the first one; None: the episode begins there.
+        """
+        if before is None:
+            first = path[0][0]
+            seen = self.model.emissions is None and first is not None
+            before = self.filter.begun(first) if seen else self.filter.start(0)  # type: ignore[arg-type]
+        found = [before]
+        for n, pair in enumerate(path[:-1]):
+            acting = self.policies["nominal"] if not acted else self.policies.get(acted[n])
+            after = self.filter.following(found[-1], pair, acting)
+            if after is None:
+                raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
+            found.append(after)
+        return found
+
     def _check_pair(self, n: int, seen: int | None, action: int | None) -> None:
         model = self.model
         count = model.states if model.emissions is None else model.emissions.signals
@@ -129,41 +147,53 @@ class HiddenChecker:
         if seen is None and model.emissions is None:
             raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
 
+    def check(self, formula: Formula, text: str) -> HiddenCheck:
+        """Return what answers a validated formula along a path."""
+        return HiddenCheck(self._world, formula, text)
+
+
+class HiddenCheck:
+    """Answers one formula along one path.
+
+    Args:
+        world: model and policies.
+        formula: validated. text: as it was written.
+    """
+
+    def __init__(self, world: HiddenWorld, formula: Formula, text: str) -> None:
+        self._world = world
+        offsets = [offset for _, _, offset in goals(formula)]
+        deepest = None if any(offset < 0 for offset in offsets) else max(offsets, default=0)
+        self._values = ObservedValues(world, deepest)
+        self._check = IncrementalCheck(world.evaluators, formula, "gumbel", text, 0, self._values)
+
     def verdict(
         self,
-        formula: Formula,
-        text: str,
         path: Sequence[Pair],
+        beliefs: Sequence[Weights],
+        added: int | None = None,
         *,
         terminated: bool = False,
         start_observed: bool = True,
         acted: Sequence[str] = (),
-        before: Weights | None = None,
     ) -> Verdict:
-        """Return the verdict of a validated formula on a checked path.
+        """Return the verdict on a checked path.
 
-        `before`: the belief before its first pair; None: the episode begins there. Raises PathError.
+        `beliefs`: before each pair; empty: what policies remember is not known. `added`: pairs at its end that were not
+        there at the last call; None: it is another path. The others are those of `monitor.check`. Raises PathError.
         """
-        if before is None:
-            first = path[0][0]
-            seen = self.model.emissions is None and first is not None
-            before = self.filter.begun(first) if seen else self.filter.start(0)  # type: ignore[arg-type]
-        if before == NOTHING:
+        if not beliefs:
             raise PathError(JOINED)
-        values = ObservedValues(self._world, before, terminated=terminated)
-        check = IncrementalCheck(self._world.evaluators, formula, "gumbel", text, len(path), values)
-        verdict = check.verdict(path, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
-        belief = values.belief()
-        states = belief.states()
+        values = self._values
+        values.beliefs, values.terminated = beliefs, terminated
+        verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
+        states, labels = values.trace.states(), self._world.model.labels
         likeliest = sorted(states.items(), key=lambda each: (-round(each[1], 9), each[0]))[:MOST_BELIEVED]
         verdict = replace(
             verdict,
             belief=dict(likeliest),
-            evidence=belief.evidence,
-            likely={
-                name: sum((states[each] for each in states if there[each]), 0.0)
-                for name, there in self.model.labels.items()
-            },
+            evidence=values.trace.evidence,
+            likely={name: sum((states[each] for each in states if there[each]), 0.0) for name, there in labels.items()},
             unseen=sum(seen is None for seen, _ in path),
         )
         return unexamined(verdict, UNEXAMINED)

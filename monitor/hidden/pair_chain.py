@@ -8,26 +8,55 @@ is that of everything observed so far (docs/semantics.md, section 16.3).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import Row, conditional_choices, counterfactual_row
-from monitor.hidden.belief import Belief, Glance
+from monitor.hidden.belief import Glance
+from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
+
+MAX_ROWS: Final = 200_000
+"""Rows that are kept for one model, 100 bytes and more each."""
+CHOICE, SIGHT, STEP = range(3)
+"""Kinds of rows, as the keys begin."""
 
 
 class Tail(Protocol):
     """Values beyond the path."""
 
-    def values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
-        """Return the values [n] of an obligation in n states, to be read there; `end`: the state that is absorbing."""
+    def worth(  # noqa: PLR0917 - as `monitor.hidden.tails.Tail`
+        self,
+        memory: int,
+        obligation: int,
+        state: int,
+        action: int,
+        end: int | None,
+        rewarded: bool,  # noqa: FBT001
+    ) -> float:
+        """Return the value of an action in a state."""
         ...
+
+
+class Caches:
+    """What chains on one model have computed, by what it depends on; when they are full they begin anew."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, ...], list[tuple[int, float]]] = {}
+
+    def get(self, key: tuple[int, ...], compute: Callable[[], Iterable[tuple[int, float]]]) -> list[tuple[int, float]]:
+        """Return a row, (what, probability) for each that is possible."""
+        if key not in self._rows:
+            if len(self._rows) >= MAX_ROWS:
+                self._rows.clear()
+            self._rows[key] = [each for each in compute() if each[1] > 0.0]
+        return self._rows[key]
 
 
 class Node(NamedTuple):
@@ -54,41 +83,51 @@ class Change:
 
 
 class PairChain:
-    """One measure under one change, from a position of a path on.
+    """One measure under one change, from a pair of a path on; it goes on with the path.
 
     Args:
-        belief: along the whole path, with the alternative watching.
+        trace: the path.
         change: the intervention.
         automaton, masks: of the measure, and the label sets [S] of its states.
-        rows: counterfactual rows computed so far; shared by all chains on one model.
+        caches: shared by all chains on one model.
+        start: number of the pair at which the change comes.
     """
 
     def __init__(
-        self, belief: Belief, change: Change, automaton: Automaton, masks: Ints, rows: dict[tuple[int, ...], Floats]
+        self,
+        trace: Trace,
+        change: Change,
+        automaton: Automaton,
+        masks: Ints,
+        caches: Caches,
+        *,
+        start: int,
     ) -> None:
-        self._belief, self._sensor, self._change = belief, belief.sensor, change
-        self._model = belief.sensor.model
+        self._trace, self._change, self._model = trace, change, trace.model
         self._dynamics = change.dynamics or self._model
-        self._automaton, self._masks, self._rows = automaton, masks, rows
+        self._automaton, self._masks, self._caches = automaton, masks, caches
+        self._start = self._at = start
+        self._nodes: Mapping[Node, float] = self._begin(start)
+        self._done: Mapping[tuple[int, int], float] = {}
 
-    def value(self, position: int, tail: Tail, *, terminated: bool = False) -> float:
-        """Return the value of the measure if the change came at a position of the path."""
-        nodes: Mapping[Node, float] = self._start(position)
-        done: Mapping[tuple[int, int], float] = {}
-        last = len(self._sensor.path) - 1
-        for place in range(position, last):
-            nodes, done = self._step(place, place - position, nodes, done)
+    def value(self, tail: Tail, *, terminated: bool = False) -> float:
+        """Return the value of the measure, given all that was observed."""
+        last = self._trace.last
+        while self._at < last:
+            self._nodes, self._done = self._step(self._at, self._at - self._start, self._nodes, self._done)
+            self._at += 1
         total = 0.0
-        for (state, memory), weight in done.items():
-            total += weight * sum(glance.weight for glance in self._sensor.glances(last, state, memory))
-        for node, weight in nodes.items():
-            total += weight * self._close(last, last - position, node, tail, terminated=terminated)
-        return total / self._belief.shares[last]
+        for (state, memory), weight in self._done.items():
+            total += weight * sum(glance.weight for glance in self._trace.glances(last, state, memory))
+        for node, weight in self._nodes.items():
+            total += weight * self._close(last, last - self._start, node, tail, terminated=terminated)
+        return total / self._trace[last].share
 
-    def _start(self, position: int) -> Mapping[Node, float]:
-        resets = self._change.reader is not None and not self._change.reader.shadows
+    def _begin(self, number: int) -> Mapping[Node, float]:
+        reader = self._change.reader
+        resets = reader is not None and not reader.shadows
         start: dict[Node, float] = defaultdict(float)
-        for (state, memory, watch), weight in self._belief.places[position].items():
+        for (state, memory, watch), weight in self._trace.places(number, reader or self._trace[number].acting).items():
             recalled = memory if self._change.reader is None else 0 if resets else watch
             start[Node(state, memory, state, recalled, self._automaton.start)] += weight
         return start
@@ -97,18 +136,18 @@ class PairChain:
         self, place: int, offset: int, nodes: Mapping[Node, float], done: Mapping[tuple[int, int], float]
     ) -> tuple[Mapping[Node, float], Mapping[tuple[int, int], float]]:
         """Advance over an observed pair; `done`: what has been decided or collected, by place of the true world."""
-        model, share = self._model, self._belief.shares[place]
+        model, share = self._model, self._trace[place].share
         ahead: dict[Node, float] = defaultdict(float)
         gained: dict[tuple[int, int], float] = defaultdict(float)
         for (state, memory), weight in done.items():
-            for glance in self._sensor.glances(place, state, memory):
+            for glance in self._trace.glances(place, state, memory):
                 assert glance.action is not None
                 for after, chance in _entries(model.row(state, glance.action)):
                     gained[after, glance.memory] += weight * glance.weight * chance / share
         for node, weight in nodes.items():
             rest = self._automaton.step(node.obligation, int(self._masks[node.other]))
             rewarded = self._automaton.rewards(node.obligation)
-            for glance in self._sensor.glances(place, node.state, node.memory):
+            for glance in self._trace.glances(place, node.state, node.memory):
                 assert glance.action is not None
                 seen = weight * glance.weight / share
                 for after, chance in _entries(model.row(node.state, glance.action)):
@@ -117,15 +156,14 @@ class PairChain:
                     if rest in (FALSE, TRUE) and not rewarded:
                         continue
                     for action, recalled, likely in self._decisions(node, glance, place, offset):
-                        others, chances = self._row(node, glance.action, after, action)
+                        row = self._row(node, glance.action, after, action)
                         if rewarded:
-                            mean = float(chances @ self._rewards(node.other, action, others))
+                            mean = sum(share_of * self._reward(node.other, action, other) for other, share_of in row)
                             gained[after, glance.memory] += seen * chance * likely * mean
                         if rest not in (FALSE, TRUE):
-                            for other, share_of in zip(others.tolist(), chances.tolist(), strict=True):
-                                if share_of > 0.0:
-                                    key = Node(after, glance.memory, other, recalled, rest)
-                                    ahead[key] += seen * chance * likely * share_of
+                            for other, share_of in row:
+                                key = Node(after, glance.memory, other, recalled, rest)
+                                ahead[key] += seen * chance * likely * share_of
         return ahead, gained
 
     def _close(self, last: int, offset: int, node: Node, tail: Tail, *, terminated: bool) -> float:
@@ -134,20 +172,12 @@ class PairChain:
         rewarded = self._automaton.rewards(node.obligation)
         end = node.state if terminated else None
         total = 0.0
-        for glance in self._sensor.glances(last, node.state, node.memory):
+        for glance in self._trace.glances(last, node.state, node.memory):
             if rest in (FALSE, TRUE) and not rewarded:
                 total += glance.weight * float(rest == TRUE)
                 continue
             for action, recalled, likely in self._decisions(node, glance, last, offset):
-                if node.other == end:
-                    others, chances, rewards = np.array([end]), np.ones(1), np.zeros(1)
-                else:
-                    others, chances = self._dynamics.row(node.other, action)
-                    rewards = self._rewards(node.other, action, others)
-                values = tail.values(recalled, rest, others, end)
-                if rewarded:
-                    values = values + rewards
-                total += glance.weight * likely * float(chances @ values)
+                total += glance.weight * likely * tail.worth(recalled, rest, node.other, action, end, rewarded)
         return total
 
     def _decisions(self, node: Node, glance: Glance, place: int, offset: int) -> Iterator[tuple[int, int, float]]:
@@ -163,45 +193,55 @@ class PairChain:
             if glance.action is not None and (node.other, node.recalled) == (node.state, node.memory):
                 yield glance.action, glance.memory, 1.0  # the action really taken, whether its policy would or not
                 return
-            chosen = self._sensor.acting[place]
+            chosen = self._trace[place].acting
+        acting = self._trace[place].acting
+        was = node.state if acting.sees_state else glance.shown
         for read, chance in self._read(node, glance, chosen):
             after = int(chosen.following[node.recalled, read])
             choice = chosen.choice[after, read]
-            if glance.action is not None:
-                choice = conditional_choices(glance.choice, glance.action, choice)
-            for action, likely in enumerate(choice.tolist()):
-                if likely > 0.0:
-                    yield action, after, chance * likely
+            if glance.action is None:
+                likely = list(enumerate(choice.tolist()))
+            else:
+                key = CHOICE, id(acting), glance.memory, was, glance.action, id(chosen), after, read
+                taken, observed = glance.action, glance.choice
+                likely = self._caches.get(key, partial(_conditional, observed, taken, choice))
+            yield from ((action, after, chance * share) for action, share in likely if share > 0.0)
 
-    def _read(self, node: Node, glance: Glance, chosen: Reader) -> Iterator[tuple[int, float]]:
-        """Yield what a policy reads in the counterfactual world, with the noise of the sensor that was."""
+    def _read(self, node: Node, glance: Glance, chosen: Reader) -> Iterable[tuple[int, float]]:
+        """Return what a policy reads in the counterfactual world, with the noise of the sensor that was."""
         emissions = self._model.emissions
         if chosen.sees_state or emissions is None:
-            yield node.other, 1.0
-            return
+            return [(node.other, 1.0)]
         if node.other == node.state:
-            yield glance.shown, 1.0
-            return
-        observed, _ = target = emissions.row(node.other)
-        key = (node.state, glance.shown, node.other)
-        if key not in self._rows:
-            self._rows[key] = counterfactual_row(emissions.row(node.state), glance.shown, target)
-        yield from ((o, p) for o, p in zip(observed.tolist(), self._rows[key].tolist(), strict=True) if p > 0.0)
+            return [(glance.shown, 1.0)]
+        key = SIGHT, node.state, glance.shown, node.other
+        return self._caches.get(key, lambda: _shown(emissions, node.state, glance.shown, node.other))
 
-    def _row(self, node: Node, taken: int, after: int, action: int) -> Row:
+    def _row(self, node: Node, taken: int, after: int, action: int) -> Iterable[tuple[int, float]]:
         """Return the counterfactual successors of a node, given that the true step led to `after`."""
         if self._dynamics is self._model and (node.other, action) == (node.state, taken):
-            return np.array([after]), np.ones(1)
-        target = self._dynamics.row(node.other, action)
-        key = (id(self._dynamics), node.state, taken, after, node.other, action)
-        if key not in self._rows:
-            self._rows[key] = counterfactual_row(self._model.row(node.state, taken), after, target)
-        return target[0], self._rows[key]
+            return [(after, 1.0)]
+        key = STEP, id(self._dynamics), node.state, taken, after, node.other, action
+        return self._caches.get(key, lambda: self._successors(node, taken, after, action))
 
-    def _rewards(self, state: int, action: int, successors: Ints) -> Floats:
-        extra = self._dynamics.extra_rewards(state, action, successors)
-        return float(self._dynamics.rewards[state, action]) + extra
+    def _successors(self, node: Node, taken: int, after: int, action: int) -> Iterable[tuple[int, float]]:
+        target = self._dynamics.row(node.other, action)
+        chances = counterfactual_row(self._model.row(node.state, taken), after, target)
+        return zip(target[0].tolist(), chances.tolist(), strict=True)
+
+    def _reward(self, state: int, action: int, successor: int) -> float:
+        return self._dynamics.reward(state, action, successor)
+
+
+def _shown(emissions: Emissions, state: int, shown: int, other: int) -> Iterable[tuple[int, float]]:
+    target = emissions.row(other)
+    chances = counterfactual_row(emissions.row(state), shown, target)
+    return zip(target[0].tolist(), chances.tolist(), strict=True)
 
 
 def _entries(row: Row) -> Iterator[tuple[int, float]]:
     yield from zip(row[0].tolist(), row[1].tolist(), strict=True)
+
+
+def _conditional(observed: Floats, taken: int, choice: Floats) -> Iterable[tuple[int, float]]:
+    return enumerate(conditional_choices(observed, taken, choice).tolist())

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.arrays import Floats
 from monitor.errors import PathError
 from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
-from monitor.hidden.belief import Belief, Pair, Sensor
+from monitor.hidden.belief import Pair
 from monitor.hidden.filtering import Filter, Weights
-from monitor.hidden.pair_chain import Change, PairChain
+from monitor.hidden.pair_chain import Caches, Change, PairChain
 from monitor.hidden.tails import Tail, Tails
+from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef
 from monitor.model import MDP, encode_action
@@ -45,7 +45,7 @@ class HiddenWorld:
         """For what does not depend on policies: automata and constants."""
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
         self.tails = Tails(automata)
-        self.rows: dict[tuple[int, ...], Floats] = {}
+        self.caches = Caches()
         self.filter = Filter(model, self.readers)
         self.deployed = deployed_name(self.readers)
         self.readers[self.deployed] = self.nominal
@@ -71,19 +71,26 @@ class HiddenWorld:
 class ObservedValues(PathValues):
     """Values of goals along one path of observations: the interface of `PathValues`, of which it keeps nothing else.
 
-    `before`: the belief before the first pair. `terminated`: the episode has ended in the state of the last pair,
-    whichever it is.
+    Args:
+        world: model and policies.
+        deepest: largest offset of a profile that is asked for; None: all.
+
+    Attributes:
+        beliefs: before each pair of the path that `advance` takes.
+        terminated: the episode has ended in the state of its last pair, whichever it is.
+        trace: the path.
     """
 
-    def __init__(self, world: HiddenWorld, before: Weights, *, terminated: bool) -> None:
-        self._hidden, self._before, self._terminated = world, before, terminated
-        self._pairs: Sequence[Pair] = ()
-        self._beliefs: dict[Reader, Belief] = {}
-        self._sensor: Sensor | None = None
+    def __init__(self, world: HiddenWorld, deepest: int | None) -> None:
+        self._hidden, self._deepest = world, deepest
+        self.beliefs: Sequence[Weights] = ()
+        self.terminated = False
+        self.trace = Trace(world.filter)
+        self._chains: dict[tuple[InterventionRef, Measure], dict[int, PairChain]] = {}
 
     def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
-        """Take a path; `added` and `end` are not used."""
-        del added, end
+        """Take a path of which the last `added` pairs are new; `end` is not used. Raises PathError."""
+        del end
         if UNKNOWN_POLICY in acted:
             raise PathError("a policy that is not configured acted, and what it reads is not known; configure it")
         acting = [self._hidden.readers[name] for name in acted] or [self._hidden.nominal] * len(path)
@@ -91,45 +98,35 @@ class ObservedValues(PathValues):
             reader.memories > 1 for reader in (*acting, self._hidden.nominal)
         ):
             raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
-        self._pairs, self._beliefs = path, {}
-        self._sensor = Sensor(self._hidden.model, path, acting)
+        self.trace.extend(path, acting, self.beliefs, added)
+        first = self.trace.first
+        for asked, chains in self._chains.items():
+            self._chains[asked] = {start: chain for start, chain in chains.items() if start >= first}
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
         """Return the value under a change at a position of the path."""
         constant = self._hidden.evaluators.constant(measure)
         if constant is not None:
             return constant
-        made = self._hidden.change(change)
-        automaton = self._hidden.evaluators.automaton(measure)
-        chain = PairChain(
-            self._belief(made.reader or self._hidden.nominal),
-            made,
-            automaton,
-            StateLabels(automaton, self._hidden.model).masks,
-            self._hidden.rows,
-        )
-        value = chain.value(position, self._tail(made, measure, position), terminated=self._terminated)
+        made, start = self._hidden.change(change), self.trace.first + position
+        chains = self._chains.setdefault((change, measure), {})
+        if start not in chains:
+            automaton = self._hidden.evaluators.automaton(measure)
+            masks = StateLabels(automaton, self._hidden.model).masks
+            chains[start] = PairChain(self.trace, made, automaton, masks, self._hidden.caches, start=start)
+        value = chains[start].value(self._tail(made, measure, start), terminated=self.terminated)
         return within(measure, value)
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
-        """Return the values at offsets 0, 1, ..., as far back as the path goes."""
-        return [self.value(change, measure, position) for position in reversed(range(len(self._pairs)))]
+        """Return the values at offsets 0, 1, ..., as far back as the path goes, or as is asked for."""
+        count = self.trace.last - self.trace.first + 1
+        wanted = count if self._deepest is None else min(count, self._deepest + 1)
+        return [self.value(change, measure, count - 1 - offset) for offset in range(wanted)]
 
-    def belief(self) -> Belief:
-        """Return the belief along the path."""
-        return self._belief(self._hidden.nominal)
-
-    def _belief(self, watching: Reader) -> Belief:
-        if watching not in self._beliefs:
-            assert self._sensor is not None
-            start = self._hidden.filter.places(self._before, watching)
-            self._beliefs[watching] = Belief(self._sensor, start, watching)
-        return self._beliefs[watching]
-
-    def _tail(self, change: Change, measure: Measure, position: int) -> Tail:
+    def _tail(self, change: Change, measure: Measure, start: int) -> Tail:
         nominal, world = self._hidden.nominal, self._hidden
-        steps = None if change.steps is None else max(change.steps - (len(self._pairs) - position), 0)
-        return Tail(world.tails, change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
+        steps = None if change.steps is None else max(change.steps - (self.trace.last - start + 1), 0)
+        return world.tails.tail(change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
 
 
 def _certain(model: MDP, action: int) -> Reader:

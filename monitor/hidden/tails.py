@@ -23,6 +23,8 @@ from monitor.policy.table import PolicyTable
 
 MAX_PRODUCT = 4_000_000
 """Transitions that a model over pairs (state, memory) may have."""
+MAX_WORTHS = 100_000
+"""Values of actions that one tail keeps."""
 MAX_KEPT = 64
 """Models kept, of policies and of states in which an episode has ended."""
 
@@ -36,6 +38,17 @@ class Tails:
     def __init__(self, automata: dict[Probability | Reward, Automaton]) -> None:
         self._automata = automata
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
+        self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
+
+    def tail(self, model: MDP, measure: Probability | Reward, acting: tuple[Reader, int | None, Reader]) -> Tail:
+        """Return the values of one measure beyond a path; `acting`: as for `Tail`."""
+        key = (model, measure, acting)
+        if key not in self._tails:
+            self._tails[key] = Tail(self, model, measure, acting)
+            if len(self._tails) > MAX_KEPT:
+                self._tails.popitem(last=False)
+        self._tails.move_to_end(key)
+        return self._tails[key]
 
     def evaluators(self, model: MDP, first: Reader, then: Reader, end: int | None) -> Evaluators:
         """Return those of a policy that acts first and one that acts then; `end`: the state that is absorbing."""
@@ -65,9 +78,41 @@ class Tail:
     ) -> None:
         self._tails, self._model, self._measure = tails, model, measure
         self._first, self._steps, self._then = acting
+        self._worth: dict[tuple[int, int, int, int, int | None, bool], float] = {}
 
-    def values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
-        """Return the values [n] of an obligation in n states, to be read there; `end`: the state that is absorbing."""
+    def worth(  # noqa: PLR0917 - by position they are passed in less time
+        self,
+        memory: int,
+        obligation: int,
+        state: int,
+        action: int,
+        end: int | None,
+        rewarded: bool,  # noqa: FBT001
+    ) -> float:
+        """Return the value of an action in a state: its mean reward, where that counts, and that of what follows.
+
+        `memory`: what the policy remembers after it chose. `obligation`: after the state was read. `end`: the state
+        that is absorbing, if the episode has ended.
+        """
+        key = memory, obligation, state, action, end, rewarded
+        if key not in self._worth:
+            if len(self._worth) >= MAX_WORTHS:
+                self._worth.clear()
+            if state == end:
+                successors, chances, rewards = np.array([end]), np.ones(1), np.zeros(1)
+            else:
+                successors, chances = self._model.row(state, action)
+                rewards = float(self._model.rewards[state, action]) + self._model.extra_rewards(
+                    state, action, successors
+                )
+            values = self._values(memory, obligation, successors, end)
+            if rewarded:
+                values = values + rewards
+            self._worth[key] = float(chances @ values)
+        return self._worth[key]
+
+    def _values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
+        """Return the values [n] of an obligation in n states, to be read there."""
         evaluators = self._tails.evaluators(self._model, self._first, self._then, end)
         law = evaluators.nominal().under(Intervention(evaluators.policies["first"], self._steps))
         table = evaluators.value_table(law, self._measure)

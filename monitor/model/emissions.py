@@ -48,8 +48,13 @@ class Emissions:
         return cls._checked(states, signals, np.repeat(np.arange(states), lengths), (observed, given))
 
     @classmethod
+    def of_states(cls, signals: int, shown: AnyArray) -> Emissions:
+        """Return the emissions of states that always show the same observation, [S]. Raises ModelError."""
+        return cls.from_rows(len(shown), signals, np.arange(len(shown) + 1), shown, np.ones(len(shown)))
+
+    @classmethod
     def _checked(cls, states: int, signals: int, at: Ints, shown: tuple[object, object]) -> Emissions:
-        if isinstance(signals, bool) or not isinstance(signals, int) or signals < 1:
+        if isinstance(signals, bool) or not isinstance(signals, int | np.integer) or signals < 1:
             raise ModelError(f"signals, the number of observations, must be at least 1, got {signals!r}")
         seen = as_indices(shown[0], signals, "emission: observation")
         given = as_floats(shown[1], "emission: probability")
@@ -71,13 +76,29 @@ class Emissions:
         counts = np.bincount(shows, minlength=states)
         loose = np.abs(sums - 1) > counts * np.finfo(np.float64).eps  # as rows are: see `sparse_rows`
         return cls(
-            signals,
+            int(signals),
             frozen(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])),
             frozen(kinds % signals),
             frozen(weights / np.where(loose, sums, 1.0)[shows]),
         )
 
+    @property
+    def only(self) -> Ints | None:
+        """The observation of each state, [S], if every state always shows the same one, else None."""
+        return self.observed if len(self.observed) == len(self.indptr) - 1 else None
+
     def row(self, state: int) -> tuple[Ints, Floats]:
         """Return the observations that a state may show, and their probabilities."""
         here = slice(self.indptr[state], self.indptr[state + 1])
         return self.observed[here], self.probabilities[here]
+
+
+def checked_emissions(emissions: object, states: int) -> Emissions | None:
+    """Return the emissions of `states` hidden states, or None: they are seen. Raises ModelError."""
+    if emissions is None:
+        return None
+    if not isinstance(emissions, Emissions):
+        raise ModelError(f"emissions are {type(emissions).__name__}, not Emissions: from_transitions takes tuples")
+    if len(emissions.indptr) != states + 1:
+        raise ModelError(f"the emissions are of {len(emissions.indptr) - 1} states, and the model has {states}")
+    return emissions

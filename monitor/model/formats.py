@@ -100,7 +100,7 @@ FORMATS: tuple[Format, ...] = (
         f"{_FORMATS}.umb:read_files",
         suffix=".umb",
         writer=f"{_FORMATS}.umb_write:umb_files",
-        keeps=("state_names", "valuations", "ended_as", "action_order"),
+        keeps=("state_names", "valuations", "emissions", "ended_as", "distribution", "action_order"),
         named_rewards=True,
     ),
     Format(
@@ -110,11 +110,12 @@ FORMATS: tuple[Format, ...] = (
         beside=(".lab", ".srew", ".trew", ".sta", ".obs"),
         numbered=(".srew", ".trew"),
         writer=f"{_FORMATS}.prism_write:prism_files",
-        keeps=("valuations",),
+        keeps=("valuations", "emissions"),
         named_rewards=True,
     ),
     Format("a .pexp file", f"{_FORMATS}.prism_explicit:read_combined", suffix=".pexp", named_rewards=True),
     Format("a .drn file (Storm)", f"{_FORMATS}.drn:read_files", suffix=".drn", named_rewards=True),
+    Format("a .pomdp file", f"{_FORMATS}.pomdp:read_files", suffix=".pomdp"),
     Format("gymnasium:ID?argument=value", f"{_FORMATS}.gymnasium_env:load_gymnasium", scheme="gymnasium:"),
 )
 """A file with another suffix is read as the first format."""
@@ -157,7 +158,7 @@ def supported_forms() -> str:
     """Return the list of all formats as text.
 
     >>> supported_forms().split(", ")[-1]
-    'a .drn file (Storm) or gymnasium:ID?argument=value'
+    'a .pomdp file or gymnasium:ID?argument=value'
     """
     return _listed([each.shown for each in FORMATS])
 
@@ -192,4 +193,4 @@ def _has(model: MDP, name: str) -> bool:
 
 
 def _is_file(source: str, form: Format) -> bool:
-    return form.suffix != "" and source.endswith(form.suffix)
+    return form.suffix != "" and source.lower().endswith(form.suffix)

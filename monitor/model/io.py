@@ -10,7 +10,7 @@ from typing import Final
 
 from monitor.atomic import write_file, write_files
 from monitor.errors import ModelError, ModelWarning
-from monitor.model.formats import FORMATS, PROGRAMS, Format, format_of, names_world, supported_forms, written_forms
+from monitor.model.formats import PROGRAMS, Format, format_of, names_world, supported_forms, written_forms
 from monitor.model.mdp import MDP
 from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
 
@@ -108,7 +108,7 @@ def save_model(model: MDP, path: str | Path) -> None:
             f"model {path}: what is written is a table (an MDP), not {model!s:.80}; a world with numbers is kept as "
             "its manifest with the files beside it, or as its Python file"
         )
-    form = next((each for each in FORMATS if each.suffix and str(path).endswith(each.suffix)), FORMATS[0])
+    form = format_of(Path(path))
     if not form.writer or str(path).endswith(PROGRAMS):
         raise ModelError(f"model {path}: cannot be written in this format; write {written_forms()}")
     try:

@@ -28,7 +28,7 @@ from monitor.model.annotations import (
 )
 from monitor.model.centres import Centres, checked_centres
 from monitor.model.counts import Counts, checked_counts
-from monitor.model.emissions import Emissions
+from monitor.model.emissions import Emissions, checked_emissions
 from monitor.model.rewards import (
     checked_magnitude,
     checked_rewards,
@@ -233,7 +233,7 @@ class MDP:
             reward_spread=width,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
-            emissions=emissions,
+            emissions=checked_emissions(emissions, states),
             observations=seen,
             samples=recorded,
             sample_states=of,

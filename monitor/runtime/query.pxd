@@ -8,6 +8,7 @@ from monitor.stream.session cimport Session
 cdef class QueryEvaluator:
     cdef readonly long long tests
     cdef readonly IncrementalCheck check
+    cdef readonly object hidden
     cdef readonly long long begun, pushed
 
     @cython.locals(path=SlidingPath, shared=SharedVerdicts)

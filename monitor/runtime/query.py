@@ -14,9 +14,10 @@ from msgspec import structs
 from monitor.alarm.figures import change_of, threshold_of
 from monitor.alarm.machine import PLAIN_TRIGGERS, REGRET_TRIGGERS
 from monitor.errors import ConfigError, LimitError, MonitorError
-from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, WorldEngines, on_stream
+from monitor.evaluation import NO_BOUNDS, NOT_EXACT, AnyEngines, Engines, HiddenEngines, WorldEngines, on_stream
 from monitor.exact.best.values import MAX_PRODUCTS
 from monitor.exact.verdict import IncrementalCheck
+from monitor.hidden.checker import HiddenCheck
 from monitor.logic import Formula, parse
 from monitor.logic.direction import FormulaUse, reversed_goals
 from monitor.logic.printer import print_change
@@ -116,14 +117,16 @@ class Query:
 class QueryEvaluator:
     """Evaluator of one query for one agent; holds what the next verdict depends on beside the path.
 
-    `check` only saves time: rebuilt from the held path it gives bit-identical verdicts. `begun`, `pushed`: those of the
-    path when `check` last advanced. `tests`: number of sampled verdicts, over all episodes. Each spends a part of the
-    stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the formula changes.
+    `check` (`hidden`: where states are) only saves time: rebuilt from the held path it gives bit-identical verdicts.
+    `begun`, `pushed`: those of the path when it last advanced. `tests`: number of sampled verdicts, over all episodes.
+    Each spends a part of the stream's alpha, so this is reset only when the stream ends: the agent is forgotten or the
+    formula changes.
     """
 
     def __init__(self, tests: int = 0) -> None:
         self.tests = tests
         self.check: IncrementalCheck | None = None
+        self.hidden: HiddenCheck | None = None
         self.begun = -1
         self.pushed = 0
 
@@ -134,26 +137,35 @@ class QueryEvaluator:
         """
         if query.sampled:
             return self._sampled(query, engines, session, step, query.why)
-        assert isinstance(engines, Engines), "worlds with numbers are always sampled"
+        assert not isinstance(engines, WorldEngines), "worlds with numbers are always sampled"
         spec, path = query.spec, session.path
         added = path.pushed - self.pushed if path.begun == self.begun else None
         self.begun, self.pushed = path.begun, path.pushed
         try:
-            if self.check is None:
-                window = session.settings.window
-                self.check = engines.checker.incremental_check(
-                    query.formula, spec.causal_model, spec.text, window=window
-                )
-            verdict = self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
+            verdict = self._exact(query, engines, session, added)
         except MonitorError as error:  # too large to answer exactly here, or the policy that acted is not known
-            self.check = None  # how far it advanced is unknown
+            self.check = self.hidden = None  # how far it advanced is unknown
             self.begun = -1
-            if isinstance(error, LimitError) and spec.engine == "auto" and spec.causal_model == "gumbel":
+            exact_only = isinstance(engines, HiddenEngines) or spec.engine != "auto" or spec.causal_model != "gumbel"
+            if isinstance(error, LimitError) and not exact_only:
                 return self._sampled(query, engines, session, step, NOT_EXACT + str(error))
             return _undecided(query, "exact", str(error))
-        shared = query.shared
-        shared.keep(path, verdict)
+        if isinstance(engines, Engines):  # where states are hidden it depends on more than the pairs of a path
+            shared = query.shared
+            shared.keep(path, verdict)
         return verdict
+
+    def _exact(self, query: Query, engines: Engines | HiddenEngines, session: Session, added: int | None) -> Verdict:
+        spec, path = query.spec, session.path
+        if isinstance(engines, HiddenEngines):
+            if self.hidden is None:
+                self.hidden = engines.checker.check(query.formula, spec.text)
+            how = {"terminated": path.terminated, "start_observed": path.start_observed}
+            return self.hidden.verdict(path.held, path.inputs, added, acted=path.acted, **how)
+        if self.check is None:
+            window = session.settings.window
+            self.check = engines.checker.incremental_check(query.formula, spec.causal_model, spec.text, window=window)
+        return self.check.verdict(path.held, added, path.terminated, path.start_observed, path.acted)
 
     def with_bands(self, verdict: Verdict, query: Query, engines: AnyEngines, session: Session, step: Step) -> Verdict:
         """Return a verdict on the session's path with its credible band, on a learned model; an exact one of a table.
@@ -177,6 +189,7 @@ class QueryEvaluator:
 
     def _sampled(self, query: Query, engines: AnyEngines, session: Session, step: Step, why: str) -> Verdict:
         """Return a sampled verdict: one more test of this formula on this stream."""
+        assert not isinstance(engines, HiddenEngines), "where states are hidden nothing is sampled"
         spec, path = query.spec, session.path
         drawn = self._drawn(query, engines, session, step)
         try:

@@ -46,6 +46,17 @@ def test_an_environment_that_does_not_follow_its_table_is_converted_with_a_warni
     assert [f"cfmon: warning: {problem}\n" for problem in problems] == [err]
 
 
+def test_signals_of_hidden_states_are_counted(tmp_path: Path, cfmon: Run) -> None:
+    file = tmp_path / "door.pomdp"
+    file.write_text("states: a b\nactions: 1\nobservations: 3\nT: 0 uniform\nO: 0\n0 0.5 0.5\n1 0 0\n")
+    code, out, _ = cfmon("model", "convert", str(file), str(tmp_path / "door.npz"), "--label", "ended: value[0] == 'b'")
+    assert code == 0
+    assert "door.npz: 4 states that show 4 signals, 1 actions, sha256 " in out
+    assert "door.npz: ended holds in 2 states" in out
+    facts = json.loads(cfmon("model", "info", str(tmp_path / "door.npz"), "--json")[1])
+    assert (facts["signals of hidden states"], facts["signals a state, most"]) == (4, 2)
+
+
 def test_model_info_says_what_rewards_depend_on(cfmon: Run) -> None:
     pytest.importorskip("gymnasium")
     for source, depend, varying in (("CliffWalking-v1", False, 0), ("CliffWalkingSlippery-v1", True, 6)):

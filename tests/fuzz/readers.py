@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 
 from monitor.authoring.formats.drn import read_drn
+from monitor.authoring.formats.pomdp import read_pomdp
 from monitor.authoring.formats.prism_explicit import read_combined, read_prism
 from monitor.authoring.formats.umb import read_umb
 from monitor.authoring.formats.umb_write import umb_files
@@ -81,6 +82,7 @@ __all__ = [
     "parquet",
     "path",
     "pipeline",
+    "pomdp",
     "recording",
     "snapshot",
     "table",
@@ -195,6 +197,17 @@ def drn(data: bytes) -> None:
     """Storm's text: `ModelError` or a model."""
     with contextlib.suppress(ModelError):
         read_drn(data, "fuzzed", limit=SMALL_MODEL)
+
+
+def pomdp(data: bytes) -> None:
+    """Cassandra's text: `ModelError`, or a model that UMB keeps."""
+    with contextlib.suppress(ModelError):
+        read = read_pomdp(data, "fuzzed", limit=SMALL_MODEL)
+        with warnings.catch_warnings(action="ignore", category=ModelWarning):
+            back = read_umb(umb_files(read)[".umb"], "fuzzed")
+        assert read.emissions is not None
+        assert back.emissions is not None
+        assert back.emissions.probabilities.tobytes() == read.emissions.probabilities.tobytes()
 
 
 def manifest(data: bytes) -> None:

@@ -81,9 +81,17 @@ def _explicit() -> list[bytes]:
         ".trew": b'# Reward structure "a"\n# Transition rewards',
     }
     below = {suffix: suffix.encode() for suffix in files}
-    return [b"".join(b"@" + of[suffix] + b"\n" + files[suffix] for suffix in files) for of in (below, headings)]
+    hidden = {**files, ".tra": HIDDEN_TRA, ".obs": b"(on)\n0:(false)\n1:(true)\n"}
+    return [
+        b"".join(b"@" + of.get(suffix, suffix.encode()) + b"\n" + held[suffix] for suffix in held)
+        for held, of in ((files, below), (files, headings), (hidden, below))
+    ]
 
 
+HIDDEN_TRA: Final = b"".join(
+    b"%s\n" % row
+    for row in (b"6 6 6 2", b"- - 0 - 0", *(b"%d 0 %d 1 %d go" % (s, (s + 1) % 6, (s + 1) % 2) for s in range(6)))
+)
 DRN: Final = b"""\
 @type: MDP
 @parameters
@@ -105,6 +113,45 @@ state 1 [0] goal
 \taction go [0]
 \t\t1 : 1
 """
+HIDDEN_DRN: Final = DRN.replace(b"MDP", b"POMDP").replace(b"state 0", b"state 0 {1}").replace(b"te 1", b"te 1 {0}")
+POMDP: Final = b"""\
+discount: 0.95
+values: reward
+states: open shut
+actions: look push
+observations: 2
+start: 0.25 0.75
+T: look identity
+T: push : open : open 1.0
+T: push : 1
+0.5 0.5
+O: look
+0.75 0.25
+0.25 0.75
+O: push uniform
+R: look : * : * : * -1
+R: push : shut : open : 0 4
+"""
+POMDP_WORDS: Final = (
+    "T:",
+    "O:",
+    "R:",
+    "start:",
+    "start include:",
+    "start exclude:",
+    "uniform",
+    "identity",
+    "reset",
+    "states:",
+    "push",
+    "*",
+    ":",
+    "-1",
+    "1e400",
+    "9" * 30,
+    "#",
+    "\n",
+)
 INPUTS: Final = b"episode,a,b\n1,0.5,2\n1,-1.5,3\n1,1e3,0\n2,0.25,9\n2,0.5,8\n"
 INPUTS_WORDS: Final = ("episode", "a", "b", ",", "\n", "\r\n", "nan", "inf", "1e400", "-1e308", "1e-320", "#", '"')
 DRN_WORDS: Final = (
@@ -456,7 +503,8 @@ TARGETS: Final = {
         Target("model", readers.model, _npz, mutate.npz_bytes, 100_000, 8192),
         Target("umb", readers.umb, _umb, mutate.raw, 50_000, 20_000),
         Target("explicit", readers.explicit, _explicit, _text_of(EXPLICIT_WORDS), 50_000),
-        Target("drn", readers.drn, lambda: [DRN], _text_of(DRN_WORDS), 50_000),
+        Target("drn", readers.drn, lambda: [DRN, HIDDEN_DRN], _text_of(DRN_WORDS), 30_000),
+        Target("pomdp", readers.pomdp, lambda: [POMDP], _text_of(POMDP_WORDS), 20_000, 2000),
         Target("evidence", readers.evidence, lambda: [evidence()], _proved, 100_000, 4096),
         Target("forged", readers.forged, lambda: [evidence()], _forged, 50_000, 4096, 10.0),
         Target("http", readers.http, lambda: list(REQUESTS), _text_of(HTTP_WORDS), 200_000, 4096),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import monitor
+from monitor.model.emissions import Emissions
 from monitor.policy.controller import Controller, Policy
 from tests.hidden.files import write_controller, write_network
 
@@ -157,6 +158,17 @@ def test_files_of_controllers_that_are_none(tmp_path: Path, content: bytes, why:
     (tmp_path / "wary.yaml").write_text(f"kind: controller\nfile: wary.json\nsha256: {sha256}\n")
     with pytest.raises(monitor.PolicyError, match=f"policy .*wary.yaml: .*{why}"):
         ask('P=? [ F<=2 "bad" ]', policies={"nominal": str(tmp_path / "wary.yaml")})
+
+
+def test_emissions_of_another_model_are_none_of_this_one() -> None:
+    hidden = model(signals=np.int64(2))
+    about = {name: getattr(hidden, name) for name in ("states", "actions", "indptr", "successors", "probabilities")}
+    assert monitor.MDP.from_rows(**about, emissions=hidden.emissions).emissions is hidden.emissions
+    three = Emissions.of_states(2, np.array([0, 1, 1]))
+    with pytest.raises(monitor.ModelError, match="the emissions are of 3 states, and the model has 2"):
+        monitor.MDP.from_rows(**about, emissions=three)
+    with pytest.raises(monitor.ModelError, match="emissions are list, not Emissions: from_transitions takes tuples"):
+        monitor.MDP.from_rows(**about, emissions=SHOWN)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("half", [{"signals": None}, {"emissions": None}])

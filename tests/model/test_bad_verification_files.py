@@ -81,7 +81,20 @@ def test_choices_without_names_are_numbered_and_repeated_names_are_told_apart() 
 PRISM_BAD: dict[str, tuple[dict[str, str | bytes], str]] = {
     "empty": ({"tra": ""}, "the file is empty; its first line gives"),
     "no header": ({"tra": "mdp\n0 0 0 1\n"}, r"m\.tra, line 1: 'mdp' does not give the numbers of states"),
-    "observations": ({"tra": "1 1 1 1\n0 0 0 1\n"}, "line 1: .* models with observations are not supported"),
+    "no observation": (
+        {"tra": "1 1 1 1\n0 0 0 1\n"},
+        "line 2: '0 0 0 1' is not of the form: state choice successor probability obs",
+    ),
+    "no observations": ({"tra": "1 1 1 0\n0 0 0 1 0\n"}, "line 1: give the numbers of .* observations where states"),
+    "observation": ({"tra": "1 1 1 2\n0 0 0 1 2\n"}, "line 2: observation 2 is outside 0..1"),
+    "two observations": ({"tra": "1 1 1 2\n- - 0 - 1\n0 0 0 1 0\n"}, "line 3: state 0 shows observation 1 on an ear"),
+    "never entered": ({"tra": "2 2 2 1\n0 0 1 1 0\n1 0 1 1 0\n"}, "line 1: state 0 of 2 has no observation"),
+    "first state": ({"tra": "1 1 1 1\n- 0 0 - 0\n0 0 0 1 0\n"}, "line 2: '-' is not a state"),
+    "observables of none": ({"obs": "(o)\n0:(1)\n"}, r"line 1: there is m\.obs, but no number of observations here"),
+    "observables": (
+        {"tra": "1 1 1 2\n0 0 0 1 0\n", "obs": "(o)\n0:(1)\n"},
+        r"m\.obs, line 1: observation 1 has no valuation",
+    ),
     "cut off": ({"tra": TRA[:-13]}, r"m\.tra, line 1: 5 transitions are declared, 4 follow"),
     "cut in a line": ({"tra": TRA[:-10]}, "line 6: '2 0' is not of the form: state choice successor probability"),
     "not a number": ({"tra": TRA.replace("0 0 1 0.5", "0 0 1 half")}, "line 2: 'half' is not a probability"),
@@ -208,6 +221,22 @@ def test_numbered_actions_of_drn_have_no_names() -> None:
     assert (model.actions, model.action_names, model.rewards.tolist()) == (1, (), [[3]])
 
 
+HIDDEN = DRN.replace("MDP", "POMDP").replace("state 0", "state 0 {2}").replace("state 1", "state 1 {0}")
+
+
+def test_observations_of_drn() -> None:
+    model = read_drn(HIDDEN.encode(), "m.drn", "cost")
+    assert model.emissions is not None
+    assert model.emissions.signals == 3
+    assert [model.shown(state) for state in range(2)] == [[(2, 1.0)], [(0, 1.0)]]
+    assert model.rewards.tolist() == [[3, 0], [0, 0]]
+    for seen in ("{x}", "{-1}", "{}"):
+        with pytest.raises(ModelError, match=r"line 20: '.*' is not an? (observation|of the form: state number {)"):
+            read_drn(HIDDEN.replace("{0}", seen).encode(), "m.drn", "cost")
+    with pytest.raises(ModelError, match="observation 9999999999 is outside"):
+        read_drn(HIDDEN.replace("{0}", "{9999999999}").encode(), "m.drn", "cost")
+
+
 DRN_BAD: dict[str, tuple[str, str, str]] = {
     "two rewards": ("", "", r"several reward structures \(steps, cost\): choose one"),
     "no model": ("@model", "@modell", "line 13: 'state 0 .* is not expected before @model"),
@@ -220,6 +249,8 @@ DRN_BAD: dict[str, tuple[str, str, str]] = {
     "wrong choices": ("@nr_choices\n3", "@nr_choices\n4", "@nr_choices declares 4, the file has 3"),
     "state": ("state 1", "state x", "line 20: 'state x .* is not of the form: state number"),
     "observation": ("state 1", "state 1 {3}", "line 20: .* is not of the form: state number"),
+    "no observation": ("MDP", "POMDP", r"line 13: .* is not of the form: state number {observation} \[rewards\]"),
+    "rate": ("state 1", "state 1 !2", "line 20: .* is not of the form: state number"),
     "gap": ("state 1 [0, 0]", "state 0 [0, 0]", "line 20: state 0 follows state 0"),
     "rewards": ("state 1 [0, 0]", "state 1 [0]", "line 20: .* holds 1 rewards, not 2"),
     "reward": ("go [1, 3]", "go [1, x]", "line 15: 'x' is not a reward"),
@@ -458,7 +489,15 @@ UMB_BAD: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
     "actions": (lambda held: system(held, "#choice-actions", 1 << 40), "more than the limit|bytes; "),
     "continuous": (lambda held: system(held, "time", "stochastic"), "only Markov chains and Markov decision processes"),
     "a game": (lambda held: system(held, "#players", 2), "only Markov chains and"),
-    "hidden": (lambda held: system(held, "#observations", 2), "only Markov chains and"),
+    "hidden": (lambda held: system(held, "#observations", 2), "its observations apply to None; those of states are"),
+    "observations of branches": (
+        lambda held: system(system(held, "#observations", 2), "observations-apply-to", "branches"),
+        "its observations apply to branches; those of states",
+    ),
+    "no observations": (
+        lambda held: system(system(held, "#observations", 2), "observations-apply-to", "states"),
+        "observations/states/values.bin is missing",
+    ),
     "intervals": (
         lambda held: system(held, "branch-probability-type", {"type": "double-interval"}),
         "numbers of type .*interval.* are not supported",

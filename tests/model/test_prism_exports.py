@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 import monitor
 from monitor.errors import ModelError, ModelWarning
-from monitor.model import MDP, load_model, save_model
+from monitor.model import MDP, canonical_bytes, load_model, save_model
+from monitor.model.emissions import Emissions
 from tests.model.verification_models import random_model
 
 JOB: Mapping[str, str] = {
@@ -190,11 +192,7 @@ REFUSED: dict[str, tuple[Mapping[str, str | bytes], str]] = {
     "continuous time": ({".tra": "# Transitions (CTMC)\n1 1\n0 0 1\n"}, "line 1: CTMC models are not supported"),
     "without probabilities": ({".tra": "# Transitions (LTS)\n1 1 1\n0 0 0\n"}, "line 1: LTS models are not supported"),
     "intervals": ({".tra": "# Transitions (IMDP)\n1 1 1\n0 0 0 [1,1]\n"}, "line 1: IMDP models are not supported"),
-    "hidden states": (
-        {".tra": "# Transitions (POMDP)\n1 1 1 1\n- - 0 - 0\n0 0 0 1 0\n", ".obs": "(o)\n0:(0)\n"},
-        "POMDP models are not supported",
-    ),
-    "observations": ({**without("rew"), ".obs": "(o)\n0:(0)\n"}, r"job\.obs: models with observations are not supp"),
+    "observations": ({**without("rew"), ".obs": "(o)\n0:(0)\n"}, r"line 2: there is job\.obs, but no number of obs"),
     "rows": ({".tra": "2 3\n0 0.5:0 0.5:1\n1 1:1\n"}, "line 2: .* one line for each row: export without `rows`"),
     "rows of one": ({".tra": "1 1\n0 1:0\n"}, "line 2: .* one line for each row"),
     "rows of an MDP": ({".tra": "1 1 1\n0 0 1:0 go\n"}, "line 2: .* one line for each row"),
@@ -226,6 +224,53 @@ REFUSED: dict[str, tuple[Mapping[str, str | bytes], str]] = {
         r"job\.trew, line 1: 2 rewards are declared, 1 follow",
     ),
 }
+
+
+LAMP: Mapping[str, str] = {
+    ".tra": "# Transitions (POMDP)\n3 4 6 2\n- - 0 - 1\n0 0 1 0.5 0 switch\n0 0 2 0.5 0 switch\n1 0 1 0.25 0 switch\n"
+    "1 0 0 0.75 1 switch\n2 0 2 1 0\n2 1 0 1 1 mend\n",
+    ".lab": '# Labels\n0="init" 1="broken"\n0: 0\n2: 1\n',
+    ".sta": "# States\n(bulb,on)\n0:(1,true)\n1:(1,false)\n2:(0,false)\n",
+    ".obs": "# Observations\n(on)\n0:(false)\n1:(true)\n",
+}
+"""A lamp that is off, or broken: both look alike. As PRISM writes a model with observations."""
+
+
+@pytest.mark.parametrize("form", ["beside", "combined", "no .obs"])
+def test_observations(form: str, tmp_path: Path) -> None:
+    if form == "combined":
+        file = tmp_path / "lamp.pexp"
+        file.write_text(combined(LAMP, (".tra", ".sta", ".obs", ".lab")))
+    else:
+        file = write(tmp_path, {key: text for key, text in LAMP.items() if form == "beside" or key != ".obs"}, "lamp")
+    model = load_model(file)
+    assert model.emissions is not None
+    assert (model.emissions.signals, model.action_names) == (2, ("switch", "unlabelled", "mend"))
+    assert [model.shown(state) for state in range(3)] == [[(1, 1.0)], [(0, 1.0)], [(0, 1.0)]]
+    policy = {"nominal": monitor.Policy([[1, 0, 0], [1, 0, 0], [0, 0.5, 0.5]], sees="state")}
+    verdict = monitor.check('P=? [ "broken" ]', model=model, path=[(1, 0), (0, None)], policies=policy)
+    assert verdict.value == 0.5
+    with pytest.warns(ModelWarning, match="cannot hold: state names"):
+        save_model(model, tmp_path / "back.tra")
+    back = load_model(tmp_path / "back.tra")
+    assert back.emissions is not None
+    assert back.emissions.only is not None
+    assert back.emissions.only.tolist() == [1, 0, 0]
+
+
+def test_a_state_that_shows_one_of_several_observations_cannot_be_written(tmp_path: Path) -> None:
+    shows = Emissions.from_tuples(2, 2, [(0, 0, 1.0), (1, 0, 0.5), (1, 1, 0.5)])
+    model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)])
+    with pytest.raises(ModelError, match=r"m\.tra: state 1 shows one of several observations by chance"):
+        save_model(replace(model, emissions=shows), tmp_path / "m.tra")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_state_that_is_never_entered_keeps_its_observation(tmp_path: Path) -> None:
+    rows = [(0, 0, 1, 1.0), (1, 0, 1, 1.0)]
+    model = MDP.from_transitions(states=2, actions=1, transitions=rows, signals=3, emissions=[(0, 2, 1), (1, 1, 1)])
+    save_model(model, tmp_path / "m.tra")
+    assert canonical_bytes(load_model(tmp_path / "m.tra")) == canonical_bytes(model)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -13,6 +13,7 @@ import pytest
 from monitor.authoring.formats.choices import keeps_order, merged_order
 from monitor.errors import ModelError, ModelWarning
 from monitor.model import MDP, load_model, save_model
+from monitor.model.emissions import Emissions
 from tests.model.verification_models import random_model, same, storm_values, stormpy, values
 
 TOLERANCE = 1e-12
@@ -94,6 +95,17 @@ def test_states_that_order_actions_differently_leave_the_order_of_the_file() -> 
     assert merged_order(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".umb"])
+def test_what_states_show_by_chance_is_kept_to_the_bit(suffix: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    model = random_model(7)
+    shows = [(s, o, p) for s in range(model.states) for o, p in enumerate(rng.dirichlet(np.ones(3))) if s != o]
+    totals = np.bincount([s for s, *_ in shows], [p for *_, p in shows])
+    shown = Emissions.from_tuples(model.states, 4, [(s, o, p / totals[s]) for s, o, p in shows])
+    hidden = replace(model, emissions=shown)
+    same(hidden, through(hidden, tmp_path / f"m{suffix}"))
+
+
 # ---- other programs ----
 
 
@@ -141,3 +153,26 @@ def test_files_that_storm_writes_are_read(seed: int, tmp_path: Path) -> None:
         mine, theirs = values(model, "goal", 5, np.max), values(read, "goal", 5, np.max)
         for one, other in zip(mine, theirs, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_observations_go_to_storm_and_come_back(seed: int, tmp_path: Path) -> None:
+    """Storm takes only models whose states have the same actions where they show the same."""
+    module = stormpy()
+    from stormpy import io  # noqa: PLC0415 - optional
+
+    model = random_model(seed, by_successor=False, everywhere=True)
+    shows = np.random.default_rng(seed).integers(0, 3, model.states)
+    shows[0] = 2  # Storm and DRN count the observations that there are
+    first = np.arange(1.0, model.states + 1)
+    hidden = replace(model, emissions=Emissions.of_states(3, shows), initial=first / first.sum())
+    save_model(hidden, tmp_path / "m.umb")
+    built = module.build_model_from_umb(str(tmp_path / "m.umb"))
+    assert list(built.observations) == shows.tolist()
+    io.export_to_umb(built, str(tmp_path / "back.umb"))
+    io.export_to_drn(built, str(tmp_path / "back.drn"))
+    for name in ("back.umb", "back.drn"):
+        emissions = load_model(tmp_path / name).emissions
+        assert emissions is not None
+        assert emissions.only is not None
+        assert emissions.only.tolist() == shows.tolist()

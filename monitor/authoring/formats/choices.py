@@ -17,6 +17,7 @@ import numpy as np
 
 from monitor.arrays import Floats, Ints
 from monitor.errors import ModelError
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.rewards import common_rewards
 
@@ -24,7 +25,10 @@ MAX_MODEL_BYTES: Final = 4 << 30
 """Largest memory to read a model; larger ones are refused before memory is taken."""
 
 ROW_BYTES, ENTRY_BYTES, STATE_BYTES, CELL_BYTES, NAME_BYTES = 48, 300, 64, 200, 700
-"""Most bytes that a row (s, a), an entry, a state, a variable of a state and a name of a state take while reading."""
+"""Most bytes that a row (s, a), an entry, a state, a variable of a state and a name of a state take while reading.
+
+What a state shows is an entry too.
+"""
 
 UNLABELLED: Final = "unlabelled"
 _LONGEST_NAME: Final = 256
@@ -47,6 +51,7 @@ class Choices:
         labels: name -> states, or [S] bool.
         variables: names of the variables of `valuations`.
         valuations: S rows, or empty.
+        emissions: what the states show if they are hidden, else None.
     """
 
     states: int
@@ -62,6 +67,7 @@ class Choices:
     labels: Mapping[str, Any] = field(default_factory=dict)
     variables: tuple[str, ...] = ()
     valuations: Sequence[Sequence[float | str | bool]] = ()
+    emissions: Emissions | None = None
 
 
 def require_memory(needed: int, limit: int, what: str) -> None:
@@ -73,8 +79,8 @@ def require_memory(needed: int, limit: int, what: str) -> None:
 def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  # noqa: ANN401 - checked by `MDP.from_rows`
     """Return the model; `limit`: bytes of memory for it; `carried`: further arguments of `MDP.from_rows`.
 
-    One initial state becomes the initial distribution; of several, the label `init` remains, since their distribution
-    is not given.
+    One initial state becomes the initial distribution; of several, the label `init` remains, unless their distribution
+    is carried.
 
     Raises:
         ModelError: as `MDP.from_rows`, or the model takes too much memory.
@@ -90,7 +96,7 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
     rows = np.repeat(choices.state * actions + action, np.diff(choices.indptr))
     order = np.argsort(rows, kind="stable")
     labels = dict(choices.labels)
-    if len(choices.initial) > 1:
+    if len(choices.initial) > 1 and "initial" not in carried:
         labels.setdefault("init", choices.initial)
     return MDP.from_rows(
         states=choices.states,
@@ -100,11 +106,11 @@ def as_mdp(choices: Choices, source: str, limit: int, **carried: Any) -> MDP:  #
         probabilities=choices.probabilities[order],
         **_rewards(choices, rows, order, actions),
         labels=labels,
-        initial=_initial(choices),
+        emissions=choices.emissions,
         action_names=names if any(choices.names) else (),
         valuations=choices.valuations,
         source=source,
-        **({"state_names": _state_names(choices)} | carried),
+        **({"state_names": _state_names(choices), "initial": _initial(choices)} | carried),
     )
 
 
@@ -216,6 +222,7 @@ def choices_of(model: MDP) -> Choices:
         labels=model.labels,
         variables=placeholders(len(model.valuations[0]) if model.valuations else 0),
         valuations=model.valuations,
+        emissions=model.emissions,
     )
 
 

@@ -1,4 +1,4 @@
-"""DRN, Storm's explicit text format: Markov chains and Markov decision processes.
+"""DRN, Storm's explicit text format: Markov chains, and Markov decision processes, also with observations.
 
     @type: MDP
     @parameters
@@ -17,7 +17,9 @@
         action __NOLABEL__ [0]
             1 : 1
 
-Comments begin with `//`. Source: stormchecker.org, "Explicit model formats".
+Of type POMDP, a state line also gives what the state shows: `state 0 {2} [0] init`. Comments begin with `//`.
+
+Source: stormchecker.org, "Explicit model formats".
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from monitor.authoring.formats.choices import (
 )
 from monitor.authoring.formats.textfile import Line, lines, shown
 from monitor.errors import ModelError
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.rewards import chosen_structure
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
@@ -49,6 +52,7 @@ _UNNAMED: Final = "__NOLABEL__"
 _STATE: Final = re.compile(r"state ([0-9]+)((?: ?[!{][^\s}]*\}?)?)(?: ?\[([^\]]*)\])?(.*)\Z")
 _ACTION: Final = re.compile(r"action ([^\s\[]+)(?: ?\[([^\]]*)\])?\Z")
 _MOST: Final = 1 << 48
+_MOST_SIGNALS: Final = 1 << 31
 
 
 @dataclass
@@ -69,6 +73,8 @@ class _Given:
     line: array[int] = field(default_factory=lambda: array("q"))
     after: array[int] = field(default_factory=lambda: array("q"))
     chances: array[float] = field(default_factory=lambda: array("d"))
+    hidden: bool = False
+    shown: array[int] = field(default_factory=lambda: array("q"))
     paid: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -112,8 +118,9 @@ def _header(given: _Given, rows: Iterator[Line]) -> None:
         if key.startswith("@"):
             section = key
             given.numbers.setdefault(section, -1)
-            if section == "@type" and value.strip() not in ("DTMC", "MDP"):
-                raise row.error(f"{shown(value.strip())} models are not supported; DTMC and MDP are")
+            if section == "@type" and value.strip() not in ("DTMC", "MDP", "POMDP"):
+                raise row.error(f"{shown(value.strip())} models are not supported; DTMC, MDP and POMDP are")
+            given.hidden = given.hidden or value.strip() == "POMDP"
         elif section in ("@nr_states", "@nr_choices"):
             given.numbers[section] = row.index(row.text, _MOST, "count")
         elif section == "@reward_models":
@@ -137,11 +144,15 @@ def _add(given: _Given, row: Line) -> None:
 
 def _add_state(given: _Given, row: Line) -> None:
     found = _STATE.match(row.text)
-    if found is None or found[2]:
-        raise row.error(f"{shown(row.text)} is not of the form: state number [rewards] labels")
+    seen = "" if found is None else str(found[2]).strip()
+    if found is None or (seen[:1] + seen[-1:] != "{}" if given.hidden else seen):
+        observation = "{observation} " if given.hidden else ""
+        raise row.error(f"{shown(row.text)} is not of the form: state number {observation}[rewards] labels")
     _close(given, row)
     if row.index(found[1], given.numbers["@nr_states"], "state") != given.states:
         raise row.error(f"state {found[1]} follows state {given.states - 1}: number the states from 0 without gaps")
+    if given.hidden:
+        given.shown.append(row.index(seen[1:-1], _MOST_SIGNALS, "observation"))
     given.of_state = _reward(given, row, found[3])
     for label in found[4].split():
         given.labels.setdefault(label.strip('"'), array("q")).append(given.states)
@@ -220,6 +231,7 @@ def _choices(given: _Given, limit: int) -> Choices:
         rewards=_paid(np.asarray(given.paid)),
         initial=initial,
         labels=labels,
+        emissions=Emissions.of_states(max(given.shown) + 1, np.asarray(given.shown)) if given.hidden else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""PRISM's explicit files: transitions in `.tra`, and beside it `.lab`, `.srew`, `.trew` and `.sta`; or all in `.pexp`.
+"""PRISM's explicit files: `.tra`, with `.lab`, `.srew`, `.trew`, `.sta` and `.obs` beside it; or all in `.pexp`.
 
 PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a similar form. A Markov decision process:
 
@@ -10,6 +10,14 @@ PRISM writes them with `-exportmodel out.tra,lab,srew,trew,sta`; Storm reads a s
            state reward                                           state choice successor reward
     .sta   (x,done)
            0:(1,false)
+
+Where states are hidden, a line of `.tra` also gives the observation of its successor, and `-` marks first states:
+
+    .tra   states choices transitions observations
+           - - state - observation
+           state choice successor probability observation [action]
+    .obs   (wall,goal)                                     the observables of each observation, which are not kept
+           0:(true,false)
 
 A Markov chain lacks `choices` and `choice` and becomes a model with one action. The reward of a transition is that of
 its state plus its own. Of several reward structures PRISM numbers the files: out1.srew, out1.trew, out2.srew, ...
@@ -48,6 +56,7 @@ from monitor.authoring.formats.choices import (
 from monitor.authoring.formats.prism_parts import FilePart, check_headings, chosen, divided
 from monitor.authoring.formats.textfile import Line, shown
 from monitor.errors import ModelError
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
 
@@ -61,11 +70,13 @@ _MOST_KEYS: Final = 1 << 62
 
 @dataclass
 class _Transitions:
-    """The lines of a `.tra`: `order` sorts them by state, choice and successor; `choice` [N] of each sorted line."""
+    """The lines of a `.tra`. `signals`: number of observations, 0 if states are seen; `shown`: state -> observation."""
 
     states: int
     chain: bool
     header: Line
+    signals: int = 0
+    shown: dict[int, int] = field(default_factory=dict)
     at: array[int] = field(default_factory=lambda: array("q"))
     taken: array[int] = field(default_factory=lambda: array("q"))
     after: array[int] = field(default_factory=lambda: array("q"))
@@ -126,8 +137,6 @@ def read_prism(
 def _model(parts: Mapping[str, FilePart], source: str, wanted: str | None, limit: int) -> MDP:
     for key, part in parts.items():
         check_headings(part, PurePath(f"m{key}").suffix)
-    if ".obs" in parts:
-        raise ModelError(f"{PurePath(parts['.obs'].file).name}: models with observations are not supported")
     if ".tra" not in parts:
         raise ModelError("there are no transitions")
     nothing = FilePart("", b"")
@@ -136,15 +145,22 @@ def _model(parts: Mapping[str, FilePart], source: str, wanted: str | None, limit
     structure = chosen(parts, wanted)
     given = _transitions(parts[".tra"].lines())
     order = _checked_order(given)
+    emissions = _emissions(given, parts.get(".obs"), limit)
     choices = _choices(given, order)
     labels, initial = _labels(parts.get(".lab", nothing).lines("# "), given.states, limit)
-    variables, valuations = _valuations(parts.get(".sta", nothing).lines(), given.states, limit)
+    variables, valuations = _valuations(parts.get(".sta", nothing).lines(), given.states, "state", limit)
     rewards = np.zeros(len(order))
     if structure.of_states is not None:
         rewards += _state_rewards(structure.of_states.lines(), given)[_column(given.at)[order]]
     if structure.of_transitions is not None:
         rewards += _transition_rewards(structure.of_transitions, given, order)
-    whole: dict[str, Any] = {"labels": labels, "initial": initial, "variables": variables, "valuations": valuations}
+    whole: dict[str, Any] = {
+        "labels": labels,
+        "initial": initial,
+        "variables": variables,
+        "valuations": valuations,
+        "emissions": emissions,
+    }
     return as_mdp(Choices(**choices, **whole, rewards=rewards if rewards.any() else None), source, limit)
 
 
@@ -161,15 +177,18 @@ def _transitions(rows: Iterator[Line]) -> _Transitions:
             "PRISM's forms for Matlab and MRMC are not read: export FILE.tra without them"
         )
     counts = [header.index(text, _MOST_KEYS, "count") for text in header.text.split()]
-    if len(counts) not in (2, 3) or counts[0] < 1:
-        hidden = "; models with observations are not supported" if len(counts) == 4 else ""
-        raise header.error(f"give the numbers of states, choices (not for a chain) and transitions{hidden}")
-    given = _Transitions(counts[0], chain=len(counts) == 2, header=header)
+    if len(counts) not in (2, 3, 4) or 0 in (counts[0], *counts[3:]):
+        raise header.error(
+            "give the numbers of states, choices (not for a chain), transitions, and observations where states are "
+            "hidden"
+        )
+    given = _Transitions(counts[0], chain=len(counts) == 2, header=header, signals=sum(counts[3:]))
     for row in rows:
         _add(given, row)
-    if len(given.at) != counts[-1]:
+    transitions = counts[min(2, len(counts) - 1)]
+    if len(given.at) != transitions:
         raise header.error(
-            f"{counts[-1]} transitions are declared, {len(given.at)} follow: the number is wrong or the file cut off"
+            f"{transitions} transitions are declared, {len(given.at)} follow: the number is wrong or the file cut off"
         )
     return given
 
@@ -177,17 +196,28 @@ def _transitions(rows: Iterator[Line]) -> _Transitions:
 def _add(given: _Transitions, row: Line) -> None:
     """Add one line."""
     _refuse_rows(row)
-    parts = row.text.split(maxsplit=3 if given.chain else 4)
-    if len(parts) < (3 if given.chain else 4):
+    numbers = 3 if given.chain else 5 if given.signals else 4
+    parts = row.text.split(maxsplit=numbers)
+    if len(parts) < numbers:
         form = "state successor probability" if given.chain else "state choice successor probability"
-        raise row.error(f"{shown(row.text)} is not of the form: {form}")
+        raise row.error(f"{shown(row.text)} is not of the form: {form}{' observation' if given.signals else ''}")
+    if given.signals:
+        _add_shown(given, row, parts[2], parts[4])
+        if parts[:2] + parts[3:4] == ["-"] * 3:
+            return  # a first state, which shows this
     given.at.append(row.index(parts[0], given.states, "state"))
     given.taken.append(0 if given.chain else row.index(parts[1], 1 << 31, "choice"))
     given.after.append(row.index(parts[1 if given.chain else 2], given.states, "state"))
     given.chances.append(row.probability(parts[2 if given.chain else 3]))
-    name = "" if given.chain or len(parts) < 5 else parts[4]
+    name = "" if given.chain or len(parts) == numbers else parts[numbers]
     given.name.append(given.names.setdefault(name, len(given.names)))
     given.line.append(row.number)
+
+
+def _add_shown(given: _Transitions, row: Line, state: str, observation: str) -> None:
+    at, seen = row.index(state, given.states, "state"), row.index(observation, given.signals, "observation")
+    if given.shown.setdefault(at, seen) != seen:
+        raise row.error(f"state {at} shows observation {given.shown[at]} on an earlier line, and {seen} here")
 
 
 def _refuse_rows(row: Line) -> None:
@@ -261,6 +291,26 @@ def _choices(given: _Transitions, order: Ints) -> dict[str, Any]:
         "successors": _column(given.after)[order],
         "probabilities": np.asarray(given.chances)[order],
     }
+
+
+def _emissions(given: _Transitions, described: FilePart | None, limit: int) -> Emissions | None:
+    """Return what the states show; `described`: the observables of each observation, which are checked and not kept."""
+    if not given.signals:
+        if described is not None:
+            name = PurePath(described.file).name
+            raise given.header.error(
+                f"there is {name}, but no number of observations here: export both again, or remove {name}"
+            )
+        return None
+    require_memory(ENTRY_BYTES * given.states, limit, f"{given.states:,} states with observations")
+    if len(given.shown) < given.states:
+        lost = next(state for state in range(given.states) if state not in given.shown)
+        raise given.header.error(
+            f"state {lost} of {given.states} has no observation: a line that leads there gives it, or - - {lost} - 0"
+        )
+    if described is not None:
+        _valuations(described.lines(), given.signals, "observation", limit)
+    return Emissions.of_states(given.signals, np.array([given.shown[state] for state in range(given.states)]))
 
 
 def _column(values: array[int]) -> Ints:
@@ -382,9 +432,9 @@ def _reward_lines(rows: Iterator[Line], width: int, states: int) -> Iterator[tup
 
 
 def _valuations(
-    rows: Iterator[Line], states: int, limit: int
+    rows: Iterator[Line], count: int, of: str, limit: int
 ) -> tuple[tuple[str, ...], list[list[float | str | bool]]]:
-    """Return the names of the variables and the valuation of each state."""
+    """Return the names of the variables and the valuation of each of `count` states, or of what `of` names."""
     header = next(rows, None)
     if header is None:
         return (), []
@@ -392,19 +442,19 @@ def _valuations(
         raise header.error(f"{shown(header.text)} does not name variables; write (x,y)")
     variables = tuple(name.strip() for name in header.text[1:-1].split(","))
     size = STATE_BYTES + 2 * CELL_BYTES * len(variables)
-    require_memory(size * states, limit, f"{len(variables):,} variables of {states:,} states")
-    found: list[Values | None] = [None] * states
+    require_memory(size * count, limit, f"{len(variables):,} variables of {count:,} {of}s")
+    found: list[Values | None] = [None] * count
     for row in rows:
         parts = _STATE.match(row.text)
         values = parts[2].split(",") if parts else []
         if parts is None or len(values) != len(variables):
-            raise row.error(f"{shown(row.text)} is not of the form state:({','.join(variables)})")
-        state = row.index(parts[1], states, "state")
-        if found[state] is not None:
-            raise row.error(f"the valuation of state {state} is given twice")
-        found[state] = [_value(row, text.strip()) for text in values]
+            raise row.error(f"{shown(row.text)} is not of the form {of}:({','.join(variables)})")
+        place = row.index(parts[1], count, of)
+        if found[place] is not None:
+            raise row.error(f"the valuation of {of} {place} is given twice")
+        found[place] = [_value(row, text.strip()) for text in values]
     if None in found:
-        raise header.error(f"state {found.index(None)} has no valuation: give one for each of the {states} states")
+        raise header.error(f"{of} {found.index(None)} has no valuation: give one for each of the {count} {of}s")
     return variables, [values for values in found if values is not None]
 
 

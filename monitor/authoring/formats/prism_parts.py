@@ -66,8 +66,8 @@ class Structure:
 def check_headings(part: FilePart, suffix: str) -> None:
     """Raise ModelError if the comments at the beginning say that a file is another one, or of another kind of model."""
     for row in part.headings():
-        if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP"):
-            raise row.error(f"{found[1][:40]} models are not supported; DTMC and MDP are")
+        if (found := _TYPE.match(row.text)) and found[1] not in ("DTMC", "MDP", "POMDP"):
+            raise row.error(f"{found[1][:40]} models are not supported; DTMC, MDP and POMDP are")
         if (other := _suffix_of(row.text)) not in (None, suffix):
             raise row.error(f"{shown(row.text)} belongs into a {other} file, and this is a {suffix} file")
 

@@ -23,7 +23,7 @@ def prism_files(model: MDP) -> dict[str, bytes]:
     Actions are named if the model names them, or if some are not available everywhere.
 
     Raises:
-        ModelError: a name or a text cannot be written in these files.
+        ModelError: a name or a text, or what a state shows, cannot be written in these files.
     """
     choices = choices_of(model)
     files = {".tra": _transitions(choices, _names(model)), ".lab": _labels(choices)}
@@ -54,13 +54,31 @@ def _places(choices: Choices) -> list[int]:
 
 
 def _transitions(choices: Choices, names: tuple[str, ...]) -> Iterable[str]:
-    yield f"{choices.states} {len(choices.state)} {len(choices.successors)}"
+    shown, signals = _shown(choices)
+    yield f"{choices.states} {len(choices.state)} {len(choices.successors)}{signals}"
+    if shown:
+        for state in np.union1d(choices.initial, np.setdiff1d(np.arange(choices.states), choices.successors)).tolist():
+            yield f"- - {state} -{shown[state]}"
     columns = choices.state.tolist(), _places(choices), choices.kind.tolist(), choices.indptr.tolist()
     for state, place, kind, first, last in zip(*columns, columns[-1][1:], strict=False):
         name = f" {names[kind]}" if names else ""
         entries = choices.successors[first:last].tolist(), choices.probabilities[first:last].tolist()
         for successor, probability in zip(*entries, strict=True):
-            yield f"{state} {place} {successor} {probability!r}{name}"
+            seen = shown[successor] if shown else ""
+            yield f"{state} {place} {successor} {probability!r}{seen}{name}"
+
+
+def _shown(choices: Choices) -> tuple[list[str], str]:
+    """Return the observation of each state, and the number of observations, as text; nothing if states are seen."""
+    if choices.emissions is None:
+        return [], ""
+    if (only := choices.emissions.only) is None:
+        several = int(np.flatnonzero(np.diff(choices.emissions.indptr) > 1)[0])
+        raise ModelError(
+            f"state {several} shows one of several observations by chance, and in .tra files a state always shows the "
+            "same: write a .umb or .npz file"
+        )
+    return [f" {seen}" for seen in only.tolist()], f" {choices.emissions.signals}"
 
 
 def _labels(choices: Choices) -> Iterable[str]:

@@ -1,8 +1,9 @@
 """UMB, the unified Markov binary format of PRISM, Storm and Modest: Markov chains and Markov decision processes.
 
 Read: transitions with probabilities as doubles or rationals, initial states, labels (`aps`), one reward structure,
-names of actions, and valuations of states. Other kinds of model (continuous time, games, observations, intervals) are
-refused. State names and `ended_as`, for which UMB has no place of its own, are annotations of the group `cfmon`.
+names of actions, valuations of states, and observations of states, certain or by chance. Other kinds of model
+(continuous time, games, observations of branches, intervals) are refused. State names, the distribution over several
+first states and `ended_as`, for which UMB has no place of its own, are annotations of the group `cfmon`.
 
 Source: the UMB specification, github.com/pmc-tools/umb, version 1.
 """
@@ -22,6 +23,7 @@ from monitor.authoring.formats.choices import ENTRY_BYTES, MAX_MODEL_BYTES, NAME
 from monitor.authoring.formats.umb_archive import UmbArchive, unpacked_tar
 from monitor.authoring.formats.umb_valuations import read_valuations
 from monitor.errors import ModelError, ModelWarning
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.rewards import chosen_structure
 
@@ -33,13 +35,14 @@ _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z_-]{1,200}\Z")
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Numbers of states, choices, branches, and actions of choices."""
+    """Numbers of states, choices, branches, actions of choices, players and observations."""
 
     states: int
     choices: int
     branches: int
     actions: int
     players: int
+    signals: int
 
 
 def read_files(files: Mapping[str, bytes], source: str, rewards: str | None = None) -> MDP:
@@ -97,22 +100,22 @@ def _model(archive: UmbArchive, index: dict[str, Any], source: str, chosen: tupl
         labels=_labels(archive, _object(groups.get("aps"), "aps"), sizes.states, limit),
         variables=variables,
         valuations=valuations,
+        emissions=_emissions(archive, system, sizes, limit),
     )
     return as_mdp(choices, source, limit, **_own(archive, _object(groups.get(GROUP), GROUP), sizes, limit))
 
 
 def _sizes(archive: UmbArchive, system: dict[str, Any]) -> _Sizes:
     """Return the sizes, once they are known to be bounded by the size of the file."""
-    keys = ("#states", "#choices", "#branches", "#choice-actions", "#players")
-    found = [system.get(key) for key in keys]
+    keys = ("#states", "#choices", "#branches", "#choice-actions", "#players", "#observations")
+    found = [system.get(key, 0 if key == "#observations" else None) for key in keys]
     for key, value in zip(keys, found, strict=True):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 48:
             raise ModelError(f"index.json: {key} is {str(value)[:40]}, not a whole number of at least 0")
     sizes = _Sizes(*(value for value in found if isinstance(value, int)))
-    if system.get("time") != "discrete" or sizes.players > 1 or system.get("#observations"):
+    if system.get("time") != "discrete" or sizes.players > 1:
         raise ModelError(
-            "only Markov chains and Markov decision processes are supported: discrete time, at most one player, "
-            "no observations"
+            "only Markov chains and Markov decision processes are supported: discrete time, at most one player"
         )
     if not 1 <= sizes.states <= sizes.choices <= sizes.branches:
         raise ModelError(
@@ -147,6 +150,23 @@ def _probabilities(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes) -
     if kind is None:
         raise ModelError("index.json gives no branch-probability-type: models without probabilities are not supported")
     return archive.numbers("branch-to-probability.bin", kind, sizes.branches)
+
+
+def _emissions(archive: UmbArchive, system: dict[str, Any], sizes: _Sizes, limit: int) -> Emissions | None:
+    """Return what the states show, None if they are seen."""
+    if not sizes.signals:
+        return None
+    if system.get("observations-apply-to") != "states":
+        raise ModelError(
+            f"its observations apply to {str(system.get('observations-apply-to'))[:40]}; those of states are supported"
+        )
+    folder, kind = "observations/states", system.get("observation-probability-type")
+    values = archive.length(f"{folder}/values.bin", "<u8")
+    require_memory(ENTRY_BYTES * values, limit, f"{values:,} observations of states")
+    begins = archive.ranges(f"{folder}/distribution-mapping.bin", sizes.states, values)
+    shown = archive.indices(f"{folder}/values.bin", "<u8", values, sizes.signals)
+    chances = np.ones(values) if kind is None else archive.numbers(f"{folder}/probabilities.bin", kind, values)
+    return Emissions.from_rows(sizes.states, sizes.signals, begins, shown, chances)
 
 
 def _labels(archive: UmbArchive, group: dict[str, Any], states: int, limit: int) -> dict[str, Bools]:
@@ -201,6 +221,9 @@ def _own(archive: UmbArchive, group: dict[str, Any], sizes: _Sizes, limit: int) 
         require_memory(NAME_BYTES * sizes.states, limit, f"{sizes.states:,} state names")
         folder = f"annotations/{GROUP}/state-names/states"
         found["state_names"] = archive.texts(f"{folder}/string-mapping.bin", f"{folder}/strings.bin", sizes.states)
+    if "initial" in group:
+        kind = _object(group["initial"], "initial").get("type")
+        found["initial"] = archive.numbers(_member(GROUP, "initial", "states"), kind, sizes.states)
     if "ended-as" in group:
         found["ended_as"] = archive.indices(_member(GROUP, "ended-as", "states"), "<u8", sizes.states, sizes.states)
     return found

@@ -57,6 +57,10 @@ class UmbArchive:
             raise ModelError(f"{name} has {len(content):,} bytes; {count:,} numbers of {width} bytes are expected")
         return np.frombuffer(content, dtype)
 
+    def length(self, name: str, dtype: str) -> int:
+        """Return how many numbers a member holds."""
+        return len(self._content(name)) // np.dtype(dtype).itemsize
+
     def indices(self, name: str, dtype: str, count: int, limit: int) -> Ints:
         """Return the `count` numbers of a member, each in `0..limit-1`."""
         values = self.array(name, dtype, count)

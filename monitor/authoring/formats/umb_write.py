@@ -12,6 +12,7 @@ from monitor.authoring.formats.choices import Choices, choices_of
 from monitor.authoring.formats.umb import GROUP, VERSION
 from monitor.authoring.formats.umb_archive import packed_tar
 from monitor.authoring.formats.umb_valuations import ends_of, packed_valuations
+from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 
 _DOUBLE: Final = {"type": "double", "size": 64}
@@ -28,6 +29,7 @@ def umb_files(model: MDP) -> dict[str, bytes]:
         "branch-to-target.bin": choices.successors.astype("<u8").tobytes(),
         "branch-to-probability.bin": choices.probabilities.astype("<f8").tobytes(),
         **_actions(choices),
+        **_observations(choices),
     }
     annotations: dict[str, Any] = {}
     for part in (_labels(choices), _rewards(choices), _own(model)):
@@ -57,9 +59,29 @@ def _system(choices: Choices) -> dict[str, Any]:
         "#choice-actions": choices.kinds,
         "#branches": len(choices.successors),
         "#branch-actions": 0,
-        "#observations": 0,
+        **_observed(choices.emissions),
         "branch-probability-type": _DOUBLE,
     }
+
+
+def _observed(emissions: Emissions | None) -> dict[str, Any]:
+    """Return what the index says of observations."""
+    if emissions is None:
+        return {"#observations": 0}
+    chance = {} if emissions.only is not None else {"observation-probability-type": _DOUBLE}
+    return {"#observations": emissions.signals, "observations-apply-to": "states", **chance}
+
+
+def _observations(choices: Choices) -> dict[str, bytes]:
+    """Return the members that say what states show; probabilities only where some state shows one of several."""
+    if (emissions := choices.emissions) is None:
+        return {}
+    folder = "observations/states"
+    members = {f"{folder}/values.bin": emissions.observed.astype("<u8").tobytes()}
+    if emissions.only is None:
+        members[f"{folder}/distribution-mapping.bin"] = emissions.indptr.astype("<u8").tobytes()
+        members[f"{folder}/probabilities.bin"] = emissions.probabilities.astype("<f8").tobytes()
+    return members
 
 
 def _actions(choices: Choices) -> dict[str, bytes]:
@@ -110,6 +132,9 @@ def _own(model: MDP) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{folder}/string-mapping.bin": ends_of(names),
             f"{folder}/strings.bin": b"".join(names),
         }
+    if model.initial is not None and np.count_nonzero(model.initial) > 1:
+        described["initial"] = {"applies-to": ["states"], "type": _DOUBLE}
+        members[f"annotations/{GROUP}/initial/states/values.bin"] = model.initial.astype("<f8").tobytes()
     if model.ended_as is not None:
         described["ended-as"] = {"applies-to": ["states"], "type": {"type": "uint"}}
         members[f"annotations/{GROUP}/ended-as/states/values.bin"] = model.ended_as.astype("<u8").tobytes()
