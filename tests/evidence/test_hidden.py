@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -20,13 +21,17 @@ from monitor.evidence.effort import work
 from monitor.evidence.rederivation import ENGINE, REFEREE, Deriver, derive_again
 from monitor.evidence.verification import examine
 from monitor.policy.controller import Reader, as_reader
-from monitor.types import AlarmSpec, Alert, FormulaSpec
+from monitor.types import AlarmSpec, Alert, FormulaSpec, TakenOver
 from tests.evidence.rederived import make_evidence
 from tests.hidden.files import write_controller, write_network
+from tests.hidden.played import some_world
+from tests.hidden.test_against_noise import model_of, policy
 from tests.hidden.test_stream import CREEP, GO, WARY, policies, robot, send, watch
+from tests.tiers import first
 
 WATCHED = 'regret(wary@2, P<0.5 [ F<=3 "fallen" ])'
 STEPS = [(0, GO), (0, CREEP), (0, GO), (0, None), (0, GO), (None, GO), (0, GO), (1, GO)]
+SHA = {"nominal": "a" * 64, "other": "b" * 64}
 READERS = {name: as_reader(policy, robot()) for name, policy in policies().items()}
 
 
@@ -158,6 +163,64 @@ def test_a_file_of_evidence_is_verified_with_its_policies(tmp_path: Path) -> Non
     assert (report.problems, report.derived_by, report.notes) == ((), "referee", ())
     altered = ALTERED["inputs[2]"](document)
     assert examine(pack_evidence(altered), objects.__getitem__).problems != ()
+
+
+class Watched:
+    """A stream in a random world: steps without observation, lost ones, actions off the policy, takeovers."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = np.random.default_rng(seed)
+        self.memories = int(rng.integers(1, 3))
+        self.world = some_world(rng, memories=self.memories, sees_state=seed % 3 == 0, shadows=seed % 2 == 1)
+        self.model = model_of(self.world)
+        acting = {"nominal": policy(self.world.nominal), "other": policy(self.world.alternative)}
+        self.readers = {name: as_reader(each, self.model) for name, each in acting.items()}
+        texts = (
+            'other@3.P<=0.3 [ F<=4 "bad" ]',
+            'regret(other@2, P<=0.3 [ F<=2 "bad" ])',
+            'regret(other@-1, P<=0.5 [ F<=2 "bad" ])',
+        )
+        specs = [FormulaSpec(f"f{n}", text, alarm=AlarmSpec()) for n, text in enumerate(texts)]
+        known = {sha: name for name, sha in SHA.items()}
+        self.stream = watch(*specs, model=self.model, acting=acting, policies=known)
+
+    def notices(self) -> Iterator[Alert | TakenOver]:
+        """What has evidence."""
+        rng, world, mind = self.rng, self.world, self.world.nominal
+        actions, who, memory = world.rows.shape[1], "nominal", 0
+        state = rng.choice(len(world.initial), p=world.initial)
+        first = int(rng.integers(3))
+        for seq in range(first, first + 12):
+            shown = int(rng.choice(world.emissions.shape[1], p=world.emissions[state]))
+            read = state if mind.sees_state else shown
+            memory = mind.following[memory, read]
+            action = int(rng.choice(actions, p=mind.choice[memory, read]))
+            if rng.random() < 0.15:
+                action = int(rng.integers(actions))
+            state = rng.choice(len(world.initial), p=world.rows[state, action])
+            if seq > first + 3 and rng.random() < 0.2:
+                continue
+            if self.memories == 1 and rng.random() < 0.2:
+                who = "other" if who == "nominal" else "nominal"
+            pair = None if rng.random() < 0.3 else shown, action
+            for notice in send(self.stream, seq, pair, policy=SHA[who], terminated=seq == first + 11):
+                if isinstance(notice, Alert | TakenOver) and notice.verdict is not None:
+                    yield notice
+
+
+@pytest.mark.parametrize("seed", first(6, range(40)))
+def test_both_programs_derive_every_alarm_and_takeover_of_a_stream(seed: int) -> None:
+    watched, found = Watched(seed), 0
+    identity = identity_of(watched.model, watched.readers, {})
+    tables = {**watched.readers, "deployed": watched.readers["nominal"]}
+    for notice in watched.notices():
+        document = read_evidence(make_evidence(notice, identity, watched.readers, {}))
+        given = {name: tables[name] for name in document.policies}
+        assert contradictions(document) == []
+        for deriver in (ENGINE, REFEREE):
+            assert derive_again(document, watched.model, given, {}, [deriver]) == ([], deriver.name, ())
+        found += 1
+    assert found or seed >= 6, "the fast seeds raise alarms"
 
 
 def signed(alert: Alert, identity: Identity) -> Alert:
