@@ -367,6 +367,9 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
     derived = beliefs(model, path, readers, evidence.acted)
     for k, (recorded, follows) in enumerate(zip(evidence.inputs, derived, strict=True)):
         held, due = (dict(zip(each[::2], each[1::2], strict=False)) for each in (recorded, follows))
+        if len(recorded) != 2 * len(held) or list(held) != sorted(held):
+            yield f"inputs[{k}]: the belief is not place, weight, place, weight, ... with places that ascend"
+            return
         for place in sorted(held.keys() | due.keys()):
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
