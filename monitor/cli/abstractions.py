@@ -11,6 +11,7 @@ from monitor.errors import ModelError, RecordingError
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.bins import Reservoir
+    from monitor.authoring.learning.conditions import Condition
     from monitor.authoring.learning.row_files import RowFile
 
 PLAIN: Final = ("auto", "index", "name", "values")
@@ -33,22 +34,28 @@ def function_of(said: dict[str, Any]) -> str:
 
 
 def abstraction_of(
-    sources: Sequence[RowFile], columns: tuple[str, ...], said: dict[str, Any], seed: int
+    sources: Sequence[RowFile],
+    columns: tuple[str, ...],
+    said: dict[str, Any],
+    seed: int,
+    conditions: Sequence[Condition] = (),
 ) -> Numbering | None:
     """Return the numbering of states that the options ask for, by a first pass if it needs one; None: by the columns.
 
-    `columns`: of the state.
+    `columns`: of the state. `conditions`: of labels; bins have their edges too.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.abstraction import Numbering  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.bins import edges_of, parsed_bins  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.clusters import centres_of, parsed_clusters  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
 
     kind = said["abstraction"]
     if said["bins"] is not None:
         specs = parsed_bins(said["bins"])
-        return Numbering("bins", columns, edges_of(columns, specs, sampled(sources, columns, seed, "computing bins")))
+        sample = sampled(sources, columns, seed, "computing bins")
+        return Numbering("bins", columns, edges_of(columns, specs, sample, edges_of_all(conditions)))
     if kind is None:
         return None
     if (count := parsed_clusters(kind)) is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from monitor.cli.abstractions import reading, sampled, with_sizes
 from monitor.cli.output import progress, say
@@ -12,9 +12,10 @@ from monitor.errors import RecordingError
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.batch import RowBatch
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.conditions import Condition
-    from monitor.authoring.learning.row_files import RowFile
+    from monitor.authoring.learning.row_files import FileRows, RowFile
 
 ROWS: Final = 300_000
 """Rows that are read for the comparison, the first ones of each file."""
@@ -28,6 +29,8 @@ def best_abstraction(
     """Return the numbering of the best abstraction, and the scores of all; RecordingError if none fits the columns."""
     from monitor.authoring.learning.abstraction_scores import chosen, scored  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.candidates import Field, abstractions, fresh  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import FileRows  # noqa: PLC0415 - likewise
 
     first = next((batch.whole() for batch in sources[0].batches(roles.used) if len(batch)), None)
     if first is None:
@@ -35,7 +38,7 @@ def best_abstraction(
     numbers = all(first.column(name).dtype.kind != "U" for name in roles.state)
     sample = sampled(sources, roles.state, seed, "computing bins") if numbers else None
     with progress("computing clusters"):
-        found = abstractions(first, roles.state, sample, seed)
+        found = abstractions(first, roles.state, sample, seed, edges_of_all(condition for condition, _ in conditions))
     if not found:
         raise RecordingError(
             f"{sources[0].path}: --abstraction auto: the columns {', '.join(roles.state)} hold text and numbers with "
@@ -43,19 +46,20 @@ def best_abstraction(
         )
     field = Field(found, roles, conditions, prior, seed)
     with reading("comparing abstractions", sources) as bar:
-        for source, before in with_sizes(sources):
-            for batch in _first_rows(source, roles.used, ROWS // len(sources)):
+        files = [FileRows(source, roles.used) for source in sources]
+        for (source, before), rows, after in zip(with_sizes(sources), files, [*files[1:], None], strict=True):
+            for batch in _first_rows(rows, ROWS // len(sources)):
                 field.read(batch)
                 bar.at(before + source.position)
-            field.end_file()
+            field.end_file(None if after is None else after.first())
             source.position = 0
     with progress("comparing abstractions"):
         table = scored(field.candidates, field.outcomes)
     return fresh(found[chosen(table).name]), table
 
 
-def _first_rows(source: RowFile, wanted: Sequence[str], most: int) -> Any:  # noqa: ANN401 - an iterator of Batch
-    for batch in source.batches(wanted):
+def _first_rows(rows: FileRows, most: int) -> Iterator[RowBatch]:
+    for batch in rows:
         if most <= 0:
             return
         yield batch if len(batch) <= most else batch.whole().picked(slice(most))

@@ -56,34 +56,42 @@ def count_files(
     Raises RecordingError if more rows were left out than the `limit` allows; then the counts are as before.
     """
     from monitor.authoring.learning.companion import CountedFile, companion_of, part_of, save_learner  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import START, FileRows, digest_of  # noqa: PLC0415 - likewise
 
     known = set(learner.files)
     whole = companion_of(target)
     kept = whole.read_bytes() if whole.exists() else None
     earlier = LeftOut() if part is not None else LeftOut.of(learner.left_out.document())
     digests = [digest_of(source.path) for source in sources]
-    pending = list(zip(with_sizes(sources), digests, strict=True))
-    pending.sort(key=lambda each: part is None or each[1] != part.digest)
+    used = learner.roles.used
+    places = {} if part is None else {part.digest: part.place}
+    pending = [
+        (FileRows(source, used, places.get(digest, START)), before, digest)
+        for (source, before), digest in zip(with_sizes(sources), digests, strict=True)
+    ]
+    pending.sort(key=lambda each: part is None or each[2] != part.digest)
     with reading("counting", sources) as bar:
-        for place, ((source, before), digest) in enumerate(pending):
+        for place, (rows, before, digest) in enumerate(pending):
             if digest in learner.files:
                 continue
 
             def keep(place: FilePosition, digest: str = digest) -> None:
                 save_learner(learner, part_of(target), CountedFile(digest, place))
 
-            after = next((each for (each, _), other in pending[place + 1 :] if other not in learner.files), None)
-            more = goes_on(source, after)
-            begin = part.place if part is not None and part.digest == digest else None
+            later = ((each, other) for each, _, other in pending[place + 1 :] if other not in learner.files)
+            after, following = next(later, (None, ""))
             try:
-                read_into(learner, source, bar, before, holdout, begin=begin, goes_on=more, keep=keep)
+                joined = read_into(learner, rows, bar, before, holdout, after=after, keep=keep)
             except RecordingError:
                 part_of(target).unlink(missing_ok=True)  # the file must change, and is another one then
                 raise
             learner.files.append(digest)
-            save_learner(learner, whole)
-            part_of(target).unlink(missing_ok=True)
+            if joined:
+                save_learner(learner, part_of(target), CountedFile(following, START))
+                save_learner(learner, whole)
+            else:
+                save_learner(learner, whole)
+                part_of(target).unlink(missing_ok=True)
     try:
         learner.left_out.refuse(limit, str(target), earlier)
     except RecordingError:

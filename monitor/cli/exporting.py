@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +19,12 @@ from monitor.errors import ConfigError, PolicyError
 if TYPE_CHECKING:
     from monitor.authoring.policy_export.agreement import Agreement
     from monitor.authoring.policy_export.original import ExportRequest, Original
+    from monitor.evaluation.models import AnyModel
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
+TOPIC = "agents/+/steps"
+"""Of the steps in recordings of the monitor."""
 SHOWN = 5
 """Most disagreements printed."""
 
@@ -58,6 +63,13 @@ def policy_export(
     sees: Annotated[
         Sees | None, typer.Option(help="what a function is called with; default: observation if the model has them")
     ] = None,
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="recorded steps that the model was learned from: the policy sees their columns; may be repeated",
+        ),
+    ] = None,
     output: Annotated[
         NetworkOutput | None, typer.Option(help="what the scores of a table or a torch module are")
     ] = None,
@@ -73,9 +85,9 @@ def policy_export(
     export only those that you trust.
     """
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
-    from monitor.authoring.policy_export.convert import convert  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.convert import convert, on_first  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
-    from monitor.evaluation.models import draft_any_manifest, load_any_model, tried_states  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import draft_any_manifest, load_any_model, observations_of  # noqa: PLC0415 - likewise
 
     files = _targets(target, force=force)
     request = ExportRequest(
@@ -89,8 +101,10 @@ def policy_export(
     warn_of_pickles(request)
     with progress(f"running {source} on every state of {model}"):
         found = load_any_model(model)
-        mdp = tried_states(found)
-        original = convert(mdp, request)
+        if recordings:
+            original, mdp = _on_rows(request, model, found, recordings)
+        else:
+            original, mdp = on_first(observations_of(found), lambda states: (convert(states, request), states))
         manifest, assumed = draft_any_manifest(
             original.content, target, found, kind=original.kind, stochastic=original.stochastic, mask=original.mask
         )
@@ -100,6 +114,29 @@ def policy_export(
     described = manifest.model_copy(update={"provenance": _provenance(source, agreement)})
     _write(files, original, described)
     _show(files, described, agreement, [*original.assumed, *assumed], as_json=as_json)
+
+
+def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
+    """Return a policy that sees columns of recordings as a table over the states of the model learned from them."""
+    from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
+    from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
+    from monitor.cli.init_files import row_policy  # noqa: PLC0415 - likewise
+    from monitor.cli.recorded_inputs import open_recording, recorded_files, rows_of, with_function  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import require_table  # noqa: PLC0415 - likewise
+
+    mdp = require_table(found, "--recordings is for a table that `cfmon model learn` wrote")
+    for option, given in (("--sees", request.sees), ("--weights", request.weights), ("--normalise", request.normalise)):
+        if given is not None:
+            raise ConfigError(f"{option} and --recordings do not go together: a policy sees columns of the recordings")
+    learner = load_learner(companion_of(Path(model)))
+    if learner.where().count != mdp.states:
+        raise ConfigError(f"{model}: its companion {companion_of(Path(model))} is of another model; learn it again")
+    source = with_function(open_recording(recorded_files(recordings)[0], TOPIC), learner.function)
+    policy, notes = GivenPolicy.of(request.source, source.names(), learner.roles), list[str]()
+    if not policy.sees_columns:
+        raise PolicyError(f"policy {request.source}: it takes the number of a state; leave --recordings out")
+    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes)
+    return replace(original, assumed=[*original.assumed, *notes]), mdp
 
 
 def warn_of_pickles(*requests: ExportRequest) -> None:

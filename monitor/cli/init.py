@@ -9,7 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from monitor.cli.learn_dynamics import Fits
-from monitor.cli.output import print_json, printable, say
+from monitor.cli.output import print_json, printable, say, stages
 from monitor.cli.recorded_inputs import (
     AbstractionKind,
     ActionColumn,
@@ -56,7 +56,10 @@ def init(
     ] = None,
     nominal: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="the agent's policy, as for `cfmon policy export`, or .onnx, or manifest"),
+        typer.Option(
+            metavar="SOURCE",
+            help="the agent's policy, as for `cfmon policy export`, or .onnx, or manifest; sees columns by name",
+        ),
     ] = None,
     fallback: Annotated[
         str | None, typer.Option(metavar="SOURCE", help="the fallback policy, likewise; or 'do(ACTION)'")
@@ -137,7 +140,9 @@ def init(
     asked = {name: value for name, value in given.items() if value is not None}
     named = {name: value for name, value in columns.items() if value is not None}
     try:
-        result = prepared(settled_request(folder, settings, asked, named, force=force, quiet=as_json))
+        request = settled_request(folder, settings, asked, named, force=force, quiet=as_json)
+        with stages("" if as_json else "init"):
+            result = prepared(request)
     except RefusedError as refused:
         _refuse(refused.assessment, as_json=as_json)
         raise typer.Exit(1) from None

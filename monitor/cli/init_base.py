@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.authoring.learning.left_out import DEFAULT, RowLimit
+from monitor.cli.output import progress
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import ForecastJudge
     from monitor.authoring.learning.model_report import Gain
     from monitor.authoring.learning.row_files import RowFile
+    from monitor.authoring.policy_export.given_policy import GivenPolicy
+    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -77,6 +81,8 @@ class InitBase(ABC):
         judge: of the model's forecasts. problems: why it is not good enough otherwise. past: what the past still tells.
         step_seconds: between two recorded steps, if the recordings say it.
         pages: sections and charts of the report on the model.
+        given: policies that the user gives beside recordings, by name.
+        read_rows: reads the recorded rows, for a policy that sees their columns.
     """
 
     file: str
@@ -94,6 +100,15 @@ class InitBase(ABC):
     past: tuple[Gain, ...] = ()
     step_seconds: float | None = None
     pages: tuple[list[Section], dict[str, str]] = field(default_factory=lambda: ([], {}))
+    given: Mapping[str, GivenPolicy] = field(default_factory=dict)
+    read_rows: Callable[[], ObservedRows] | None = None
+
+    @cached_property
+    def rows(self) -> ObservedRows:
+        """The recorded rows, read once."""
+        assert self.read_rows is not None
+        with progress("reading the rows again, for what the given policies do on them"):
+            return self.read_rows()
 
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:

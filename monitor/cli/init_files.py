@@ -11,7 +11,9 @@ from monitor.cli.recorded_inputs import many
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
-    from monitor.arrays import Floats
+    from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.policy_export.given_policy import GivenPolicy
+    from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import Measured
@@ -107,22 +109,58 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
     )
 
 
+def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str]) -> Original:
+    """Return a policy that sees recorded columns as a table: in a state, what it does on the rows recorded there.
+
+    Raises PolicyError.
+    """
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
+
+    request, where = ExportRequest(given.source), f"policy {given.source}"
+    assert rows.of is not None
+    if given.function is not None or given.classifier is not None:
+        values: AnyArray = given.chosen(rows, model)
+    else:
+        seen = [rows.table(each, model, where) for each in given.seen]
+        values = on_first(
+            seen, lambda table: _chances(*_content(given.source, "policy.onnx", table, notes), table, where)
+        )
+        if bool((values.max(axis=1) == 1.0).all()):
+            values = values.argmax(axis=1)
+    without = model.states - len(np.unique(rows.of))
+    never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
+    notes.append(
+        f"{given.source}: called on {len(rows):,} recorded rows; in a state it chooses as often as on the rows there"
+        f"{never if without else ''}"
+    )
+    return tabulated_inputs(values, rows.of, model, request, ())
+
+
 def written_policy(source: str | Original, name: str, model: MDP, folder: Path, notes: list[str]) -> Floats:
     """Write a policy as `name`.onnx with its manifest; return it as probabilities [S, A].
 
     `source`: what `cfmon policy export` reads, or an ONNX file, or a manifest; or a policy that was converted already.
     `notes`: gets what was assumed. Raises PolicyError.
     """
-    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
-
-    from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - likewise
-    from monitor.policy.onnx_policy import table_from_onnx  # noqa: PLC0415 - likewise
+    from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
 
     content, manifest = _content(source, f"{name}.onnx", model, notes)
     (folder / f"{name}.onnx").write_bytes(content)
     described = manifest.model_copy(update={"file": f"{name}.onnx", "name": name})
     (folder / f"{name}.yaml").write_text(manifest_yaml(described), encoding="utf-8")
-    table = table_from_onnx(content, described, model, source if isinstance(source, str) else name)
+    return _chances(content, described, model, source if isinstance(source, str) else name)
+
+
+def _chances(content: bytes, manifest: Manifest, model: MDP, where: str) -> Floats:
+    """Return the policy of a network as probabilities [S, A]."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.policy.onnx_policy import table_from_onnx  # noqa: PLC0415 - likewise
+
+    table = table_from_onnx(content, manifest, model, where)
     return np.stack([table.distribution(state, model.actions) for state in range(model.states)])
 
 
@@ -244,5 +282,6 @@ def _within(state: int, model: MDP) -> list[float]:
     for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
         lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
-        values.append((lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2)
+        middle = (lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2
+        values.append(middle if middle < edges[place + 1] else lo)  # a bin of one number has no middle
     return values

@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from monitor.cli.abstractions import function_of
 from monitor.cli.comparing import verdict_of
 from monitor.cli.init_base import InitBase, InitRequest
-from monitor.cli.init_table import CountedTable, counted, learned_table
+from monitor.cli.init_table import CountedTable, counted, is_constant, learned_table
 from monitor.cli.init_world import WorldProposal, proposed_world, world_base
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import open_recording, recorded_files
+from monitor.cli.recorded_inputs import open_recording, recorded_files, with_function
 from monitor.errors import ConfigError, MonitorError, RecordingError
 
 if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.cross_fitting import ForecastJudge
+    from monitor.authoring.policy_export.given_policy import GivenPolicy
 
 Found = TypeVar("Found")
 
@@ -30,6 +32,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     assert request.unsafe is not None
     label = parsed(request.unsafe).name
     request = _with_kind(request)
+    given = _given_policies(request)
     failed: list[MonitorError] = []
     instead = failed if request.dynamics is None and not request.inputs else None
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
@@ -44,6 +47,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
         base = learned_table(request, table, label, staging)
         notes += [verdict_of(table.compared)] if table.compared else []
         lacks = lacking(table.learner)
+    base.given = given
     base.judge, base.problems = judge, (*lacks, *taken.problems)
     base.notes += notes
     other = "a table" if table is None else "a world with numbers"
@@ -64,6 +68,32 @@ def _with_kind(request: InitRequest) -> InitRequest:
     if _is_continuous(request):
         return replace(request, said=request.said | {"abstraction": "auto"})
     return request if world else replace(request, dynamics=False)
+
+
+def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
+    """Return the policies that the user gives, by name. Raises PolicyError before anything is learned."""
+    from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.observed_rows import TRIED, observed_rows  # noqa: PLC0415 - likewise
+
+    sources = {"nominal": request.nominal, "fallback": request.fallback}
+    named = {name: each for name, each in sources.items() if each is not None and not is_constant(each)}
+    if not named:
+        return {}
+    source = with_function(
+        open_recording(recorded_files(request.recordings)[0], request.topic), function_of(request.said)
+    )
+    state = {"state": source.names()[0]} if function_of(request.said) else {}
+    roles = guessed(
+        source.names(), {**request.roles, **state, "inputs": request.inputs}, str(source.path), source.left_out
+    )
+    given = {name: GivenPolicy.of(each, source.names(), roles) for name, each in named.items()}
+    functions = [each.function for each in given.values() if each.function is not None]
+    if functions:
+        rows = observed_rows([source], roles, first=TRIED)
+        for function in functions:
+            function.tried(rows)
+    return given
 
 
 def _is_continuous(request: InitRequest) -> bool:

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.comparing import show_comparison
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
-from monitor.cli.init_files import final_state, sent_state, written_policy
+from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
 from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import (
     ENCODERS,
     new_learner,
+    notes_on_bins,
     notes_on_rows,
     open_recording,
     read_into,
     reading,
     recorded_files,
+    rows_of,
     with_function,
     with_sizes,
 )
@@ -65,7 +67,7 @@ class TableBase(InitBase):
         from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
         if request.nominal is not None:
-            self.nominal = written_policy(request.nominal, "nominal", self.model, staging, self.notes)
+            self.nominal = self._given(request.nominal, "nominal", staging)
             self.policies["nominal"] = self.nominal
         else:
             self.nominal, seen = action_frequencies(self.model)
@@ -105,7 +107,7 @@ class TableBase(InitBase):
             self.notes.append(f"fallback: always {request.fallback}")
             found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
         elif request.fallback is not None:
-            found = written_policy(request.fallback, "fallback", self.model, staging, self.notes)
+            found = self._given(request.fallback, "fallback", staging)
         else:
             self.notes.append(suggestion(self.label, horizon, "by this model"))
             safest = safest_policy(self.model, self.unsafe, horizon, self.nominal)
@@ -113,6 +115,16 @@ class TableBase(InitBase):
             unsafe = self.before.labels[self.label]
             found = safest_policy(self.before, unsafe, horizon, self.policies["nominal"])
         self.policies["fallback"] = found
+
+    def _given(self, source: str, name: str, staging: Path) -> Floats:
+        """Write a policy that the user gives; one that sees columns of the recordings is called on their rows."""
+        given = self.given.get(name)
+        if given is None or not given.sees_columns:
+            return written_policy(source, name, self.model, staging, self.notes)
+        notes: list[str] = []
+        original = row_policy(given, self.rows, self.model, notes)
+        self.notes += [f"{name}: {note}" for note in notes]
+        return written_policy(original, name, self.model, staging, [])
 
     def _table(self, values: AnyArray, name: str) -> Original:
         from monitor.authoring.policy_export.original import ExportRequest, tabulated  # noqa: PLC0415 - keep `cfmon --help` light
@@ -138,12 +150,17 @@ class TableBase(InitBase):
         return [{"state": sent_state(state, self.model, self.encoder)} for state in states]
 
 
+def is_constant(given: str) -> bool:
+    """Return whether a policy is given as `do(ACTION)`."""
+    return given.startswith("do(") and given.endswith(")")
+
+
 def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
     """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
     from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
 
-    if given is None or not (given.startswith("do(") and given.endswith(")")):
+    if given is None or not is_constant(given):
         return None
     name = given[3:-1].strip()
     try:
@@ -179,7 +196,7 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
-    from monitor.authoring.learning.row_files import digest_of, goes_on  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.row_files import FileRows, digest_of  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     said = request.said | {"unsafe": [request.unsafe]}
@@ -189,10 +206,11 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
         show_comparison(compared)
     unsafe = np.array([each.unsafe for each in learner.labels], np.bool_)
     kept = Collected(request.seed, unsafe=unsafe)
+    files = [(FileRows(source, learner.roles.used), before) for source, before in with_sizes(sources)]
     with reading("counting", sources) as bar:
-        for (source, before), after in zip(with_sizes(sources), [*sources[1:], None], strict=True):
-            read_into(learner, source, bar, before, kept, goes_on=goes_on(source, after))
-            learner.files.append(digest_of(source.path))
+        for (rows, before), after in zip(files, [*(each for each, _ in files[1:]), None], strict=True):
+            read_into(learner, rows, bar, before, kept, after=after)
+            learner.files.append(digest_of(rows.source.path))
     learner.left_out.refuse(request.limit, str(sources[0].path))
     return CountedTable(learner, kept, compared, step_seconds(sources[0], learner.roles))
 
@@ -212,10 +230,11 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     held, every = paths_of(kept.held(), learner.where()), paths_of(kept.every(), learner.where())
     unsafe = model.labels[label]
     notes = [f"learned from {learner.tally.draws:,} transitions; {label!r} holds in {int(unsafe.sum()):,} states"]
-    base = TableBase.of(model, label, notes + notes_on_rows(learner), ENCODERS[learner.states.kind])
+    notes += [*notes_on_bins(learner, request.said["bins"]), *notes_on_rows(learner)]
+    base = TableBase.of(model, label, notes, ENCODERS[learner.states.kind])
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
-    base.step_seconds = table.step_seconds
+    base.step_seconds, base.read_rows = table.step_seconds, lambda: rows_of(learner, request.recordings, request.topic)
     base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
     if kept.train.draws and enough(held, every, unsafe, request.steps):
         before = _without_held_out(table)

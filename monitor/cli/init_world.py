@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -17,12 +18,15 @@ from monitor.cli.init_table import constant_fallback, suggestion
 from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import many, open_recording, recorded_files
+from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats, Ints
     from monitor.authoring.dynamics.fitted_policy import FittedPolicy
     from monitor.authoring.dynamics.label_forecasts import ForecastingWorld
+    from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.outcomes import Outcomes
+    from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
@@ -37,13 +41,15 @@ FITS: Final = {"linear": "a linear fit", "network": "a small network"}
 class WorldBase(InitBase):
     """A world with numbers.
 
-    `world`: as it is written. `table`: it as a table over recorded states, on which policies are suggested and checked.
+    `world`: as it is written. `table`: it as a table over recorded states, on which policies are suggested and checked;
+    `inputs`: [S, i] recorded there.
     `behaviour`: the recorded policy. `numbers`: of the states of the paths. `policies`: to measure with, manifests;
     `tables`: what they do in the states of `table`, [S, A]. `seed`: of simulated episodes.
     """
 
     world: CheckedWorld = field(kw_only=True)
     table: MDP = field(kw_only=True)
+    inputs: Floats = field(kw_only=True)
     behaviour: FittedPolicy = field(kw_only=True)
     numbers: RecordedNumbers = field(kw_only=True)
     seed: int = field(kw_only=True)
@@ -53,15 +59,15 @@ class WorldBase(InitBase):
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: fitted to the recorded actions."""
         if request.nominal is None:
-            found = self.behaviour
+            found, seen = self.behaviour, "state and of the inputs" if self.world.inputs else "state"
             self.notes.append(
                 f"nominal: ESTIMATED from the recordings, probabilities of the actions by {FITS[found.kind]} on the "
-                f"numbers of the state (squared error on held-out steps {found.error:.2f} times that of the "
+                f"numbers of the {seen} (squared error on held-out steps {found.error:.2f} times that of the "
                 "frequencies); --nominal gives the agent's own"
             )
             self._write(found, "nominal", staging, stochastic=True)
         else:
-            self._write_given(request.nominal, "nominal", request.seed, staging)
+            self._write_given("nominal", request.seed, staging)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
@@ -74,7 +80,7 @@ class WorldBase(InitBase):
             self.notes.append(f"fallback: always {request.fallback}")
             self._write(self._fitted(one_hot[constant], request.seed), "fallback", staging)
         elif request.fallback is not None:
-            self._write_given(request.fallback, "fallback", request.seed, staging)
+            self._write_given("fallback", request.seed, staging)
         else:
             safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.tables["nominal"])
             fitted = self._fitted(one_hot[safest], request.seed)
@@ -82,21 +88,34 @@ class WorldBase(InitBase):
             self.notes.append(suggestion(self.label, horizon, by))
             self._write(fitted, "fallback", staging)
 
-    def _write_given(self, source: str, name: str, seed: int, staging: Path) -> None:
-        """Write a policy that the user gives; one that is a table over the recorded states is fitted to them."""
-        from monitor.policy.onnx_policy import load_policy, of_network  # noqa: PLC0415 - keep `cfmon --help` light
+    def _write_given(self, name: str, seed: int, staging: Path) -> None:
+        """Write a policy that the user gives: a network as it is, a tree exactly, anything else imitated."""
+        from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.cli.init_imitation import written_again  # noqa: PLC0415 - likewise
 
-        chances = written_policy(source, name, self.table, staging, self.notes)
-        self.policies[name], self.tables[name] = str(staging / f"{name}.yaml"), chances
-        given = load_policy(self.policies[name], self.table)
-        if of_network(given.manifest, name).input.kind == "observation":
+        given = self.given[name]
+        if given.function is not None or given.classifier is not None:
+            original, width, note = written_again(given, self.rows, self.table, seed)
+            self.notes.append(f"{name}: {note}")
+            self._write_original(original, width, name, staging)
             return
-        fitted = self._fitted(chances, seed)
-        self.notes.append(
-            f"{name}: {source} was asked in {self.table.states:,} recorded states, and is {FITS[fitted.kind]} between "
-            f"them (squared error {fitted.error:.2f} times that of the frequencies); give a network to avoid that"
+        if not given.seen:
+            raise PolicyError(
+                f"policy {given.source}: it takes the number of a state, and those of a world with numbers have none; "
+                "give a function of columns, a classifier, or a network of the numbers of a state"
+            )
+        self.policies[name] = str(staging / f"{name}.yaml")
+        self.tables[name] = on_first(
+            self._views(), lambda table: written_policy(given.source, name, table, staging, self.notes)
         )
-        self._write(fitted, name, staging, stochastic=not bool((chances.max(axis=1) == 1.0).all()))
+
+    def _views(self) -> list[MDP]:
+        """Return the table with each observation that a policy may take: states, and if there are inputs, with them."""
+        from monitor.worlds import with_inputs  # noqa: PLC0415 - keep `cfmon --help` light
+
+        assert self.table.observations is not None
+        both = with_inputs(self.table.observations.astype("float64"), self.inputs)
+        return [self.table, *([dataclass_replace(self.table, observations=both)] if self.world.inputs else [])]
 
     def _fitted(self, wanted: Floats, seed: int) -> FittedPolicy:
         """Return a policy on numbers with these probabilities of actions [S, A] in the states of the table."""
@@ -113,10 +132,17 @@ class WorldBase(InitBase):
     def _write(self, policy: FittedPolicy, name: str, staging: Path, *, stochastic: bool = False) -> None:
         from monitor.authoring.policy_export.original import Original  # noqa: PLC0415 - keep `cfmon --help` light
 
-        content = policy.content(self.counts["features"], self.counts["actions"])
+        content = policy.content(self.counts["actions"])
         original = Original(content, "probabilities", stochastic=stochastic, actions=None, scores=None)
+        self._write_original(original, policy.width, name, staging)
+
+    def _write_original(self, original: Original, width: int, name: str, staging: Path) -> None:
+        """Write a policy that was converted; `width`: of what it observes."""
+        view = next(
+            each for each in self._views() if each.observations is not None and each.observations.shape[1] == width
+        )
         self.policies[name] = str(staging / f"{name}.yaml")
-        self.tables[name] = written_policy(original, name, self.table, staging, [])
+        self.tables[name] = written_policy(original, name, view, staging, [])
 
     def measured(self, candidates: Sequence[CandidateFormula], report: Callable[[int], None]) -> list[Measured]:
         """Return the candidates measured with the world, which was learned without the paths."""
@@ -160,10 +186,11 @@ class WorldBase(InitBase):
 
 @dataclass(frozen=True)
 class WorldProposal:
-    """A world that was learned, with the recorded behaviour."""
+    """A world that was learned, with the recorded behaviour. `roles`: of the columns."""
 
     learned: LearnedWorld
     behaviour: FittedPolicy
+    roles: Roles
 
     def lacking(self, label: str) -> list[str]:
         """Return why no world of these recordings is good enough: what they do not hold of the label."""
@@ -195,15 +222,16 @@ def proposed_world(request: InitRequest) -> WorldProposal:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.dynamics.fitted_policy import fitted_policy  # noqa: PLC0415 - likewise
+    from monitor.worlds import with_inputs  # noqa: PLC0415 - likewise
 
     sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
     roles = world_roles(sources[0], request.roles, request.inputs)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
     learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
     one_hot = np.eye(len(learned.draft.actions))
-    parts = [(part.x, one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
+    parts = [(with_inputs(part.x, part.w), one_hot[part.a]) for part in (learned.parts.fit, learned.parts.choice)]
     with progress("fitting the recorded policy"):
-        return WorldProposal(learned, fitted_policy(parts[0], parts[1], request.seed))
+        return WorldProposal(learned, fitted_policy(parts[0], parts[1], request.seed), roles)
 
 
 def world_base(request: InitRequest, proposal: WorldProposal, label: str, staging: Path) -> WorldBase:
@@ -212,6 +240,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
 
     from monitor.authoring.dynamics.recorded_table import recorded_table  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
@@ -230,7 +259,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         )
     write_world(world, staging / "world.yaml")
     with progress("looking for a fallback"):
-        table = recorded_table(found.best.world, found.parts.fit, request.seed)
+        table, inputs = recorded_table(found.best.world, found.parts.fit, request.seed)
     every, numbers = numbered_paths(found.steps)
     checked = set(found.parts.check.path.tolist())
     held = [path for path in every if int(found.steps.path[path.states[0]]) in checked]
@@ -242,14 +271,16 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         f"nats a step better than the last value as a forecast; {label!r} holds in "
         f"{np.count_nonzero(unsafe[: len(found.steps)]):,} of them"
     )
-    left_out = [found.left_out.listing()] if found.left_out.bad else []
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
         "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned, *left_out, *([fits] if fits else [])],
-        world=load_world(staging / "world.yaml"), table=table, behaviour=proposal.behaviour, numbers=numbers,
-        seed=request.seed,
+        in_words(paths, request.steps, what), [learned, *found.notes, *([fits] if fits else [])],
+        world=load_world(staging / "world.yaml"), table=table, inputs=inputs, behaviour=proposal.behaviour,
+        numbers=numbers, seed=request.seed,
     )  # fmt: skip
+    base.read_rows = lambda: observed_rows(
+        [open_recording(path, request.topic) for path in recorded_files(request.recordings)], proposal.roles
+    )
     base.guarded_how = (
         f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "
         f"{table.states:,} recorded states"

@@ -31,6 +31,7 @@ from monitor.cli.recorded_inputs import (
     TruncatedColumn,
     many,
     new_learner,
+    notes_on_bins,
     notes_on_rows,
     open_recording,
     recorded_files,
@@ -151,6 +152,8 @@ def model_learn(
     if report or holdout.train.draws:
         problems = _report(learner, model, holdout, report or [], compared=compared, earlier=earlier)
     facts = _facts(learner, model, target) | {"files counted": counted, "files skipped": skipped}
+    if append is None:
+        facts["notes on rows"] = [*notes_on_bins(learner, bins), *facts["notes on rows"]]
     if compared:
         facts["abstractions compared"] = [asdict(each) for each in compared]
     facts |= {"states before": before, "states moved": moved}
@@ -277,7 +280,7 @@ def _facts(learner: Learner, model: MDP, target: Path) -> dict[str, Any]:
         "label missed": missed(tally, learner.labels),
         "state encoder": ENCODERS[learner.states.kind],
         "labels that never hold": never_held(learner),
-        "labels unknown": unrecorded(tally, learner.labels),
+        "labels unknown": unrecorded(learner),
         "kinds of ends not recorded": int((table.keys < ENDS).sum()),
     }
 

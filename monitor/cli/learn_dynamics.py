@@ -13,7 +13,7 @@ import typer
 from monitor.atomic import write_file
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
 from monitor.cli.output import print_json, printable, progress, say
-from monitor.cli.recorded_inputs import many, show_roles
+from monitor.cli.recorded_inputs import many, notes_on_reading, show_roles
 from monitor.cli.report_page import write_page
 from monitor.errors import ModelError
 
@@ -78,7 +78,7 @@ def learn_dynamics(
             "steps": len(steps),
             "more rows": steps.full,
             "rows left out": found.left_out.document(),
-            "notes on rows": [found.left_out.listing()] if found.left_out.bad else [],
+            "notes on rows": found.notes,
             "paths": len(set(steps.path.tolist())),
             "features": [each.name for each in draft.features],
             "inputs": [each.name for each in draft.inputs],
@@ -108,7 +108,7 @@ def checked_fits(fits: int) -> int:
 class LearnedWorld:
     """A world that was learned. `scored`: the worlds compared, by `parts` of the steps. `judgement`: of the best.
 
-    `left_out`: rows that it was not learned from.
+    `left_out`: rows that it was not learned from. `notes`: on what was read, in sentences.
     """
 
     steps: RecordedSteps
@@ -118,6 +118,7 @@ class LearnedWorld:
     scored: Sequence[Score]
     judgement: Judgement
     left_out: LeftOut
+    notes: list[str]
 
 
 def learned_world(
@@ -143,17 +144,18 @@ def learned_world(
     from monitor.authoring.dynamics.steps import read_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.holdout import held_out  # noqa: PLC0415 - likewise
 
-    with progress("reading"):
+    with progress("reading the recordings"):
         steps = read_steps(sources, roles, left_out := LeftOut(), limit)
     draft = _draft(stem, roles, steps, labels)
     paths = np.unique(steps.path)
     parts = split(steps, seed, paths[held_out(paths, seed, 0.2)] if as_tables else None)
-    with progress("fitting"):
+    with progress("fitting worlds with numbers"):
         best, scored = chosen(candidates(draft, parts, seed), parts)
         best = with_recorded_actions(with_recorded_inputs(best, draft, parts), draft, parts)
-    with progress("checking"):
+    with progress("checking the world"):
         judgement = judged(best, unchanged(draft, parts), parts, seed)
-    return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out)
+    notes = notes_on_reading(left_out, steps.gaps, steps.step, steps.joined, roles.order)
+    return LearnedWorld(steps, draft, parts, best, scored, judgement, left_out, notes)
 
 
 def world_roles(source: RowFile, given: Mapping[str, object], inputs: tuple[str, ...] | str | None) -> Roles:

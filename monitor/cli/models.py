@@ -162,13 +162,17 @@ def policy_info(
 ) -> None:
     """Show a policy, and check it against a model."""
     from monitor.evaluation.models import load_any_model, load_any_policy, tried_states  # noqa: PLC0415 - likewise
+    from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.worlds.policies import WorldPolicy  # noqa: PLC0415 - likewise
 
     with progress(f"running {manifest} on every state of {model}"):
         found = load_any_model(model)
-        states = tried_states(found)
-        if states is not found:
-            load_any_policy(manifest, found)  # of a world it takes the numbers of states, and nothing else
+        if isinstance(found, MDP):
+            states = found
+        else:
+            taken = load_any_policy(manifest, found).table
+            states = tried_states(found, inputs=isinstance(taken, WorldPolicy) and taken.sees_inputs)
         facts = _policy_facts(load_policy(manifest, states), states)
     _show(facts, as_json=as_json)
 

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TextIO
 
@@ -92,14 +93,30 @@ class _Drawn:
             self._shown.update(self._task, completed=done, refresh=self._still)
 
 
+_command: ContextVar[str] = ContextVar("command", default="")
+
+
+@contextmanager
+def stages(command: str) -> Iterator[None]:
+    """Let `progress` write a line for each task where stderr is no terminal; `command`: what the lines begin with."""
+    token = _command.set(command)
+    try:
+        yield
+    finally:
+        _command.reset(token)
+
+
 @contextmanager
 def progress(what: str, total: float | None = None, *, still: bool = False) -> Iterator[Bar]:
-    """Show a task and its progress on stderr if that is a terminal; remove it at the end.
+    """Show a task and its progress on stderr if that is a terminal; remove it at the end. Else see `stages`.
 
     `total`: the value of `Bar.at` at the end; None: unknown, shown as a spinner. `still`: no animation, for
     commands that measure time.
     """
     if not on_terminal(sys.stderr):
+        if _command.get():
+            sys.stderr.write(f"{_command.get()}: {what}\n")
+            sys.stderr.flush()
         yield _NoBar()
         return
     import rich.progress as bars  # noqa: PLC0415 - only a terminal needs it

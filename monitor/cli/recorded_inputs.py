@@ -6,6 +6,7 @@ Shared by `cfmon model learn` and `cfmon init`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,11 +20,15 @@ from monitor.cli.output import Bar, printable, say
 from monitor.errors import ModelError, RecordingError
 
 if TYPE_CHECKING:
+    from monitor.arrays import Ints
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.abstraction_scores import Scored
+    from monitor.authoring.learning.batch import RowBatch
     from monitor.authoring.learning.holdout import Holdout
     from monitor.authoring.learning.learner import Learner
-    from monitor.authoring.learning.row_files import FilePosition, RowFile
+    from monitor.authoring.learning.left_out import LeftOut
+    from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
+    from monitor.authoring.policy_export.observed_rows import ObservedRows
 
 __all__ = [
     "ENCODERS",
@@ -44,11 +49,14 @@ __all__ = [
     "TruncatedColumn",
     "many",
     "new_learner",
+    "notes_on_bins",
+    "notes_on_reading",
     "notes_on_rows",
     "open_recording",
     "read_into",
     "reading",
     "recorded_files",
+    "rows_of",
     "show_roles",
     "with_function",
     "with_sizes",
@@ -156,6 +164,24 @@ def with_function(source: RowFile, function: str) -> RowFile:
     return Computed(source, *state_function(function)) if function else source
 
 
+def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> ObservedRows:
+    """Return recorded rows with their states in the model of a learner; without those of states that it lacks."""
+    import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
+
+    from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
+
+    states, where = deepcopy(learner.states), learner.where()
+    assert states is not None
+
+    def state_of(batch: RowBatch) -> Ints:
+        found = states.encode(batch, learner.roles.state)
+        numbers = where.of_base(np.maximum(found, 0))
+        return np.where((found < 0) | (numbers == where.elsewhere), -1, numbers)
+
+    sources = [with_function(open_recording(path, topic), learner.function) for path in recorded_files(recordings)]
+    return observed_rows(sources, learner.roles, state_of)
+
+
 def new_learner(
     sources: Sequence[RowFile], target: Path, given: dict[str, Any], said: dict[str, Any], seed: int
 ) -> tuple[Learner, list[Scored]]:
@@ -185,7 +211,7 @@ def new_learner(
     if said["abstraction"] == "auto":
         states, table = best_abstraction(sources, roles, conditions, prior, seed)
     elif not function:
-        states = abstraction_of(sources, roles.state, said, seed)
+        states = abstraction_of(sources, roles.state, said, seed, [condition for condition, _ in conditions])
     learner = Learner.new(roles, states, conditions, prior)
     learner.function = function
     return learner, table
@@ -197,37 +223,36 @@ def _with_columns(roles: Any, columns: Sequence[str], names: Sequence[str]) -> A
 
 def read_into(
     learner: Learner,
-    source: RowFile,
+    rows: FileRows,
     bar: Bar,
     before: int,
     holdout: Holdout,
     *,
-    begin: FilePosition | None = None,
-    goes_on: bool = False,
+    after: FileRows | None,
     keep: Callable[[FilePosition], None] | None = None,
-) -> None:
-    """Count a source.
+) -> bool:
+    """Count a source; return whether its episodes go on in the next one.
 
     Args:
         learner: takes the rows.
-        source: the rows.
+        rows: those of the source.
         bar: shows the progress.
         before: bytes read before the source.
         holdout: takes the steps too.
-        begin: where to go on in a source that was counted in part; None: at its beginning.
-        goes_on: the next source is the next part of the same rows.
+        after: those of the next source, which may continue the episodes of this one.
         keep: called with a place between two batches, now and then.
 
     Raises RecordingError: a column is missing, or there is no row.
     """
-    from monitor.authoring.learning.row_files import START, FilePosition  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.learning.row_files import FilePosition, goes_on  # noqa: PLC0415 - keep `cfmon --help` light
 
+    source = rows.source
     names = source.names()
     missing = [name for name in learner.roles.used if name not in names and not _is_optional(name, learner)]
     if missing:
         raise RecordingError(f"{source.path}: there is no column {missing[0]!r}; it has {', '.join(names)}")
-    done = kept = 0 if begin is None else begin.rows
-    for batch in source.batches(learner.roles.used, begin or START):
+    done = kept = rows.begin.rows
+    for batch in rows:
         steps = learner.read(batch)
         holdout.add(steps)
         done += batch.rows
@@ -237,9 +262,11 @@ def read_into(
         bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
     if not done:
         raise RecordingError(f"{source.path}: has no rows")
-    rest = None if goes_on else learner.end_file()
+    joined = after is not None and (goes_on(source, after.source) or learner.goes_on(after.first()))
+    rest = None if joined else learner.end_file()
     if rest is not None:
         holdout.add(rest)
+    return joined
 
 
 def _is_optional(name: str, learner: Learner) -> bool:
@@ -250,11 +277,7 @@ def _is_optional(name: str, learner: Learner) -> bool:
 def notes_on_rows(learner: Learner) -> list[str]:
     """Return what rows that were read did not give, in sentences."""
     tally, order = learner.tally, learner.roles.order
-    notes = [learner.left_out.listing()] if learner.left_out.bad else []
-    if tally.gaps:
-        notes.append(
-            f"{many(tally.gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it"
-        )
+    notes = notes_on_reading(learner.left_out, tally.gaps, learner.step, learner.joined, order)
     late, on_time = int(tally.visited["late"].sum()), int(tally.visited["starts"].sum())
     if late and (on_time or not learner.runs_on):
         begin = f"{many(late, 'episode')} of {late + on_time:,} began later than at step 1"
@@ -269,6 +292,48 @@ def notes_on_rows(learner: Learner) -> list[str]:
             f"{many(tally.alone, 'episode')} without a transition from the first row, such as those of one row"
         )
     return notes
+
+
+def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: int, order: str | None) -> list[str]:
+    """Return which rows were left out or are missing, and which files were joined, in sentences.
+
+    `step`: the usual one, if times order the rows. `order`: the column.
+    """
+    notes = [left_out.listing()] if left_out.bad else []
+    if gaps and step is None:
+        notes.append(f"{many(gaps, 'gap')} in {order}: a step is missing there, and no transition is counted across it")
+    elif gaps:
+        notes.append(
+            f"{many(gaps, 'gap')} in {order}: over 1.5 times the usual step of {step:,.6g}, so a step is missing "
+            "there, and no transition is counted across it; if none is missing: --order ''"
+        )
+    if joined:
+        notes.append(
+            f"{many(joined, 'file')} joined with the next, whose first row has the same episode, one step later in "
+            f"{order}"
+        )
+    return notes
+
+
+def notes_on_bins(learner: Learner, bins: str | None) -> list[str]:
+    """Return which edges of bins are there for the conditions of labels, in a sentence; nothing without such edges.
+
+    `bins`: as the user gave them; columns whose edges are in it are not named.
+    """
+    from monitor.authoring.learning.bins import parsed_bins  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.conditions import edges_of_all  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if learner.states is None or learner.states.kind != "bins":
+        return []
+    given = {} if bins is None else parsed_bins(bins)
+    own = {name for name in learner.states.columns if (spec := given.get(name, given.get(""))) and spec.cuts}
+    wanted = {name: edges for name, edges in edges_of_all(learner.conditions).items() if name not in own}
+    cuts = {
+        name: sorted(wanted.get(name, set()) & set(edges[1:-1].tolist()))
+        for name, edges in zip(learner.states.columns, learner.states.edges, strict=True)
+    }
+    parts = [f"{name} {', '.join(dict.fromkeys(f'{cut:.6g}' for cut in each))}" for name, each in cuts.items() if each]
+    return [f"bins have edges at the numbers of the conditions too: {'; '.join(parts)}"] if parts else []
 
 
 def many(count: int, what: str) -> str:

@@ -15,6 +15,7 @@ import typer
 from monitor.cli.output import ended_by_sigterm, on_terminal, progress
 
 if TYPE_CHECKING:
+    from monitor.cli.replay_counts import ReplayCounts
     from monitor.sidecar.config.load import Loaded
     from monitor.sidecar.parquet_recording import ParquetRecording
     from monitor.sidecar.pipeline import Publication
@@ -79,7 +80,7 @@ def replay(
     """Replay a recording through the code of `run`.
 
     Print each publication as a line of JSON: topic and payload. The same recording and configuration give the same
-    bytes as were published live.
+    bytes as were published live. A last line, on stderr, counts the steps that were read, and those rejected by reason.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
@@ -87,29 +88,36 @@ def replay(
     with open_recording(recording) as events:
         with progress(READING):
             loaded = assemble(config)
-        if loaded.config.digest != events.header.config_sha256:
+        recorded = events.header.config_sha256
+        if recorded and loaded.config.digest != recorded:  # a converted recording has none
             sys.stderr.write(f"cfmon: {recording} was recorded with a configuration other than {config}\n")
         if sys.stdout.isatty():  # the printed lines show the progress
-            _replay(events, loaded, speed, lambda _bytes: None)
+            counts = _replay(events, loaded, speed, lambda _bytes: None)
         else:
             with progress(f"replaying {recording}", total=events.size) as bar:
-                _replay(events, loaded, speed, bar.at)
+                counts = _replay(events, loaded, speed, bar.at)
         sys.stdout.flush()
+        sys.stderr.write(f"cfmon: {recording}: {counts.listing()}\n")
 
 
 def _replay(
     events: Recording | ParquetRecording, loaded: Loaded, speed: float | None, report: Callable[[int], None]
-) -> None:
-    """Replay the events; `report` receives the number of bytes done."""
-    pipeline = loaded.pipeline(events.header.client_id)
+) -> ReplayCounts:
+    """Replay the events; return what came of them. `report` receives the number of bytes done."""
+    from monitor.cli.replay_counts import ReplayCounts  # noqa: PLC0415 - keep `cfmon --help` light
+
+    pipeline, counts = loaded.pipeline(events.header.client_id), ReplayCounts()
     previous: float | None = None
     for event in events:
         if speed is not None and previous is not None:
             time.sleep(max(0.0, event.now.ticks - previous) / speed)
         previous = event.now.ticks
-        for publication in pipeline.step(event).publications:
+        effects = pipeline.step(event)
+        for publication in effects.publications:
             sys.stdout.write(_line(publication))
+        counts.add(event, effects.notices)
         report(events.position)
+    return counts
 
 
 def _line(publication: Publication) -> str:

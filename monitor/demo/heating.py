@@ -67,7 +67,8 @@ class House:
         while steps == 0 or sent < steps:
             state, noise = np.array([[*START, self.inputs(day, 0)[1]]]), self.noise(day)
             for step in range(DAY):
-                chosen, inputs = self.controller.decide(state), self.inputs(day, step)
+                inputs = self.inputs(day, step)
+                chosen = self.controller.decide(self.controller.observed(state, inputs))
                 yield {
                     "v": 1,
                     "episode": f"seed{self.seed}-{day}",
@@ -96,5 +97,6 @@ class House:
         policy = policies[name]
         assert isinstance(policy, WorldPolicy)
         for step in range(first + begins, evidence.seq):
-            state = world.step(state, policy.decide(state), noise[step : step + 1], self.inputs(day, step))
+            inputs = self.inputs(day, step)
+            state = world.step(state, policy.decide(policy.observed(state, inputs)), noise[step : step + 1], inputs)
         return states[evidence.seq - first - begins][0], state[0]

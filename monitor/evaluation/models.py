@@ -19,12 +19,11 @@ from monitor.policy.controller import Controller, Reader, as_reader
 from monitor.policy.controller import Policy as Sighted
 from monitor.policy.draft import draft_manifest
 from monitor.policy.manifest import AnyManifest, ControllerManifest, Manifest, SightedManifest
-from monitor.policy.network import Network, open_network
 from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
-from monitor.worlds import CheckedWorld, is_world, load_world
-from monitor.worlds.policies import WorldPolicy, WorldSight, as_world_policy
-from monitor.worlds.trial import some_states
+from monitor.worlds import CheckedWorld, is_world, load_world, with_inputs
+from monitor.worlds.policies import WorldPolicy, network_policy, sees_inputs
+from monitor.worlds.trial import some_inputs, some_states
 
 TRIED: Final = 1024
 """States of a world in which a new policy is evaluated."""
@@ -66,10 +65,11 @@ def model_of(content: bytes, where: str, *, limit: int = MAX_UNPACKED_BYTES) -> 
     return load_world(world_of(content, where))
 
 
-def tried_states(model: AnyModel) -> MDP:
+def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
     """Return the states in which a new policy is evaluated: all of a table, `TRIED` in the ranges of a world.
 
-    Those of a world come as a table, in which every action is available, and whose observations are their numbers.
+    Those of a world come as a table, in which every action is available, and whose observations are their numbers;
+    with `inputs` followed by inputs in their ranges.
     """
     if isinstance(model, MDP):
         return model
@@ -81,33 +81,32 @@ def tried_states(model: AnyModel) -> MDP:
         successors=np.repeat(np.arange(TRIED), model.actions),
         probabilities=np.ones(pairs),
         rewards=np.zeros((TRIED, model.actions)),
-        observations=some_states(model, TRIED),
+        observations=with_inputs(some_states(model, TRIED), some_inputs(model, TRIED))
+        if inputs
+        else some_states(model, TRIED),
         action_names=model.action_names,
         source=f"{model}, tried out in its ranges",
     )
+
+
+def observations_of(model: AnyModel) -> list[MDP]:
+    """Return the states in which a new policy is evaluated, with each observation that it may take of them.
+
+    In a world with inputs these are the states, or the states and the inputs.
+    """
+    more = isinstance(model, CheckedWorld) and bool(model.inputs)
+    return [tried_states(model), *([tried_states(model, inputs=True)] if more else [])]
 
 
 def draft_any_manifest(content: bytes, file: Path, model: AnyModel, **known: Any) -> tuple[Manifest, list[str]]:  # noqa: ANN401
     """Return the manifest of a network on a model, and what was assumed; `known` and errors as for `draft_manifest`."""
     if isinstance(model, MDP):
         return draft_manifest(content, file, model, **known)
-    names, (inputs, _) = [each.name for each in model.features], open_network(content, str(file))
-    for name, element, shape in inputs[:1]:
-        if "int" in element:
-            raise PolicyError(
-                f"policy {file}: functions and classifiers are exported as tables over states, and those of {model} "
-                f"are numbers ({', '.join(names)}), which cannot be listed. Write it as a torch module from numbers "
-                "[n, f] to scores [n, A], and export that (docs/worlds/reference.md#policies). `cfmon init --nominal` "
-                "and `--fallback` fit a network to it. In Python, monitor.check and monitor.Monitor take a function as "
-                "it is"
-            )
-        if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] != len(names)):
-            raise PolicyError(
-                f"policy {file}: its input {name!r} is {element} of shape {shape}; in {model} it is floats "
-                f"[n, {len(names)}]: {', '.join(names)}"
-            )
-    manifest, assumed = draft_manifest(content, file, tried_states(model), **known)
+    names = [each.name for each in model.features]
+    sees = sees_inputs(content, model, str(file))
+    manifest, assumed = draft_manifest(content, file, tried_states(model, inputs=sees), **known)
     states = f"states lie in the ranges of the features, near 0 where there is none; {TRIED:,} of them were tried"
+    names += [each.name for each in model.inputs] if sees else []
     return manifest, [f"its input is {', '.join(names)}, in this order", *assumed, states]
 
 
@@ -116,7 +115,7 @@ def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str
     if isinstance(manifest, ControllerManifest):
         return _controller_of(manifest, content, model, where)
     if isinstance(model, CheckedWorld):
-        return as_world_policy(where, Network(content, manifest, WorldSight(model), where), model)
+        return network_policy(content, manifest, model, where)
     sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
     if model.emissions is None:
         return table_from_onnx(content, manifest, model, where)

@@ -32,8 +32,8 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path (observation, where states are hidden), ascending: the actions with positive
-    probability, and their probabilities; none where they depend on more than that.
+    """For each state of the path (observation, where states are hidden; and the inputs, if the policy sees them),
+    ascending: the actions with positive probability, and their probabilities; none where they depend on more.
     """
 
 

@@ -19,6 +19,7 @@ from monitor.evidence.canonical import list_of, map_of, pack
 from monitor.evidence.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.exact.evaluators import deployed_name
 from monitor.types import Alert, FormulaSpec, State, TakenOver
+from monitor.worlds.policies import WorldPolicy
 
 STATES: Final = 65_536
 """States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""
@@ -30,6 +31,15 @@ class Choosing(Protocol):
     def choices(self, state: Any) -> Sequence[tuple[int, float]]:  # noqa: ANN401 - as `State` is, of the model's kind
         """Return the actions with positive probability, and these."""
         ...
+
+
+def seen_states(
+    policy: object, path: Sequence[tuple[Any, int | None]], inputs: Sequence[tuple[float, ...]]
+) -> list[Any]:
+    """Return what a policy sees of the states of a path, each once, ascending: the states, or these and the inputs."""
+    if isinstance(policy, WorldPolicy) and policy.sees_inputs:
+        return sorted({policy.seen(pair[0], each) for pair, each in zip(path, inputs, strict=True)})
+    return sorted({pair[0] for pair in path if pair[0] is not None})
 
 
 class EvidenceMaker:
@@ -92,11 +102,10 @@ class EvidenceMaker:
             "terminated": about.terminated,
             **more,
         }
-        states = sorted({state for state, _ in about.path if state is not None})
         return seal(
             {
                 **self._constant,
-                "policies": map_of({name: policy.packed(states) for name, policy in policies.items()}),
+                "policies": map_of({name: policy.packed(about) for name, policy in policies.items()}),
                 "path": list_of([self._pair(pair) for pair in about.path]),
                 "verdict": self._verdicts.get(lambda: pack("verdict", verdict), verdict, None),
                 **{name: pack(name, member) for name, member in members.items()},
@@ -116,6 +125,7 @@ class _PackedPolicy:
     """A policy as documents have it (`PolicyEvidence`)."""
 
     def __init__(self, name: str, table: Choosing, sha256: str, manifest: Mapping[str, object]) -> None:
+        self._table = table
         self._constant = {
             "sha256": pack(f"policies.{name}.sha256", sha256, 3),
             "manifest": pack(f"policies.{name}.manifest", manifest, 3),
@@ -126,6 +136,7 @@ class _PackedPolicy:
 
         self._choices = lru_cache(STATES)(choices)
 
-    def packed(self, states: list[State]) -> bytes:
-        """Return it with its choices in these states, ascending."""
+    def packed(self, about: Alert | TakenOver) -> bytes:
+        """Return it with its choices in the states of the path, ascending."""
+        states = seen_states(self._table, about.path, about.inputs)
         return map_of({**self._constant, "choices": list_of([self._choices(state) for state in states])})

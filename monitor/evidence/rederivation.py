@@ -17,6 +17,7 @@ from monitor.evaluation.procedures import DRAWS
 from monitor.evidence.canonical import plain
 from monitor.evidence.contradictions import TOLERANCE, differences
 from monitor.evidence.document import Evidence
+from monitor.evidence.maker import seen_states
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
@@ -208,6 +209,7 @@ def given_of(evidence: Evidence, world: CheckedWorld, tables: Policies, models: 
         seed=0 if drawn is None else drawn.seed,
         draws=1,
         acted=evidence.acted,
+        see_inputs={name for name, each in tables.items() if isinstance(each, WorldPolicy) and each.sees_inputs},
     )
 
 
@@ -345,9 +347,11 @@ def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Itera
     """Compare each policy's choices in the states, or for the observations, of the path."""
     if tables.keys() != evidence.policies.keys():
         yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
-    states = sorted({state for state, _ in evidence.path if _has(model, state)})
+    inputs = evidence.inputs or ((),) * len(evidence.path)
+    known = [(pair, each) for pair, each in zip(evidence.path, inputs, strict=True) if _has(model, pair[0])]
     for name in sorted(tables.keys() & evidence.policies.keys()):
-        derived = [(state, tables[name].choices(state)) for state in states]
+        seen = seen_states(tables[name], [pair for pair, _ in known], [each for _, each in known])
+        derived = [(state, tables[name].choices(state)) for state in seen]
         yield from differences(f"policies.{name}.choices", plain(evidence.policies[name].choices), plain(derived))
 
 

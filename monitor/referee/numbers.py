@@ -9,7 +9,7 @@ with `monitor.sampled`. Held steps use the noise of what was observed, later one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, assert_never
 
@@ -61,7 +61,8 @@ class Given(NamedTuple):
     `path`: (state, action, inputs), oldest first; `first`: the number of its first step. `worlds`: the main one under
     the empty name, checked (`monitor.worlds`); their steps, inverses, labels, rewards, forecasts and resampled inputs
     are used. `draws`: how many are made, with the noise of `seed`. `acted`: who acted at the pairs; empty: nominal did.
-    `certain`: the answer needs no noise, so one draw is the answer.
+    `certain`: the answer needs no noise, so one draw is the answer. `see_inputs`: names of the policies that decide on
+    the numbers of a state and then those of the inputs; the others decide on states.
     """
 
     path: Sequence[Any]
@@ -73,6 +74,7 @@ class Given(NamedTuple):
     draws: int
     acted: Sequence[str] = ()
     certain: bool = False
+    see_inputs: Container[str] = ()
 
 
 def mean(goal: Goal, given: Given, later: int = 0) -> float:
@@ -222,6 +224,7 @@ class _Paths:
         if change.decides:
             raise LimitError(f"{change.name} decides for the goal, which is not drawn")
         self._change, self._later, self._policies = change, later, given.policies
+        self._see_inputs = given.see_inputs
         self._first, self._terminated = given.first + begin, given.terminated
         self._main = given.worlds[""]
         self._world = given.worlds[change.name] if change.kind == "model" else self._main
@@ -367,11 +370,19 @@ class _Paths:
         unchanged = change.kind in ("nominal", "model") or off
         if unchanged and offset < len(self._acted):
             policy = self._acted[offset]
-        chosen = np.asarray(self._policies[policy](states))
+        chosen = self._decided(policy, states, offset)
         chosen = self._raced(chosen, offset) if chosen.ndim == 2 else chosen.astype(np.int64)
         if unchanged and offset < len(self._held) and self._held[offset][1] is not None:
             chosen = np.where((states == np.array(self._held[offset][0])).all(axis=1), self._held[offset][1], chosen)
-        return chosen
+        return np.asarray(chosen, dtype=np.int64)
+
+    def _decided(self, policy: str, states: Floats, offset: int) -> Any:  # noqa: ANN401 - actions or distributions
+        """Return what a policy chooses in states at an offset; one that sees inputs gets them after each state."""
+        if policy in self._see_inputs:
+            inputs = self._held[offset][2] if offset < len(self._held) else self.inputs(offset)
+            rows = np.asarray(inputs, dtype=np.float64)
+            states = np.column_stack([states, rows if rows.ndim == 2 else np.tile(rows, (len(states), 1))])
+        return np.asarray(self._policies[policy](states))
 
     def _raced(self, chances: Floats, offset: int) -> Ints:
         """Return actions drawn from distributions [draws, A], given the observed one (docs/semantics.md, section 7)."""
@@ -380,7 +391,7 @@ class _Paths:
         if offset < len(self._held) and self._held[offset][1] is not None:
             state, taken = self._held[offset][0], self._held[offset][1]
             acting = self._acted[offset] if offset < len(self._acted) else "nominal"
-            usual = np.asarray(self._policies[acting](np.array([state])))
+            usual = self._decided(acting, np.array([state]), offset)
             if usual.ndim == 2 and usual[0, taken] > 0.0:
                 first = clocks[:, taken]
                 clocks = clocks + first[:, np.newaxis] * usual[0]

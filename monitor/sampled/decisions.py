@@ -19,7 +19,7 @@ MAX_CACHED = 1 << 20
 
 @runtime_checkable
 class Decisions(Protocol):
-    """Batched decisions of a policy."""
+    """Batched decisions of a policy: on states, or if it `sees_inputs` of a world, on both side by side."""
 
     def decide(self, states: AnyArray) -> Ints | Floats:
         """Return actions [n] of a deterministic policy, distributions [n, A] of a stochastic one, in n states."""
@@ -110,8 +110,10 @@ class _Checked:
     Distributions that sum to 1 within rounding stay as they are, to the bit, as in a table.
     """
 
-    def __init__(self, function: Callable[[Ints], object], actions: int, name: str) -> None:
-        self._function, self._actions, self._name = function, actions, name
+    def __init__(
+        self, function: Callable[[Ints], object], actions: int, name: str, *, sees_inputs: bool = False
+    ) -> None:
+        self._function, self._actions, self._name, self.sees_inputs = function, actions, name, sees_inputs
 
     def decide(self, states: Ints) -> Ints | Floats:
         """Return the checked results for these states."""
@@ -138,6 +140,11 @@ class _Checked:
         raise PolicyError(f"policy {self._name!r} {problem}")
 
 
+def sees_inputs(policy: Decisions) -> bool:
+    """Return whether a policy decides on [n, f + i] numbers, states and inputs."""
+    return bool(getattr(policy, "sees_inputs", False))
+
+
 def as_decisions(policy: object, actions: int | None = None, name: str = "") -> Decisions:
     """Return a policy as decisions, whatever form it is given in.
 
@@ -154,7 +161,8 @@ def as_decisions(policy: object, actions: int | None = None, name: str = "") -> 
         case Network():
             return _CachedDecisions(policy.choose, policy.batch)
         case Decisions():
-            return policy if actions is None else _Checked(policy.decide, actions, name)
+            seen = sees_inputs(policy)
+            return policy if actions is None else _Checked(policy.decide, actions, name, sees_inputs=seen)
         case _ if callable(policy):
             return _CachedDecisions(policy if actions is None else _Checked(policy, actions, name).decide, None)
         case _:

@@ -17,9 +17,10 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.logic import FALSE, TRUE, Automaton
-from monitor.sampled.decisions import Decisions
+from monitor.sampled.decisions import Decisions, sees_inputs
 from monitor.sampled.dynamics import Dynamics, Given, Keys, Pair, State, same
 from monitor.sampled.noise import ACTION, NOTHING, ObservedRow, ParticleRows, race
+from monitor.worlds import Moment, with_inputs
 
 LabelFunction = Callable[[int, AnyArray, Ints], Ints]
 """(offset, states [n], actions [n]) -> label sets [n], as bit masks."""
@@ -64,6 +65,12 @@ class SampledWorld:
         """Return whether the observed action is taken in the observed state of an offset."""
         since = offset - self.begins
         return since < 0 or (self.nominal_from is not None and since >= self.nominal_from)
+
+
+def decided_at(policy: Decisions, pair: Pair) -> Ints | Floats:
+    """Return what a policy chooses where a pair was observed: an action [1], or a distribution [1, A]."""
+    here = np.asarray(pair[0])[np.newaxis]
+    return policy.decide(with_inputs(here, pair.inputs) if sees_inputs(policy) and isinstance(pair, Moment) else here)
 
 
 class StepTable:
@@ -263,7 +270,7 @@ class Ensemble:
         if not len(self._open):
             self.offset += 1
             return True
-        actions = self._chosen(pair)
+        actions = self._chosen(pair, given)
         if actions is None:
             return False
         obligations = self._steps.step(self._obligations, self._labels(self.offset, self._states, actions))
@@ -298,16 +305,22 @@ class Ensemble:
         self._states, self._obligations = self._states[kept], obligations[kept]
         return kept
 
-    def _chosen(self, pair: Pair | None) -> Ints | None:
+    def _chosen(self, pair: Pair | None, given: Given) -> Ints | None:
         """Return the actions [n] at this offset; None if they must be drawn and the particles are not apart.
 
-        `pair`: the observed one, None beyond the path.
+        `pair`: the observed one, None beyond the path. `given`: what is known of the step.
         """
         taken = pair[1] if pair is not None and self._world.unchanged(self.offset) else None
         here = None if pair is None or taken is None else same(self._states, pair[0])
         if here is not None and not self._apart and here[0]:
             return np.array([taken])
-        chosen: AnyArray = self._world.decisions(self.offset).decide(self._states)
+        policy, seen = self._world.decisions(self.offset), self._states
+        if sees_inputs(policy):
+            inputs = self._world.dynamics.inputs(self.keys, given)
+            if not (self._apart or isinstance(inputs, tuple)):
+                return None
+            seen = with_inputs(seen, inputs)
+        chosen: AnyArray = policy.decide(seen)
         if chosen.ndim == 2:
             if not self._apart:
                 return None
@@ -321,7 +334,7 @@ class Ensemble:
         entries = ParticleRows(ends - width, ends, np.tile(np.arange(width), count), chances.ravel())
         evidence = NOTHING
         if pair is not None and pair[1] is not None:
-            usual = self._world.acting(self.offset).decide(np.asarray(pair[0])[np.newaxis])
+            usual = decided_at(self._world.acting(self.offset), pair)
             if usual.ndim == 2:  # a certain choice says nothing about noise, nor does one of probability 0
                 evidence = ObservedRow(np.arange(width), usual[0], pair[1], float(usual[0, pair[1]]))
         return race(self._seed, ACTION, self._first + self.offset, self._noise, entries, evidence)

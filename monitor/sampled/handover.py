@@ -19,7 +19,7 @@ from monitor.errors import LimitError
 from monitor.logic import TRUE
 from monitor.logic.syntax import NOMINAL, Goal, Label, Probability, Test, Until
 from monitor.sampled.dynamics import Pair
-from monitor.sampled.ensemble import Ensemble, StepTable
+from monitor.sampled.ensemble import Ensemble, StepTable, decided_at
 from monitor.sampled.scene import Ending, Scene
 from monitor.worlds import Moment
 
@@ -70,8 +70,7 @@ class TooLate:
         nominal, other = scene.world(NOMINAL), scene.world(given.world.change, acted)
         ending = Ending(last[0], 0) if terminated else None
         labels = scene.labels(given.measure, given.world.change, ending)
-        here = np.asarray(last[0])[np.newaxis]
-        chances = [world.decisions(0).decide(here).ndim == 2 for world in (other, nominal)]
+        chances = [decided_at(world.decisions(0), last).ndim == 2 for world in (other, nominal)]
         if all(chances) and (last[1] is None or self._states > 1):
             raise LimitError(
                 "both the nominal policy and the one that takes over choose by chance, and for that handing over later "

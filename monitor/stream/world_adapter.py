@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class WorldAdapter(Adapter):
     def __init__(self, world: CheckedWorld, settings: StreamSettings, nominal: WorldPolicy) -> None:
         super().__init__(settings)
         self._world, self._nominal = world, nominal
-        self._asked: tuple[tuple[float, ...], Floats | None] = (), None  # the last state, and nominal's choice there
+        self._asked: tuple[Any, Floats | None] = (), None  # the last state and inputs, and nominal's choice there
 
     def read(self, observation: Observation) -> Pair:
         """Return features, action and inputs of an observation. Raises InputError."""
@@ -109,24 +109,24 @@ class WorldAdapter(Adapter):
 
     def off_policy(self, pair: Pair) -> bool:
         """Return whether nominal never takes the action of a pair in its state."""
-        likely = self._likely(pair[0])
+        likely = self._likely(pair[0], pair[2])
         return likely is not None and likely[pair[1]] == 0.0
 
     def excess(self, pair: Pair) -> tuple[float, float]:
         """Return a step's deviation from nominal and its variance (`monitor.statistics.deviation`)."""
-        likely = self._likely(pair[0])
+        likely = self._likely(pair[0], pair[2])
         if likely is None:
             return 0.0, 0.0
         repeats = float((likely**2).sum())
         return repeats - float(likely[pair[1]]), float((likely**3).sum()) - repeats**2
 
-    def _likely(self, state: tuple[float, ...]) -> Floats | None:
-        """Return nominal's probabilities in a state, asked once a step; None if it fails."""
-        if self._asked[0] != state:
+    def _likely(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> Floats | None:
+        """Return nominal's probabilities at a step, asked once a step; None if it fails."""
+        if self._asked[0] != (state, inputs):
             likely: Floats | None = None  # the verdicts, which depend on it, are undecided and say why
             with suppress(MonitorError):
-                likely = self._nominal.likely(state)
-            self._asked = state, likely
+                likely = self._nominal.likely(self._nominal.seen(state, inputs))
+            self._asked = (state, inputs), likely
         return self._asked[1]
 
 

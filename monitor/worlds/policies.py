@@ -1,7 +1,12 @@
-"""Policies over the numbers of a world: functions, or ONNX networks, that decide for many states at once."""
+"""Policies over the numbers of a world: functions, or ONNX networks, that decide for many states at once.
+
+A policy sees the state, or the state and then the inputs of the step: a network by the width of its input, a function
+by the number of its arguments.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +15,11 @@ import numpy as np
 
 from monitor.arrays import Bools, Floats, Ints
 from monitor.errors import MonitorError, PolicyError
-from monitor.policy.network import Network
+from monitor.policy.manifest import AnyManifest, Manifest
+from monitor.policy.network import Network, open_network
 from monitor.user_code import explained
 from monitor.worlds.checked import CheckedWorld
+from monitor.worlds.protocol import with_inputs
 
 
 class WorldPolicy:
@@ -20,15 +27,21 @@ class WorldPolicy:
 
     Args:
         name: in messages.
-        decide: states [n, f] -> actions [n] or distributions [n, A].
+        decide: states [n, f], or with `sees_inputs` states and inputs [n, f + i] -> actions [n] or distributions
+            [n, A].
         actions: their number.
+        sees_inputs: it decides on inputs too.
     """
 
-    def __init__(self, name: str, decide: Callable[[Floats], Any], actions: int) -> None:
-        self.name, self._decide, self._actions = name, decide, actions
+    def __init__(self, name: str, decide: Callable[[Floats], Any], actions: int, *, sees_inputs: bool = False) -> None:
+        self.name, self._decide, self._actions, self.sees_inputs = name, decide, actions, sees_inputs
+
+    def observed(self, states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
+        """Return what it decides on: states [n, f], and after them inputs [i] or [n, i] if it sees them."""
+        return with_inputs(states, inputs) if self.sees_inputs else states
 
     def decide(self, states: Floats) -> Any:  # noqa: ANN401 - checked by the sampled engine
-        """Return what the policy chooses. Raises PolicyError if it fails."""
+        """Return what the policy chooses where it observes `states`. Raises PolicyError if it fails."""
         try:
             return self._decide(states)
         except MonitorError:
@@ -36,9 +49,13 @@ class WorldPolicy:
         except Exception as error:
             raise PolicyError(f"policy {self.name!r} fails ({explained(error)})") from error
 
-    def likely(self, state: tuple[float, ...]) -> Floats:
-        """Return the probabilities [A] of the actions in one state."""
-        chosen = np.asarray(self.decide(np.array([state])))
+    def seen(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> tuple[float, ...]:
+        """Return what it decides on at one step."""
+        return (*state, *inputs) if self.sees_inputs else state
+
+    def likely(self, seen: tuple[float, ...]) -> Floats:
+        """Return the probabilities [A] of the actions where it decides on these numbers."""
+        chosen = np.asarray(self.decide(np.array([seen])))
         if chosen.shape == (1, self._actions) and chosen.dtype.kind == "f":
             return np.asarray(chosen[0], dtype=np.float64)
         if chosen.shape != (1,) or not 0 <= int(chosen[0]) < self._actions:
@@ -50,20 +67,20 @@ class WorldPolicy:
         likely[int(chosen[0])] = 1.0
         return likely
 
-    def choices(self, state: tuple[float, ...]) -> list[tuple[int, float]]:
-        """Return the actions the policy takes in `state` with positive probability, and those probabilities."""
-        likely = self.likely(state)
+    def choices(self, seen: tuple[float, ...]) -> list[tuple[int, float]]:
+        """Return the actions it takes there with positive probability, and those probabilities."""
+        likely = self.likely(seen)
         return [(int(a), float(likely[a])) for a in np.flatnonzero(likely)]
 
 
 class WorldSight:
-    """What a policy network sees of a world: the state itself, with every action available."""
+    """What a policy network sees of a world: the state itself, or state and inputs; every action is available."""
 
-    def __init__(self, world: CheckedWorld) -> None:
-        self.actions, self.width = world.actions, len(world.features)
+    def __init__(self, world: CheckedWorld, *, inputs: bool) -> None:
+        self.actions, self.width = world.actions, len(world.features) + (len(world.inputs) if inputs else 0)
 
     def observations(self, states: Floats) -> Floats:
-        """Return the states."""
+        """Return the numbers that it sees, as they are."""
         return states
 
     def available(self, states: Floats) -> Bools:
@@ -72,23 +89,80 @@ class WorldSight:
 
 
 def as_world_policy(name: str, policy: object, world: CheckedWorld) -> WorldPolicy:
-    """Return a policy given as a function, a network, or the path of a manifest. Raises PolicyError."""
+    """Return a policy given as a function, or as the path of a manifest. Raises PolicyError.
+
+    A function of two arguments, without default, gets states [n, f] and inputs [n, i]; one of one gets states.
+    """
     if isinstance(policy, WorldPolicy):
         return policy
     if isinstance(policy, str | Path):
-        from monitor.policy.onnx_policy import load_network  # noqa: PLC0415 - onnxruntime only where a file is named
+        from monitor.policy.onnx_policy import of_network, opened  # noqa: PLC0415 - onnxruntime only where one is named
 
-        policy = load_network(policy, WorldSight(world))
-    if isinstance(policy, Network):
-        if policy.kind != "observation":
-            raise PolicyError(f"policy {name!r}: its input is {policy.kind}; in a world with numbers it is observation")
-        return WorldPolicy(name, _batched(policy), world.actions)
+        where = str(policy)
+
+        def chosen(manifest: AnyManifest, content: bytes, _: str) -> WorldPolicy:
+            return network_policy(content, of_network(manifest, where), world, where, name)
+
+        return opened(policy, chosen).table
     if not callable(policy):
         raise PolicyError(
             f"policy {name!r} is a {type(policy).__name__}; in a world with numbers a policy is a function of states "
-            "[n, f] that gives actions [n] or distributions [n, A], or the path of a manifest"
+            "[n, f], or of states and inputs [n, i], that gives actions [n] or distributions [n, A], or the path of a "
+            "manifest"
         )
-    return WorldPolicy(name, policy, world.actions)
+    if not _takes_inputs(policy):
+        return WorldPolicy(name, policy, world.actions)
+    if not world.inputs:
+        raise PolicyError(f"policy {name!r} takes two arguments, states and inputs, and {world} has no inputs")
+    features, decide = len(world.features), policy
+    return WorldPolicy(
+        name, lambda seen: decide(seen[:, :features], seen[:, features:]), world.actions, sees_inputs=True
+    )
+
+
+def network_policy(content: bytes, manifest: Manifest, world: CheckedWorld, where: str, name: str = "") -> WorldPolicy:
+    """Return the policy of a network in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
+    if manifest.input.kind != "observation":
+        kind = manifest.input.kind
+        raise PolicyError(f"policy {name or where!r}: its input is {kind}; in a world with numbers it is observation")
+    sees = sees_inputs(content, world, where)
+    network = Network(content, manifest, WorldSight(world, inputs=sees), where)
+    return WorldPolicy(name or where, _batched(network), world.actions, sees_inputs=sees)
+
+
+def sees_inputs(content: bytes, world: CheckedWorld, where: str) -> bool:
+    """Return whether a network sees state and inputs: its input has f + i numbers.
+
+    Raises PolicyError: it takes another number of them, as far as its file says one.
+    """
+    ((name, element, shape),) = open_network(content, where)[0][:1] or ((("", "", [])),)
+    states, inputs = [each.name for each in world.features], [each.name for each in world.inputs]
+    if "int" in element:
+        raise PolicyError(
+            f"policy {where}: it takes the number of a state, and those of {world} are numbers ({', '.join(states)}), "
+            "which cannot be listed. Write it as a torch module from numbers [n, f] to scores [n, A], and export "
+            "that (docs/worlds/reference.md#policies). `cfmon init --nominal` and `--fallback` take a function or a "
+            "classifier. In Python, monitor.check and monitor.Monitor take a function as it is"
+        )
+    width = shape[1] if len(shape) == 2 else None
+    if len(shape) == 2 and (not isinstance(width, int) or width == len(states)):
+        return False
+    if inputs and width == len(states) + len(inputs):
+        return True
+    more = f", or [n, {len(states) + len(inputs)}]: these and {', '.join(inputs)}" if inputs else ""
+    raise PolicyError(
+        f"policy {where}: its input {name!r} is {element} of shape {shape}; in {world} it is floats "
+        f"[n, {len(states)}]: {', '.join(states)}{more}"
+    )
+
+
+def _takes_inputs(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    placed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in placed and each.default is each.empty for each in parameters) > 1
 
 
 def _batched(network: Network) -> Callable[[Floats], Ints | Floats]:

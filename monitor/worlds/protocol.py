@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from monitor.arrays import Bools, Floats, Ints
 
 LARGEST_NUMBER = sys.float_info.max
@@ -83,6 +85,16 @@ def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, 
         return tuple(each.number(entry) for each, entry in zip(named, entries, strict=True))
     except ValueError as error:
         raise ValueError(f'"{what}" {error}{has}') from None
+
+
+def with_inputs(states: Floats, inputs: tuple[float, ...] | Floats) -> Floats:
+    """Return what a policy that sees inputs decides on, [n, f + i]: states [n, f], inputs [i] or [n, i].
+
+    >>> with_inputs(np.array([[1.0], [2.0]]), (7.0,)).tolist()
+    [[1.0, 7.0], [2.0, 7.0]]
+    """
+    rows = np.asarray(inputs, dtype=np.float64)
+    return np.concatenate([states, np.broadcast_to(rows, (len(states), rows.shape[-1]))], axis=1)
 
 
 class World(Protocol):

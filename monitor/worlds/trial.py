@@ -70,6 +70,11 @@ def some_states(world: CheckedWorld, count: int) -> Floats:
     return _tried(world.features, np.random.default_rng(0), count)
 
 
+def some_inputs(world: CheckedWorld, count: int) -> Floats:
+    """Return inputs [count, i] in the declared ranges, the first two at their ends; without a range, some near 0."""
+    return _tried(world.inputs, np.random.default_rng(1), count)
+
+
 def _tried(features: tuple[Feature, ...], rng: np.random.Generator, count: int = STATES) -> Floats:
     """Return states [count, f] in the ranges of the features."""
     states = np.empty((count, len(features)))

@@ -16,6 +16,7 @@ from monitor.authoring.policy_export import agreement
 from monitor.model import load_model
 from monitor.policy import onnx_policy
 from monitor.policy.onnx_policy import load_policy
+from tests.cli.stages import faults
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -104,7 +105,7 @@ def test_that_a_pickle_runs_code_is_said_once_and_before(cfmon: Run, workdir: Pa
     (workdir / "loud.pkl").write_bytes(pickle.dumps(Loud()))
     code, _, problem = cfmon(*arguments)
     assert code == 2
-    warned, ran, refused = problem.splitlines()
+    warned, ran, refused = faults(problem).splitlines()
     assert warned.startswith(
         "cfmon: warning: loud.pkl holds pickles: opening it runs the code inside, with your rights"
     )

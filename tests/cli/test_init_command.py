@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from cfmon_client.takeover_rules import read_rules
 
 from monitor.model import load_model
 from monitor.policy.onnx_policy import load_policy
+from tests.cli.stages import faults
 from tests.tiers import examples, scaled, slow
 
 Run = Callable[..., tuple[int, str, str]]
@@ -45,7 +48,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def alarms(cfmon: Run, folder: str) -> list[str]:
     code, out, err = cfmon("replay", f"{folder}/config.yaml", f"{folder}/sample.rec")
-    assert (code, err) == (0, "")
+    assert (code, err.count("\n"), "rejected" in err) == (0, 1, False)
     found = [json.loads(line) for line in out.splitlines()]
     return [each["payload"]["state"] for each in found if each["topic"].startswith("cfmon/alerts/") and each["payload"]]
 
@@ -53,7 +56,7 @@ def alarms(cfmon: Run, folder: str) -> list[str]:
 def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     steps = tank(tmp_path / "steps.csv", runs=80, seed=4)
     code, out, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "300")
-    assert (code, err) == (0, "")
+    assert (code, faults(err)) == (0, "")
     for words in (
         "nominal: ESTIMATED",
         "fallback: a SUGGESTION",
@@ -101,7 +104,7 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     (tmp_path / "chance.csv").write_text("\n".join(lines))
     asked = ("--recordings", "chance.csv", "--unsafe", "burst: done", "--steps", "100")
     code, out, err = cfmon("init", "chance", *asked)
-    assert (code, err) == (1, "")
+    assert (code, faults(err)) == (1, "")
     assert "verdict: No better than the base rate, as far as these recordings show. Forecasts of 'burst' within" in out
     assert "--abstraction auto" in out
     assert "--accept-model" in out
@@ -109,7 +112,7 @@ def test_a_model_that_forecasts_no_better_than_the_frequency_is_refused(cfmon: R
     assert (code, json.loads(out)["refused"]) == (1, True)
     assert not (tmp_path / "chance").exists()
     code, out, err = cfmon("init", "chance", *asked, "--accept-model")
-    assert (code, err) == (0, "")
+    assert (code, faults(err)) == (0, "")
     assert "verdict: No better than the base rate, " in out
     assert (tmp_path / "chance" / "config.yaml").exists()
     code, out, err = cfmon("model", "learn", "chance.csv", "-o", "m.npz", "--unsafe", "burst: level >= 3")
@@ -152,7 +155,7 @@ def test_a_simulator_with_its_policy(cfmon: Run, tmp_path: Path) -> None:
     (tmp_path / "rush.json").write_text(json.dumps([2 if s % 4 < 3 else 1 for s in range(16)]))
     asked = ("--simulator", "gymnasium:FrozenLake-v1", "--unsafe", "wet: state in [5, 7, 11, 12]", "--steps", "300")
     code, out, err = cfmon("init", "lake", *asked, "--nominal", "rush.json")
-    assert (code, err) == (0, "")
+    assert (code, faults(err)) == (0, "")
     assert "simulated in the model" in out
     assert cfmon("config", "check", "lake/config.yaml")[0] == 0
     assert "firing" in alarms(cfmon, "lake")
@@ -167,7 +170,7 @@ def test_what_is_missing_is_one_error(cfmon: Run, tmp_path: Path) -> None:
     assert (code, out) == (2, "")
     for words in ("--recordings FILE or --simulator ENV", "--unsafe 'NAME: CONDITION'", "For example: cfmon init"):
         assert words in err
-    assert err.count("\n") == 1
+    assert faults(err).count("\n") == 1
     assert not (tmp_path / "t").exists()
 
 
@@ -305,7 +308,7 @@ def test_named_states_and_short_recordings(cfmon: Run, tmp_path: Path) -> None:
     code, out, err = cfmon(
         "init", "t", "--recordings", "steps.csv", "--unsafe", "fall: done and reward < 0", "--accept-model"
     )
-    assert (code, err) == (0, "")
+    assert (code, faults(err)) == (0, "")
     assert "figures are optimistic" in out
     assert "state_encoder: name" in Path("t/config.yaml").read_text()
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
@@ -318,7 +321,95 @@ def test_bounds_that_are_too_large_are_left_out_with_the_reason(
     monkeypatch.setattr("monitor.exact.evaluators.MAX_LEVELS", 1)
     steps = tank(tmp_path / "steps.csv")
     code, _, err = cfmon("init", "tank", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "300")
-    assert (code, err) == (0, "")
+    assert (code, faults(err)) == (0, "")
     text = Path("tank/config.yaml").read_text("utf-8")
     assert "# without `causal_model: any`: " in text
     assert "limit MAX_LEVELS" in text
+
+
+def walk(path: Path, episodes: int = 60) -> list[tuple[str, str, str, bool]]:
+    """Record a robot that walks over four cells with a load, and slips near a cart; return cell, cart, load, ends."""
+    rng, rows = np.random.default_rng(4), []
+    lines = ["episode,step,cell,cart,load,move,done,fell"]
+    for episode in range(episodes):
+        place = 0
+        for step in range(12):
+            cart, load, move = (
+                int(rng.integers(4)),
+                "heavy" if rng.random() < 0.3 else "light",
+                rng.choice(["go", "wait"]),
+            )
+            fell = cart == place and rng.random() < 0.4
+            rows.append((f"c{place}", f"c{cart}", load, fell))
+            lines.append(f"{episode},{step},c{place},c{cart},{load},{move},{int(fell)},{int(fell)}")
+            if fell:
+                break
+            place = (place + (move == "go")) % 4
+    path.write_text("\n".join(lines))
+    return rows
+
+
+RULES = """
+CALLS = []
+
+def keep_away(cell, cart, load):
+    CALLS.append((cell, cart, load))
+    assert load in ("heavy", "light") and cell.startswith("c") and cart.startswith("c")
+    return "wait" if load == "heavy" else "go"
+
+def careful(obs: dict):
+    return "wait" if obs["cart"] == obs["cell"] else "go"
+
+def lost(cell, weight):
+    return "go"
+"""
+
+
+def test_a_function_of_columns_is_in_a_state_what_it_does_on_the_rows_recorded_there(
+    cfmon: Run, tmp_path: Path
+) -> None:
+    """The policy is finer than the states: the table has the frequencies of its actions on the rows, by hand here."""
+    rows = walk(tmp_path / "walk.csv")
+    Path("rules.py").write_text(RULES)
+    given = ("init", "t", "--recordings", "walk.csv", "--unsafe", "fall: done and fell", "--state", "cell,cart",
+             "--action", "move", "--steps", "100", "--accept-model")  # fmt: skip
+    code, out, err = cfmon(*given, "--fallback", "rules.py:keep_away", "--nominal", "rules.py:careful")
+    assert (code, faults(err)) == (0, "")
+    assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in a state it" in out
+    model = load_model("t/model.npz")
+    go = model.action_names.index("go")
+    policies = [load_policy(f"t/{name}.yaml", model).table for name in ("fallback", "nominal")]
+    for state, (cell, cart) in enumerate(model.valuations[:16]):
+        loads = [row[2] for row in rows if row[:2] == (cell, cart)]
+        found = [dict(policy.choices(state)).get(go, 0.0) for policy in policies]
+        assert found[0] == pytest.approx(loads.count("light") / len(loads))
+        assert found[1] == (cell != cart)
+    calls = sys.modules["rules"].CALLS
+    assert set(calls) == {row[:3] for row in rows}, "neither for elsewhere nor for the ends of episodes"
+    code, _, err = cfmon(*given, "--force", "--fallback", "rules.py:lost")
+    assert code == 2
+    assert "no column 'weight'; name parameters like columns, or take one, which gets a dict of all columns" in err
+    assert "columns: episode, step, cell, cart, load" in err
+    assert cfmon("replay", "t/config.yaml", "t/sample.rec")[0] == 0 or not Path("t/sample.rec").exists()
+
+
+def test_a_classifier_sees_the_columns_of_the_state(cfmon: Run, tmp_path: Path) -> None:
+    joblib: Any = pytest.importorskip("joblib")
+    trees: Any = pytest.importorskip("sklearn.tree")
+    steps = tank(tmp_path / "steps.csv")
+    rows = [line.split(",") for line in steps.read_text().splitlines()]
+    place = rows[0].index("level")
+    levels = np.array([[float(row[place])] for row in rows[1:]])
+    wanted = np.where(levels[:, 0] > 7.37, 2, 0)
+    joblib.dump(trees.DecisionTreeClassifier().fit(levels, wanted), "tree.joblib")
+    code, out, err = cfmon("init", "t", "--recordings", str(steps), *UNSAFE, *BINS, "--steps", "100",
+                           "--accept-model", "--fallback", "tree.joblib")  # fmt: skip
+    assert (code, faults(err).count("\n")) == (0, 1), "the one line is the warning of pickles"
+    assert "  fallback: tree.joblib: called on " in out
+    model = load_model("t/model.npz")
+    table = load_policy("t/fallback.yaml", model).table
+    edges = model.bin_edges[0]
+    for state in range(len(edges) - 1):
+        here = wanted[(levels[:, 0] >= edges[state]) & (levels[:, 0] < edges[state + 1])]
+        if len(here):
+            assert dict(table.choices(state)).get(2, 0.0) == pytest.approx((here == 2).mean())

@@ -159,6 +159,21 @@ def cut(cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return path, other
 
 
+def test_a_run_that_ended_between_joined_files_goes_on_there(cfmon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{ep},{0.1 * t:.1f},{(ep + t) % 3},{t % 2},{int(t == 19)}" for ep in range(12) for t in range(20)]
+    for name, part in (("1.csv", lines[:107]), ("2.csv", lines[107:]), ("whole.csv", lines)):
+        Path(name).write_text("\n".join(["ep,t,x,a,done", *part]))
+    options = ("--unsafe", "bad: x >= 2", "--json")
+    once = json.loads(cfmon("model", "learn", "whole.csv", "-o", "once.npz", *options)[1])
+    with monkeypatch.context() as patch:
+        cut_after(3, patch)
+        assert cfmon("model", "learn", "1.csv", "2.csv", "-o", "cut.npz", *options)[0] == CUT
+    code, out, err = cfmon("model", "learn", "1.csv", "2.csv", "--append", "cut.npz", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["sha256"] == once["sha256"]
+    assert json.loads(out)["notes on rows"][0].startswith("1 file joined with the next")
+
+
 def test_a_file_that_changed_is_counted_from_its_beginning(cfmon: Run, cut: tuple[str, str]) -> None:
     path, other = cut
     with Path(other).open("a") as file:

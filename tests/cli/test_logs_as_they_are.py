@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,6 +105,44 @@ def test_a_lerobot_dataset_is_its_data(cfmon: Run, tmp_path: Path) -> None:
     assert "state observation.state[0], observation.state[1]" in shown
     assert {"action action[0]", "episode episode_index", "order frame_index", "terminated next.done"} <= set(shown)
     assert "12 transitions in 3 episodes" in out  # the last of each to an end whose state is not recorded
+
+
+TIMED = "run,time,level,action\n" + "".join(
+    f"{run},2026-05-04T{run // 60:02}:{run % 60:02}:{2 * t:02}Z,{(3 * run + t) % 7},{(run + t) % 2}\n"
+    for run in range(80)
+    for t in range(20)
+)
+
+
+@pytest.mark.parametrize(("log", "cuts"), [(LOG, (15, 223)), (TIMED, (33, 610, 1207))])
+def test_an_episode_goes_on_in_the_next_file_of_a_rotated_log(cfmon: Run, log: str, cuts: Sequence[int]) -> None:
+    head, *rows = log.splitlines()
+    Path("log").mkdir()
+    for number, (begin, end) in enumerate(pairwise([0, *cuts, len(rows)])):
+        Path(f"log/2026-{number:02}.csv").write_text("\n".join([head, *rows[begin:end]]))
+    Path("whole.csv").write_text(log)
+    options = ("--state", "level", "--unsafe", "high: level >= 6")
+    whole, parts = (
+        json.loads(cfmon("model", "learn", source, "-o", f"{source}.npz", *options, "--json")[1])
+        for source in ("whole.csv", "log")
+    )
+    assert parts["sha256"] == whole["sha256"]
+    assert parts["episodes that begin late"] == 0
+    said = f"{len(cuts)} files joined with the next, whose first row has the same episode, one step later in "
+    assert said in parts["notes on rows"][0]
+    assert whole["notes on rows"] == []
+
+
+def test_files_that_number_their_own_episodes_are_not_joined(cfmon: Run) -> None:
+    head, *rows = LOG.splitlines()
+    Path("log").mkdir()
+    for number in range(4):
+        part = [row.replace(f"{10 * number + each},", f"{each},", 1) for each in range(10) for row in rows[
+            100 * number + 10 * each : 100 * number + 10 * each + 10]]  # fmt: skip
+        Path(f"log/{number}.csv").write_text("\n".join([head, *part[:-3]]))  # the last episode has no end
+    code, out, _ = cfmon("model", "learn", "log", "-o", "m.npz", "--state", "level", "--json")
+    facts = json.loads(out)
+    assert (code, facts["episodes"], facts["notes on rows"]) == (0, 40, [])
 
 
 def test_an_episode_goes_on_in_the_next_part_of_a_table(cfmon: Run, tmp_path: Path) -> None:

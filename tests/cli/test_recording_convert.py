@@ -135,6 +135,14 @@ def test_parquet_and_back_gives_the_same_bytes(tmp_path: Path, cfmon: Run) -> No
     assert (tmp_path / "four.rec").read_bytes() == original.read_bytes()
 
 
+def test_a_row_missing_from_usual_times_is_missing_from_the_count(tmp_path: Path, cfmon: Run) -> None:
+    kept = [t for t in range(80) if t not in (11, 20, 21)]
+    lines = [f"{t % 3},0,2026-05-04T{t // 4:02}:{t % 4 * 15:02}:00" for t in kept]
+    (tmp_path / "a.csv").write_text("\n".join(["state,action,time", *lines]))
+    assert cfmon("recording", "convert", str(tmp_path / "a.csv"), "--to", str(tmp_path / "to.rec"))[0] == 0
+    assert [message["seq"] for _, message in sent(tmp_path / "to.rec")] == kept
+
+
 def test_a_replay_of_the_converted_recording_prints_the_same(tmp_path: Path, cfmon: Run) -> None:
     config = str(data_file("config/frozen-lake.yaml"))
     original = tmp_path / "one.rec"

@@ -101,6 +101,17 @@ def test_a_replay_of_a_house_says_what_was_said_live(
     assert [line for line in out.splitlines() if '"topic":"cfmon/alerts' in line] == heard
 
 
+def test_a_replay_ends_with_what_was_read_and_rejected(tmp_path: Path, cfmon: Run, patient: Path) -> None:
+    lines = ["state,action,t", *(f"{state},0,{t}" for t, state in enumerate([0, 1, 999, 1, 998, 1]))]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    assert cfmon("recording", "convert", str(tmp_path / "log.csv"), "--to", str(tmp_path / "log.rec"))[0] == 0
+    code, _, err = cfmon("replay", str(patient), str(tmp_path / "log.rec"))
+    assert code == 0
+    counted = "6 messages read: 4 accepted, 2 rejected (unknown_state 2); "
+    assert err.startswith(f"cfmon: {tmp_path / 'log.rec'}: {counted}"), err
+    assert "configuration other than" not in err, "a converted recording has none"
+
+
 def test_speed_changes_nothing_but_time(lived: tuple[Path, list[str]], cfmon: Run, patient: Path) -> None:
     recording, _ = lived
     assert (

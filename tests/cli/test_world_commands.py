@@ -71,6 +71,24 @@ def test_a_network_of_other_numbers_is_refused(cfmon: Run, folder: Path, content
     assert not (folder / "other.yaml").exists()
 
 
+def test_a_network_of_state_and_inputs_sees_both(cfmon: Run, folder: Path) -> None:
+    world = load_world(WORLD)
+    width = len(world.features) + len(world.inputs)
+    weights = np.zeros((width, world.actions))
+    weights[-1, 1] = 1.0  # the second action where the last input is positive, else the first
+    (folder / "both.onnx").write_bytes(linear({"state": weights}, [0.0] * world.actions))
+    code, out, _ = cfmon("policy", "init", "both.onnx", "--model", WORLD)
+    assert code == 0
+    names = ", ".join(each.name for each in (*world.features, *world.inputs))
+    assert f"its input is {names}, in this order" in " ".join(out.split())
+    assert cfmon("policy", "info", "both.yaml", "--model", WORLD)[0] == 0
+    policy = as_world_policy("both", "both.yaml", world)
+    states = np.zeros((2, len(world.features)))
+    inputs = np.zeros((2, len(world.inputs)))
+    inputs[:, -1] = [1.0, -1.0]
+    assert policy.decide(policy.observed(states, inputs)).tolist() == [1, 0]
+
+
 def test_a_network_is_exported_and_compared_and_a_function_refused(
     cfmon: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

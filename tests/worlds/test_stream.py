@@ -468,7 +468,7 @@ def test_the_nominal_policy_is_asked_once_a_step() -> None:
     world = load_world(Tank)
     adapter = WorldAdapter(world, StreamSettings(encoder="features"), as_world_policy("nominal", nominal, world))
     for state in ((6.0,), (7.0,), (6.0,)):
-        assert adapter.excess((state, 1, ()))[0] > 0.0
-        assert adapter.off_policy((state, 1, ()))
-        assert not adapter.off_policy((state, 0, ()))
+        assert adapter.excess((state, 1, (1.0,)))[0] > 0.0
+        assert adapter.off_policy((state, 1, (1.0,)))
+        assert not adapter.off_policy((state, 0, (1.0,)))
     assert asked == [[[6.0]], [[7.0]], [[6.0]]]

@@ -13,6 +13,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
+from monitor.authoring.dynamics.tree_graph import Leaves, written_trees
 from monitor.errors import ModelError, to_install
 
 Kind = Literal["linear", "trees", "network"]
@@ -84,30 +85,14 @@ class _Trees:
         return np.column_stack([model.predict(given) for model in self._models])
 
     def write(self, graph: GraphWriter) -> str:
-        nodes: dict[str, list[Any]] = {
-            f"nodes_{name}": []
-            for name in ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
-        }
-        leaves: dict[str, list[Any]] = {f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")}
-        trees = [(target, each[0].tree_) for target, model in enumerate(self._models) for each in model.estimators_]
-        for number, (target, tree) in enumerate(trees):
-            leaf = tree.children_left < 0
-            count = tree.node_count
-            nodes["nodes_treeids"] += [number] * count
-            nodes["nodes_nodeids"] += range(count)
-            nodes["nodes_featureids"] += np.where(leaf, 0, tree.feature).tolist()
-            nodes["nodes_modes"] += np.where(leaf, "LEAF", "BRANCH_LEQ").tolist()
-            nodes["nodes_values"] += np.where(leaf, 0.0, tree.threshold).tolist()
-            nodes["nodes_truenodeids"] += np.where(leaf, 0, tree.children_left).tolist()
-            nodes["nodes_falsenodeids"] += np.where(leaf, 0, tree.children_right).tolist()
-            leaves["target_treeids"] += [number] * int(leaf.sum())
-            leaves["target_nodeids"] += np.flatnonzero(leaf).tolist()
-            leaves["target_ids"] += [target] * int(leaf.sum())
-            leaves["target_weights"] += (self._models[target].learning_rate * tree.value[leaf, 0, 0]).tolist()
-        found = graph.node(
-            "TreeEnsembleRegressor", graph.given, domain="ai.onnx.ml", n_targets=len(self._models), **nodes, **leaves
-        )
-        return graph.node("Cast", found, to=11)  # to 64 bits
+        trees = []
+        for target, model in enumerate(self._models):
+            for each in model.estimators_:
+                tree = each[0].tree_
+                leaf = np.flatnonzero(tree.children_left < 0)
+                weights = model.learning_rate * tree.value[leaf, 0, 0]
+                trees.append(Leaves(tree, leaf, np.full(len(leaf), target), weights))
+        return written_trees(graph, graph.given, trees, len(self._models))
 
 
 class _Network:

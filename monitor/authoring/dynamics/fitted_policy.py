@@ -1,35 +1,43 @@
-"""Policies on the numbers of a state: fitted to what was done in recorded states, and written as ONNX graphs."""
+"""Policies on the numbers of a state, or of state and inputs: fitted to what was done there, written as ONNX graphs.
+
+A classifier of scikit-learn that is a tree, or a forest, is written as it is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.authoring.dynamics.fits import Fit, Kind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
+from monitor.authoring.dynamics.tree_graph import TreeFit, written_exactly
 
-KINDS: Final[tuple[Kind, ...]] = ("linear", "network")
-"""Fits that are compared. Trees are not: a verdict evaluates its policies some 10,000 times, and they take six times as
-long as a network.
+PolicyKind = Kind | Literal["tree"]
+KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")
+"""Fits that are compared. Boosted trees are not: a verdict evaluates its policies some 10,000 times, and they take six
+times as long as a network.
 """
+IMITATED: Final[tuple[PolicyKind, ...]] = (*KINDS, "tree")
+"""Fits that are compared to imitate a policy, which may have sharp edges: a single tree is fast."""
 LEAST: Final = 1e-6
 """Least probability of an action before they are made to sum to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedPolicy:
-    """Probabilities of actions as a function of the numbers of a state.
+    """Probabilities of actions as a function of the numbers of a state, or of state and inputs: `width` in all.
 
     `kind`: of the fit. `error`: its squared error on states that it was not fitted to, over that of always giving the
     frequency of each action (Brier 1950); 0 is perfect.
     """
 
-    kind: Kind
+    kind: PolicyKind
     error: float
+    width: int
     _fit: Fit
 
     def probabilities(self, states: Floats) -> Floats:
@@ -37,10 +45,10 @@ class FittedPolicy:
         positive = np.maximum(self._fit.predict(_given(states)), LEAST)
         return np.asarray(positive / positive.sum(axis=1, keepdims=True))
 
-    def content(self, features: int, actions: int) -> bytes:
-        """Return its ONNX bytes: input `state` [batch, features], output `y` [batch, actions], both 64-bit floats."""
-        graph = GraphWriter({"state": features})
-        one = graph.node("Add", graph.node("MatMul", "state", np.zeros((features, 1))), np.ones((1, 1)))
+    def content(self, actions: int) -> bytes:
+        """Return its ONNX bytes: input `state` [batch, width], output `y` [batch, actions], both 64-bit floats."""
+        graph = GraphWriter({"state": self.width})
+        one = graph.node("Add", graph.node("MatMul", "state", np.zeros((self.width, 1))), np.ones((1, 1)))
         graph.given = graph.node("Concat", "state", one, axis=1)
         positive = graph.node("Max", self._fit.write(graph), np.array(LEAST))
         total = graph.node("MatMul", positive, np.ones((actions, 1)))
@@ -48,7 +56,7 @@ class FittedPolicy:
 
 
 def fitted_policy(
-    fit: tuple[Floats, Floats], held: tuple[Floats, Floats], seed: int, kinds: Sequence[Kind] = KINDS
+    fit: tuple[Floats, Floats], held: tuple[Floats, Floats], seed: int, kinds: Sequence[PolicyKind] = KINDS
 ) -> FittedPolicy:
     """Return the policy fitted to states [n, f] and distributions over actions [n, A] by least squares.
 
@@ -59,10 +67,43 @@ def fitted_policy(
     usual = float(((wanted - fit[1].mean(axis=0)) ** 2).sum()) + np.finfo(np.float64).tiny
     found = []
     for kind in kinds:
-        policy = FittedPolicy(kind, 0.0, fitted(kind, _given(fit[0]), fit[1], seed))
+        given = _given(fit[0])
+        made: Fit = TreeFit(given, fit[1], seed) if kind == "tree" else fitted(kind, given, fit[1], seed)
+        policy = FittedPolicy(kind, 0.0, states.shape[1], made)
         error = float(((wanted - policy.probabilities(states)) ** 2).sum())
-        found.append(FittedPolicy(kind, error / usual, policy._fit))  # noqa: SLF001 - its own class
+        found.append(FittedPolicy(kind, error / usual, policy.width, policy._fit))  # noqa: SLF001 - its own class
     return min(found, key=lambda policy: policy.error)
+
+
+def written_classifier(
+    classifier: Any,  # noqa: ANN401 - scikit-learn has no types
+    seen: tuple[Sequence[int], int],
+    chosen: tuple[Sequence[int], int],
+) -> bytes | None:
+    """Return the ONNX bytes of a tree or a forest of scikit-learn that chooses as its `predict`; None: it is neither.
+
+    `seen`: the columns that it takes, of an observation of so many. `chosen`: the actions that its classes are, of so
+    many.
+    """
+    (columns, width), (actions, count) = seen, chosen
+    trees = [each.tree_ for each in getattr(classifier, "estimators_", [classifier]) if hasattr(each, "tree_")]
+    plain = type(classifier).__name__ in ("DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier",
+                                          "ExtraTreesClassifier")  # fmt: skip
+    if not plain or not trees or trees[0].value.shape[1] != 1:
+        return None
+    classes = trees[0].value.shape[2]
+    graph = GraphWriter({"state": width})
+    taken = np.zeros((width, len(columns)))
+    taken[list(columns), np.arange(len(columns))] = 1.0
+    sums = []
+    for tree in trees:
+        chances = tree.value[:, 0, :] / tree.value[:, 0, :].sum(axis=1, keepdims=True)
+        sums.append((tree, np.eye(classes)[chances.argmax(axis=1)] if len(trees) == 1 else chances))
+    scores = written_exactly(graph, graph.node("MatMul", "state", taken), sums)
+    place = np.zeros((classes, count))
+    place[np.arange(classes), list(actions)] = 1.0
+    best = graph.node("ArgMax", scores, axis=1, keepdims=0)  # the first class of several, as its own
+    return graph.content(graph.node("Gather", place, best, axis=0), count)
 
 
 def _given(states: Floats) -> Floats:

@@ -11,6 +11,7 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.authoring.learning.forecast_skill import Forecasts
+from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
@@ -77,7 +78,8 @@ class ForecastingWorld:
         for k, w in enumerate(self._inputs(at, rng)):
             holds: Bools = self._world.holds(label, x)
             first[holds & (first > LAST)] = k
-            chances = self._policy.probabilities(x).cumsum(axis=1)[:, :-1]
+            seen = with_inputs(x, w) if self._policy.width > x.shape[1] else x
+            chances = self._policy.probabilities(seen).cumsum(axis=1)[:, :-1]
             a = (rng.uniform(size=(len(x), 1)) > chances).sum(axis=1)
             x = self._world.step(x, a, rng.uniform(1e-9, 1 - 1e-9, (len(x), self._world.noise)), w)
         return first.reshape(-1, DRAWS)

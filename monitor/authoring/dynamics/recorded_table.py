@@ -35,10 +35,10 @@ class NearestState:
         return np.asarray(self._tree.query(x / self._spread)[1], np.int64)
 
 
-def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP:
-    """Return the table [S <= 1,500], with the actions and labels of the world, and the states as observations [S, f].
+def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> tuple[MDP, Floats]:
+    """Return the table [S <= 1,500], and the inputs [S, i] that were recorded with each state, by which it was made.
 
-    Inputs are those recorded with each state.
+    It has the actions and labels of the world, and the states as observations [S, f].
     """
     rng = np.random.default_rng(seed)
     rows = steps[np.sort(rng.permutation(len(steps))[:STATES])]
@@ -51,7 +51,7 @@ def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP
         moved: Floats = world.step(here, np.full(len(here), action), noise, inputs)
         successors = nearest(moved)
         transitions += [(s, action, t, 1 / DRAWS) for s, t in zip(numbers.tolist(), successors.tolist(), strict=True)]
-    return MDP.from_transitions(
+    table = MDP.from_transitions(
         states=len(rows),
         actions=len(steps.actions),
         transitions=transitions,
@@ -60,3 +60,4 @@ def recorded_table(world: LocationScale, steps: RecordedSteps, seed: int) -> MDP
         action_names=steps.actions,
         source="recorded states",
     )
+    return table, rows.w

@@ -14,7 +14,7 @@ from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.left_out import LeftOut, RowLimit
-from monitor.authoring.learning.row_files import RowFile, goes_on
+from monitor.authoring.learning.row_files import FileRows, RowFile, goes_on
 from monitor.authoring.learning.state_codes import base_of
 from monitor.errors import RecordingError
 
@@ -28,7 +28,8 @@ class RecordedSteps:
     """Steps [n], in the order of their rows.
 
     `x`, `x_next`: [n, f] state and next state. `a`: [n]. `w`: [n, i] inputs. `path`: [n] number of the path, which is
-    an episode, or a part of one between gaps. `actions`: names. `full`: there were more rows than `MOST_ROWS`.
+    an episode, or a part of one between gaps. `actions`: names. `full`: there were more rows than `MOST_ROWS`. `gaps`,
+    `step`, `joined`: as of a `Learner`.
     """
 
     x: Floats
@@ -38,6 +39,9 @@ class RecordedSteps:
     path: Ints
     actions: tuple[str, ...]
     full: bool = False
+    gaps: int = 0
+    step: float | None = None
+    joined: int = 0
 
     def __len__(self) -> int:
         """Return the number of steps."""
@@ -89,11 +93,13 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
     roles = replace(roles, state=(*roles.state, *roles.inputs), next_state=after, inputs=(), reward=None)
     rows, actions, read = _Rows(), None, 0
     found: list[tuple[Ints, ...]] = []
-    full = False
+    full, gaps, joined = False, 0, 0
+    step: float | None = None
     episodes: Episodes | None = None
-    for source, following in zip(sources, [*sources[1:], None], strict=True):
-        before = left_out.rows
-        for batch in source.batches(roles.used):
+    files = [FileRows(source, roles.used) for source in sources]
+    for file, following in zip(files, [*files[1:], None], strict=True):
+        source, before = file.source, left_out.rows
+        for batch in file:
             if actions is None:
                 usable = batch.whole()
                 if not len(usable):
@@ -102,6 +108,8 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
                 actions = _actions(usable, roles.action)
             episodes = episodes or Episodes(roles, rows, actions, (), read, left_out=left_out)
             steps = episodes.read(batch)
+            gaps += steps.gaps
+            step = step if episodes.counts_up else episodes.step or step
             found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
             read += batch.rows
             full = full or read >= MOST_ROWS
@@ -109,8 +117,14 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
                 break
         if left_out.rows == before:
             raise RecordingError(f"{source.path}: has no rows")
-        if episodes is not None and (full or not goes_on(source, following)):
+        if episodes is None:
+            continue
+        first = None if following is None or full else following.first()
+        if first is not None and episodes.goes_on(first):
+            joined += 1
+        elif full or following is None or not goes_on(source, following.source):
             steps = episodes.finish()
+            gaps += steps.gaps
             found.append((steps.state, steps.action, base_of(steps.code), steps.segment))
             episodes = None
         if full:
@@ -125,7 +139,7 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
     here = values[state[known]]
     got = RecordedSteps(
         here[:, :width], action[known], here[:, width:], values[successor[known], :width], path[known],
-        _names(actions), full,
+        _names(actions), full, gaps, step, joined,
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got

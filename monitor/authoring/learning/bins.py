@@ -1,10 +1,15 @@
-"""Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows."""
+"""Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows.
+
+Bins that are counted also have the edges of the labels' conditions, so that a bin has a label everywhere or nowhere.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -20,6 +25,9 @@ FEW: Final = 32
 
 MOST: Final = 10_000
 """Largest number of bins of one column."""
+
+
+NONE: Final[Mapping[str, Collection[float]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,29 @@ class Reservoir:
         return self._kept[: min(self.seen, SAMPLE)]
 
 
-def edges_of(columns: tuple[str, ...], specs: dict[str, BinSpec], sample: Reservoir) -> tuple[Floats, ...]:
-    """Return the edges of each column, the outermost infinite. ModelError: an unknown column, or one without bins."""
+def edges_of(
+    columns: tuple[str, ...], specs: dict[str, BinSpec], sample: Reservoir, also: Mapping[str, Collection[float]] = NONE
+) -> tuple[Floats, ...]:
+    """Return the edges of each column, the outermost infinite. ModelError: an unknown column, or one without bins.
+
+    `also`: column -> further edges, for those without `cuts` of the user; ones outside the recorded range are left out.
+    """
     unknown = sorted(set(specs) - {"", *columns})
     if unknown:
         raise ModelError(f"--bins: {unknown[0]!r} is not a column of the state ({', '.join(columns)})")
-    edges = tuple(_edges(name, specs.get(name, specs.get("")), sample, i) for i, name in enumerate(columns))
-    return tuple(np.concatenate([[-np.inf], cuts, [np.inf]]) for cuts in edges)
+    found = []
+    for i, name in enumerate(columns):
+        spec = specs.get(name, specs.get(""))
+        cuts = _edges(name, spec, sample, i)
+        if spec is None or not spec.cuts:
+            cuts = np.union1d(cuts, within(also.get(name, ()), sample, i))
+        found.append(np.concatenate([[-np.inf], cuts, [np.inf]]))
+    return tuple(found)
+
+
+def within(edges: Collection[float], sample: Reservoir, i: int) -> list[float]:
+    """Return the edges that have recorded values of column `i` on both sides, ascending."""
+    return sorted(edge for edge in edges if sample.low[i] < edge <= sample.high[i])
 
 
 def _edges(name: str, spec: BinSpec | None, sample: Reservoir, i: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from monitor.authoring.learning.abstraction import Numbering, chosen_kind
 from monitor.authoring.learning.abstraction_scores import CandidateAbstraction
 from monitor.authoring.learning.batch import RowBatch
-from monitor.authoring.learning.bins import BinSpec, Reservoir, edges_of
+from monitor.authoring.learning.bins import NONE, BinSpec, Reservoir, edges_of
 from monitor.authoring.learning.clusters import centres_of
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition
@@ -36,11 +36,16 @@ EACH: Final = 20
 
 
 def abstractions(
-    first: RowBatch, columns: tuple[str, ...], sample: Reservoir | None, seed: int
+    first: RowBatch,
+    columns: tuple[str, ...],
+    sample: Reservoir | None,
+    seed: int,
+    also: Mapping[str, Collection[float]] = NONE,
 ) -> dict[str, Numbering]:
     """Return the abstractions to compare, by the option that chooses each.
 
-    `first`: the first rows, with the columns of the state. `sample`: of all rows; None if a column is text.
+    `first`: the first rows, with the columns of the state. `sample`: of all rows; None if a column is text. `also`:
+    further edges of bins, as for `edges_of`.
     """
     found: dict[str, Numbering] = {}
     try:
@@ -49,7 +54,7 @@ def abstractions(
     except RecordingError:
         pass  # continuous: bins and clusters only
     if sample is not None:
-        found |= _different(_binned(columns, sample))
+        found |= _different(_binned(columns, sample, also))
         found |= _different(_clustered(columns, sample, seed))
     return found
 
@@ -59,9 +64,11 @@ def fresh(numbering: Numbering) -> Numbering:
     return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.centres)
 
 
-def _binned(columns: tuple[str, ...], sample: Reservoir) -> Iterator[tuple[str, Numbering]]:
+def _binned(
+    columns: tuple[str, ...], sample: Reservoir, also: Mapping[str, Collection[float]]
+) -> Iterator[tuple[str, Numbering]]:
     for count in BINS:
-        edges = edges_of(columns, {"": BinSpec(count)}, sample)
+        edges = edges_of(columns, {"": BinSpec(count)}, sample, also)
         if np.prod([float(len(each) - 1) for each in edges]) <= MOST:
             yield f"--bins {count}q", Numbering("bins", columns, edges)
 
@@ -113,9 +120,13 @@ class Field:
         """Count the rows of a batch for all candidates. Raises what the last one raises, if none is left."""
         self._count(lambda learner: learner.read(batch))
 
-    def end_file(self) -> None:
-        """End a file: no episode continues from one file to the next. Raises as `read`."""
-        self._count(lambda learner: learner.end_file())
+    def end_file(self, after: RowBatch | None = None) -> None:
+        """End a file, unless its episodes continue in the next one; `after`: the first rows of that. Raises as `read`.
+
+        All candidates read the same rows, so one of them says it.
+        """
+        if not self.candidates[0].learner.goes_on(after):
+            self._count(lambda learner: learner.end_file())
 
     def _count(self, read: Callable[[Learner], Steps | None]) -> None:
         taken = False

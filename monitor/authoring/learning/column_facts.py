@@ -186,11 +186,15 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Links:
-    """Rows that follow each other: `before` [m] and `after` [m], of the same episode. `last`: [n] it has no next."""
+    """Rows that follow each other: `before` [m] and `after` [m], of the same episode. `last`: [n] it has no next.
+
+    `lengths`: [n] number of rows of the episode that a last row ends; 0 elsewhere.
+    """
 
     before: Ints
     after: Ints
     last: Bools
+    lengths: Ints
 
     def constant(self, values: AnyArray) -> bool:
         """Return whether a column never changes within an episode."""
@@ -236,7 +240,10 @@ def links_of(head: Head, episode: str | None, order: str | None, ends: Sequence[
             same &= ~flags(RowBatch(head.columns, 1, ""), name)[0][before]
     last = np.ones(len(head), np.bool_)
     last[before[same]] = False
-    return Links(before[same], after[same], last)
+    places = np.flatnonzero(last[rows])
+    lengths = np.zeros(len(head), np.int64)
+    lengths[rows[places]] = np.diff(places, prepend=-1)
+    return Links(before[same], after[same], last, lengths)
 
 
 def depends_on(values: AnyArray, other: AnyArray) -> bool:

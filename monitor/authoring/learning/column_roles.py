@@ -13,6 +13,7 @@ from typing import Final, get_args
 import numpy as np
 
 from monitor.arrays import Bools
+from monitor.authoring.learning.batch import RowBatch, flags, is_missing
 from monitor.authoring.learning.column_facts import ColumnFacts, Head, Links, depends_on, facts_of, links_of, ranks
 from monitor.authoring.learning.column_words import (
     COMMANDS,
@@ -55,6 +56,15 @@ MANY_LOST: Final = 0.05
 
 MOSTLY: Final = 0.95
 """A column that rises from row to row in so many cases may order them: a few rows may be wrong."""
+
+LIMITED: Final = 0.2
+"""At least so many of the ends at one length, and none later, look like a time limit; `MOSTLY`: all are cuts."""
+
+FEW: Final = 5
+"""A value in last rows of episodes only is there so often, for that to be no chance."""
+
+MANY_OUTCOMES: Final = 20
+"""Different texts that a column of outcomes may have."""
 
 PAIRS: Final = 20
 """So many pairs of rows are needed for what they show to count."""
@@ -149,6 +159,7 @@ class _Proposing:
         self._ends_and_rewards()
         self._episode_and_order()
         self._action()
+        self._time_limit()
         for name in self.head.unreadable:
             self._unreadable(name)
         self._named_state()
@@ -352,6 +363,30 @@ class _Proposing:
             why = "named so, but it has decimals: an action is one of few; number its levels"
             self._set(name, "action", why, "-", sure=False)
 
+    def _time_limit(self) -> None:
+        """Take ends that all come at one length for cuts; where only some do, say so."""
+        name = self._having("terminated")
+        if name not in self.facts or self.found[name].settled or len(self.links.before) < PAIRS:
+            return
+        lengths = self.links.lengths[self.links.last & self._true(name)]
+        if len(lengths) < PAIRS:
+            return
+        longest = int(lengths.max())
+        share = float((lengths == longest).mean())
+        if longest < 2 or share < LIMITED:
+            return
+        count = int((lengths == longest).sum())
+        ends = f"{count:,} of {len(lengths):,} ends come after exactly {longest:,} rows, and none later"
+        if share >= MOSTLY and "truncated" not in self.closed and self._having("truncated") is None:
+            self._set(name, "truncated", f"{ends}: a time limit, which cuts an episode and ends nothing")
+        else:
+            why = f"named so; {ends}, as by a TIME LIMIT: mark those in a column truncated, and not here"
+            self._set(name, "terminated", why)
+
+    def _true(self, name: str) -> Bools:
+        """Return where a flag holds."""
+        return flags(RowBatch(self.head.columns, 1, ""), name)[0]
+
     def _usable(self, names: Sequence[str]) -> list[str]:
         """Return the columns of few values, which an action may have."""
         facts = {name: self.facts[name] for name in names}
@@ -519,15 +554,22 @@ class _Proposing:
     def _end(self, name: str) -> ColumnRole | None:
         """Return the role of a flag that holds in last rows of episodes only."""
         values, last = self.head.columns[name], self.links.last
+        if (found := self._outcome(name)) is not None:
+            return found
         if self.facts[name].kind == "text":
             known_late = bool((values[~last] == "").all()) and len(self.links.before) >= PAIRS
             return ColumnRole(name, (), "in last rows of episodes only: it would leak the end") if known_late else None
         if self.facts[name].kind != "flag" or len(self.links.before) < PAIRS:
             return None
         holds = np.nan_to_num(values.astype(np.float64)) == 1
-        if not holds.any() or holds[~last].any() or not set(words_of(name)) & ENDS:
+        if not holds.any() or holds[~last].any():
             return None
         every = bool(holds[last].all())
+        if not set(words_of(name)) & ENDS:
+            if holds.sum() < FEW or self._having("terminated") is not None or self._having("truncated") is not None:
+                return None
+            why = f"true in {'all' if every else 'some'} last rows of episodes, and nowhere else, so it may mark ends"
+            return ColumnRole(name, ("terminated",), why, sure=False, others=("state", "-"))
         for role in ("terminated", "truncated"):
             if role not in self.closed and self._having(role) is None:
                 taken = self._having("terminated") is not None
@@ -536,6 +578,30 @@ class _Proposing:
                     return ColumnRole(name, (), f"{why}; {self._having('terminated')} marks the ends")
                 return ColumnRole(name, (role,), why, sure=not every, others=("truncated", "-") if every else ())
         return ColumnRole(name, (), "true in last rows of episodes only")
+
+    def _outcome(self, name: str) -> ColumnRole | None:
+        """Leave out what has values in last rows of episodes that it has nowhere else, where a marker tells the end.
+
+        Not where last rows have no action: these are final states, and such a value is a part of them.
+        """
+        marker = self._having("terminated") or self._having("truncated")
+        action = self._having("action")
+        if marker not in self.facts or action not in self.facts or len(self.links.before) < PAIRS:
+            return None
+        values, last = self.head.columns[name], self.links.last & self._true(marker)
+        if 2 * is_missing(self.head.columns[action])[last].sum() > last.sum():
+            return None
+        if self.facts[name].kind == "flag":
+            there = np.nan_to_num(values.astype(np.float64)) == 1
+        elif self.facts[name].kind == "text" and self.facts[name].distinct <= MANY_OUTCOMES:
+            there = np.isin(values, np.setdiff1d(values[last], values[~last])) & (values != "")
+        else:
+            return None
+        if int(there.sum()) < FEW or bool(there[~last].any()):
+            return None
+        example = name if self.facts[name].kind == "flag" else f"{name} == {str(values[there][0])!r}"
+        why = f"in last rows of episodes only: what came of them, as for what is unsafe: '{marker} and {example}'"
+        return ColumnRole(name, (), why)
 
     def _number_of_rows(self, name: str) -> ColumnRole | None:
         values = self.head.columns[name]

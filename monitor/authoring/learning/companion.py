@@ -134,6 +134,8 @@ def _about(learner: Learner) -> dict[str, Any]:
         "alone": learner.tally.alone,
         "continued": learner.tally.continued,
         "left_out": learner.left_out.document(),
+        "step": learner.step,
+        "joined": learner.joined,
     }
 
 
@@ -147,6 +149,7 @@ def _part(learner: Learner, part: CountedFile) -> tuple[dict[str, Any], dict[str
         "kinds": dict(part.place.kinds),
         "read": episodes.rows,
         "counts_up": episodes.counts_up,
+        "step": episodes.step,
         "day_first": episodes.day_first,
         "unplaced": episodes.unplaced,
         "newest": episodes.newest,
@@ -168,6 +171,7 @@ def _as_part(learner: Learner, members: dict[str, AnyArray]) -> CountedFile | No
         learner.conditions,
         about["read"],
         about["counts_up"],
+        about["step"],
         learner.left_out,
         about["day_first"],
         about["unplaced"],
@@ -232,6 +236,8 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         function=about["function"],
         kept=tuple(about["kept"]),
         left_out=LeftOut.of(about.get("left_out")),
+        step=about.get("step"),
+        joined=about.get("joined", 0),
     )
 
 

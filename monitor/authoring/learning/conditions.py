@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -51,6 +52,80 @@ class Condition:
                 return _mask(ast.parse(self.text, mode="eval").body, _Columns(columns, rows, self.name), otherwise)
         except (TypeError, ValueError) as error:
             raise ModelError(f"label {self.name!r}: {self.text[:80]!r} cannot be evaluated ({error})") from error
+
+    def edges(self) -> dict[str, set[float]]:
+        """Return column -> edges of bins, within each of which a comparison of that column with a number is constant.
+
+        A bin includes its lower edge: `x < 3` has the edge 3, and `x > 3` the next number above 3. There are edges for
+        `x`, `-x` and `abs(x)`; not for what is computed from several columns or by other operations.
+
+        >>> parsed("cold: room < 17.5 and flow >= 2").edges()
+        {'room': {17.5}, 'flow': {2.0}}
+        """
+        found: dict[str, set[float]] = {}
+        for tree in ast.walk(ast.parse(self.text, mode="eval")):
+            if isinstance(tree, ast.Compare):
+                sides = [tree.left, *tree.comparators]
+                for op, (one, other) in zip(tree.ops, pairwise(sides), strict=True):
+                    for column, edge in _edges(op, one, other, self.name):
+                        found.setdefault(column, set()).add(edge)
+        return found
+
+
+def edges_of_all(conditions: Iterable[Condition]) -> dict[str, set[float]]:
+    """Return the edges of several conditions, by column."""
+    found: dict[str, set[float]] = {}
+    for condition in conditions:
+        for column, edges in condition.edges().items():
+            found.setdefault(column, set()).update(edges)
+    return found
+
+
+MIRRORED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE,
+}  # fmt: skip
+
+
+def _edges(op: ast.cmpop, one: ast.expr, other: ast.expr, name: str) -> Iterator[tuple[str, float]]:
+    """Yield the edges of one comparison, with their column."""
+    kind = type(op)
+    if kind in (ast.In, ast.NotIn):
+        limits = [each for each in _literal_list(other, name) if type(each) in (int, float)]
+    elif (limits := _constant(other, name)) == [] and (limits := _constant(one, name)):
+        one, kind = other, MIRRORED.get(kind, kind)
+    column, signs = _column_alone(one, name)
+    for sign in signs:
+        for limit in (sign * float(each) for each in limits if np.isfinite(each)):
+            included = (kind in (ast.Lt, ast.GtE)) == (sign > 0)  # the limit itself is in the upper bin
+            if included or kind not in MIRRORED:
+                yield column, limit
+            if not included or kind not in MIRRORED:
+                yield column, float(np.nextafter(limit, np.inf))
+
+
+def _constant(tree: ast.expr, name: str) -> list[float]:
+    """Return the number that an operand without columns is, in a list; an empty one for other operands."""
+    found: list[str] = []
+    _operand(tree, found, name)
+    if found or any(isinstance(each, ast.Constant) and isinstance(each.value, bool | str) for each in ast.walk(tree)):
+        return []
+    with np.errstate(all="ignore"):
+        return [float(_value(tree, {}, name))]
+
+
+def _column_alone(tree: ast.expr, name: str) -> tuple[str, tuple[int, ...]]:
+    """Return the column of `x`, `-x` or `abs(x)`, and the signs with which its values are compared; else no sign."""
+    match tree:
+        case ast.UnaryOp(op=ast.USub(), operand=part):
+            column, signs = _column_alone(part, name)
+            return column, tuple(-sign for sign in signs)
+        case ast.Call(func=ast.Name("abs"), args=[part]):
+            column, signs = _column_alone(part, name)
+            return column, (1, -1) if signs else ()
+        case ast.Constant() | ast.BinOp() | ast.UnaryOp():
+            return "", ()
+        case _:
+            return _column(tree, name), (1,)
 
 
 def parsed(text: str) -> Condition:

@@ -13,6 +13,7 @@ from monitor.authoring.learning.batch import (
     EXACT,
     RowBatch,
     as_numbers,
+    beside,
     concatenated,
     flags,
     is_missing,
@@ -50,6 +51,7 @@ class Episodes:
         roles, states, actions, conditions: what rows mean.
         rows: rows before this file, so that paths of all files have different numbers.
         counts_up: see `counts_steps`; None: not known yet.
+        step: rise of the order from one row to the next, where no row is missing; 0: there is none, or it is not known.
         left_out: takes the rows that are left out.
         day_first: see `moments`.
         unplaced: rows so far that were left out and whose episode could not be read.
@@ -64,6 +66,7 @@ class Episodes:
     conditions: Sequence[Condition]
     rows: int = 0
     counts_up: bool | None = None
+    step: float = 0.0
     left_out: LeftOut = field(default_factory=LeftOut)
     day_first: bool | None = None
     unplaced: int = 0
@@ -94,6 +97,25 @@ class Episodes:
         held, self.held = self.held, {}
         return self._read(held)
 
+    def goes_on(self, batch: RowBatch) -> bool:
+        """Return whether another file, which begins with this batch, continues an episode of this one.
+
+        It does if its first row has the episode of an open one, and an order that is one step later: 1 for a counter,
+        the usual step for times.
+        """
+        roles, batch = self.roles, batch.whole()
+        if roles.episode is None or roles.order is None or not self.step or not len(batch):
+            return False
+        rows = concatenated(self.open, self.held) if self.held else self.open
+        pairs = [(rows[name], values) for name, values in batch.columns.items() if name in rows]
+        if any((beside(a, b).dtype.kind == "U") != (beside(b, a).dtype.kind == "U") for a, b in pairs):
+            return False
+        first = batch.picked(slice(1))
+        values, _ = moments(first, roles.order, day_first=self.day_first)
+        same = rows[roles.episode] == first.column(roles.episode)
+        rise = values - rows["@order"][same]
+        return bool((np.abs(rise - self.step) <= (0 if self.counts_up else self.step / 10)).any())
+
     def _read(self, fresh: Mapping[str, AnyArray]) -> Steps:
         """Return the transitions and visits of rows."""
         if not len(fresh.get("@row", ())):
@@ -109,7 +131,7 @@ class Episodes:
         if rows.count == carried:
             self.open = columns
             return no_steps(self.roles, self.conditions)
-        self.counts_up, self.newest = rows.counts_up, rows.newest
+        self.counts_up, self.step, self.newest = rows.counts_up, rows.step, rows.newest
         for reason, numbers in rows.unknown:
             self.left_out.add(reason, self.source, numbers)
         steps = steps_of(rows, self.conditions)
@@ -119,7 +141,7 @@ class Episodes:
         return steps
 
     def _linked(self, columns: Mapping[str, AnyArray], carried: int) -> LinkedRows:
-        return LinkedRows(columns, carried, self.roles, self.source, (self.counts_up, self.newest))
+        return LinkedRows(columns, carried, self.roles, self.source, (self.counts_up, self.step, self.newest))
 
     def _encoded(self, batch: RowBatch) -> dict[str, AnyArray]:
         """Return the rows whose episode is known, with what is read of them; `@lost`: it is left out."""

@@ -303,11 +303,32 @@ def _bin_name(name: str, lo: float, hi: float) -> str:
         case False, False:
             return f"any {name}"
         case False, True:
-            return f"{name} < {hi:.4g}"
+            return f"{name} {_below(hi)}"
         case True, False:
-            return f"{name} >= {lo:.4g}"
-        case _:
+            return f"{name} {_above(lo)}"
+        case _ if _just_above(lo) is None and _just_above(hi) is None:
             return f"{lo:.4g} <= {name} < {hi:.4g}"
+        case _ if hi == np.nextafter(lo, np.inf):
+            return f"{name} = {lo:.4g}"
+        case _:
+            return f"{name} {_above(lo)} and {_below(hi)}"
+
+
+def _just_above(edge: float) -> float | None:
+    """Return the short number that an edge is the next one above, as that of `x > 3`; None if it is none."""
+    limit = float(np.nextafter(edge, -np.inf))
+    short, other = (float(f"{value:.12g}") == value for value in (limit, edge))
+    return limit if limit == 0.0 or (short and not other) else None
+
+
+def _below(edge: float) -> str:
+    limit = _just_above(edge)
+    return f"< {edge:.4g}" if limit is None else f"<= {limit:.4g}"
+
+
+def _above(edge: float) -> str:
+    limit = _just_above(edge)
+    return f">= {edge:.4g}" if limit is None else f"> {limit:.4g}"
 
 
 def _different(names: list[str]) -> list[str]:

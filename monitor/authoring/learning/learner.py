@@ -40,6 +40,8 @@ class Learner:
         kept: codes of the states of the model that was written last, in the order of their numbers.
         episodes: of the file that is being read.
         left_out: the rows that were left out.
+        step: usual time between two rows of an episode, if times order them; None: a counter does, or none is known.
+        joined: files that the next one continued.
     """
 
     roles: Roles
@@ -55,6 +57,8 @@ class Learner:
     kept: tuple[int, ...] = ()
     episodes: Episodes | None = None
     left_out: LeftOut = field(default_factory=LeftOut)
+    step: float | None = None
+    joined: int = 0
 
     @classmethod
     def new(
@@ -85,7 +89,16 @@ class Learner:
         steps = self.episodes.read(batch)
         self.rows += batch.rows
         self.tally.add(steps)
+        if not self.episodes.counts_up:
+            self.step = self.episodes.step or self.step
         return steps
+
+    def goes_on(self, batch: RowBatch | None) -> bool:
+        """Return whether an episode of this file continues in the next one; `batch`: the first rows of that."""
+        if batch is None or self.episodes is None or not self.episodes.goes_on(batch):
+            return False
+        self.joined += 1
+        return True
 
     def end_file(self) -> Steps | None:
         """End a file: count what was left of it, and return that; None if nothing was read."""

@@ -14,6 +14,15 @@ from monitor.errors import RecordingError
 FEW_PAIRS: Final = 100
 """So many differences show a step counter if most of them are 1; fewer, if more of them are 1 than 0."""
 
+STEADY: Final = 0.95
+"""Times have a usual step, their median, if so many of the differences are within a tenth of it."""
+
+FEW_STEPS: Final = 10
+"""So many differences are needed to see that; one of them may be another one in any case."""
+
+LONGER: Final = 1.5
+"""A difference of more than so many usual steps is a gap."""
+
 MAX_OPEN: Final = 4096
 """Number of interleaved episodes: older ones are taken for finished."""
 
@@ -30,6 +39,13 @@ def counts_steps(name: str, order: AnyArray, rise: AnyArray) -> bool:
     ones, level = int((rise == 1).sum()), int((rise == 0).sum())
     usual = 2 * ones > len(rise) or (len(rise) < FEW_PAIRS and (ones > level or (len(rise) < 3 and not level)))
     return bool(usual and (order == np.floor(order)).all() and not (level and name.lower() in TIMES))
+
+
+def usual_step(rise: AnyArray) -> float:
+    """Return the usual time from one row of a path to the next; 0 if the times are irregular. `rise`: differences."""
+    step = float(np.median(rise)) if len(rise) >= FEW_STEPS else 0.0
+    others = len(rise) - int((np.abs(rise - step) <= step / 10).sum())
+    return step if step > 0 and others <= max(1.0, (1 - STEADY) * len(rise)) else 0.0
 
 
 def unordered(where: str, name: str, values: tuple[float, float], episode: str | None) -> RecordingError:
@@ -79,7 +95,7 @@ def without_lost(columns: Mapping[str, AnyArray], roles: Roles) -> dict[str, Any
 class LinkedRows:
     """Rows of a batch behind those carried over, and how they are linked.
 
-    `carried`: how many those are. `known`: from earlier rows, `counts_up` and the order of the last one, as in
+    `carried`: how many those are. `known`: from earlier rows, `counts_up`, `step` and the order of the last one, as in
     `Episodes`.
 
     Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
@@ -95,10 +111,10 @@ class LinkedRows:
         carried: int,
         roles: Roles,
         source: str,
-        known: tuple[bool | None, float],
+        known: tuple[bool | None, float, float],
     ) -> None:
         self.roles, self.columns, self.carried, self.source = roles, columns, carried, source
-        counts_up, newest = known
+        counts_up, self.step, newest = known
         self.count = len(columns["@row"])
         self.fresh = np.arange(self.count) >= carried
         self.state, self.action, self.next = columns["@state"], columns["@action"], columns["@next"]
@@ -144,6 +160,7 @@ class LinkedRows:
         if counts_up is None and self.roles.order is not None and (usual & ~torn).any():
             text = self.columns[self.roles.order].dtype.kind == "U"
             counts_up = not text and counts_steps(self.roles.order, order, rise[usual & ~torn])
+            self.step = 1.0 if counts_up else usual_step(rise[usual & ~torn])
         self.counts_up = counts_up
         begins = back | again if counts_up else back
         wrong = pairs & (rise == 0) & ~again if counts_up else np.zeros(self.count, np.bool_)
@@ -157,9 +174,11 @@ class LinkedRows:
             self._leave_out(order, ~pairs | broken | begins & (self.roles.episode is None))
             return
         linked = pairs & ~begins
-        proven = (rise == 1) & bool(counts_up and self.roles.episode is not None)
+        one = np.abs(rise - self.step) <= (0 if counts_up else self.step / 10)
+        proven = one & bool(self.step and self.roles.episode is not None)
         cut = linked & (torn | (unsure & ~proven))
-        gap = linked & (rise != 1) & ~cut if counts_up else np.zeros(self.count, np.bool_)
+        more = (rise != 1) if counts_up else rise > LONGER * self.step
+        gap = linked & more & ~cut & bool(self.step)
         self.gaps = int(gap.sum())
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
         missed = ~linked & (lost | gone)  # the row left out may have been the first of the episode

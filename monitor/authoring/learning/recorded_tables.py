@@ -20,7 +20,7 @@ import numpy as np
 
 from monitor.authoring.learning.batch import RowBatch, as_flags, as_moments
 from monitor.authoring.learning.columns import Roles
-from monitor.authoring.learning.linked_rows import MAX_OPEN, TIMES, counts_steps, unordered
+from monitor.authoring.learning.linked_rows import LONGER, MAX_OPEN, TIMES, counts_steps, unordered, usual_step
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import InputError, RecordingError
 from monitor.sidecar.events import Connected, Evaluate, Event, Message
@@ -46,10 +46,10 @@ class _PlainRows:
         self.order: list[float] = [] if roles.order is None else as_moments(batch, roles.order).tolist()
         self.times: list[float] = [] if time is None else as_moments(batch, time, "write seconds since 1970").tolist()
 
-    def counts_steps(self, roles: Roles, agents: list[str]) -> bool:
-        """Return whether the order counts steps in these rows; `agents`: whose they are."""
-        if roles.order is None or self._batch.column(roles.order).dtype.kind == "U":
-            return False
+    def spacing(self, roles: Roles, agents: list[str]) -> tuple[bool, float]:
+        """Return whether the order counts steps, and its usual step, or 0; `agents`: whose the rows are."""
+        if roles.order is None:
+            return False, 0.0
         last: dict[tuple[str, object], float] = {}
         rises = []
         for row, agent in enumerate(agents):
@@ -59,7 +59,10 @@ class _PlainRows:
             last[path] = self.order[row]
             if self.terminated[row] or self.truncated[row]:
                 del last[path]
-        return counts_steps(roles.order, np.array(self.order), np.array(rises))
+        order, found = np.array(self.order), np.array(rises)
+        text = self._batch.column(roles.order).dtype.kind == "U"
+        counts = not text and counts_steps(roles.order, order, found)
+        return counts, 1.0 if counts else usual_step(found)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -137,6 +140,7 @@ class TableEvents:
         self._open: dict[tuple[str, object], _Path] = {}
         self._now = Instant(0.0, 0.0)
         self._counts: bool | None = None
+        self._step = 0.0
         self._newest = math.nan
 
     def __iter__(self) -> Iterator[Event]:
@@ -145,7 +149,8 @@ class TableEvents:
             batch.refuse_bad()
             rows = _PlainRows(batch, self._roles, self._time, sent=self._sent)
             if self._counts is None:
-                self._counts = rows.counts_steps(self._roles, [self._name(rows, row) for row in range(len(rows))])
+                agents = [self._name(rows, row) for row in range(len(rows))]
+                self._counts, self._step = rows.spacing(self._roles, agents)
             for row in range(len(rows)):
                 self._now = self._instant(rows, row, done + row)
                 if done + row == 0:
@@ -219,7 +224,8 @@ class TableEvents:
             episode = str(path.episode) if named else None
             raise unordered(rows.where(row), str(self._roles.order), (path.order, order), episode)
         else:
-            path.seq += int(rise) if self._counts else 1
+            missing = self._counts or (self._step and rise > LONGER * self._step)
+            path.seq += round(rise / self._step) if missing else 1
         path.order = self._newest = order
 
     def _instant(self, rows: _PlainRows, row: int, number: int) -> Instant:

@@ -19,7 +19,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray
 from monitor.authoring.learning.batch import RowBatch
-from monitor.errors import RecordingError, to_install
+from monitor.errors import MonitorError, RecordingError, to_install
 from monitor.memory import bounded
 
 ROWS: Final = 1 << 16
@@ -99,6 +99,31 @@ class RowFile(Protocol):
     def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
         """Yield the wanted columns from a place on. RecordingError names the row that cannot be read."""
         ...
+
+
+class FileRows:
+    """Batches of one file, the first of which can be looked at before. `wanted`: columns. `begin`: where to begin."""
+
+    def __init__(self, source: RowFile, wanted: Sequence[str], begin: FilePosition = START) -> None:
+        self.source, self._wanted, self.begin = source, wanted, begin
+        self._first: RowBatch | None = None
+        self._rest: Iterator[RowBatch] | None = None
+
+    def first(self) -> RowBatch | None:
+        """Return the first batch; None if there is none, or it cannot be read, which reading then says."""
+        if self._first is None:
+            self._rest = self.source.batches(self._wanted, self.begin)
+            try:
+                self._first = next(self._rest, None)
+            except MonitorError:
+                self._rest = None
+        return self._first
+
+    def __iter__(self) -> Iterator[RowBatch]:
+        first, self._first = self._first, None
+        if first is not None:
+            yield first
+        yield from self._rest or self.source.batches(self._wanted, self.begin)
 
 
 def open_rows(path: Path) -> RowFile:

@@ -12,13 +12,19 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Ints
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.conditions import Condition
 from monitor.authoring.learning.learned_model import LabelSpec
 from monitor.authoring.learning.learner import Learner
-from monitor.authoring.learning.state_codes import is_end, unknown_at
-from monitor.authoring.learning.tally import Tally
+from monitor.authoring.learning.state_codes import base_of, is_end, unknown_at
+from monitor.authoring.learning.tally import ACTION_BITS, Tally
 
 MISSED: Final = 0.02
 """Fraction of a label's visits in states without the label from which it is reported."""
+
+ENDING: Final = 0.1
+FEW_ENDS: Final = 5
+"""If so many episodes, as a fraction and a number, end in states that were never left, that is reported."""
 
 
 def missed(tally: Tally, labels: Sequence[LabelSpec]) -> dict[str, float | None]:
@@ -65,15 +71,33 @@ def never_held(learner: Learner, *, unsafe: bool = False) -> list[str]:
 
 def lacking(learner: Learner) -> list[str]:
     """Return why no abstraction of these recordings is good enough, in sentences: what they do not hold of labels."""
-    return [*unrecorded(learner.tally, learner.labels), *never_held(learner, unsafe=True)]
+    return [*unrecorded(learner), *never_left(learner), *never_held(learner, unsafe=True)]
 
 
-def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
+def never_left(learner: Learner) -> list[str]:
+    """Return a sentence if many episodes end in states from which nothing was recorded, and no column marks ends."""
+    if learner.roles.terminated is not None or learner.roles.truncated is not None:
+        return []
+    table = learner.tally.visited
+    left = np.unique(learner.tally.rows.keys >> ACTION_BITS)
+    alone = ~is_end(table.keys) & ~np.isin(base_of(table.keys), left)
+    ends, episodes = int(table["seen"][alone].sum()), int((table["starts"] + table["late"]).sum())
+    if ends < FEW_ENDS or ends < ENDING * episodes:
+        return []
+    said = (
+        f"{ends:,} recorded paths, in {episodes:,} episodes, end in one of {int(alone.sum()):,} states from which "
+        "nothing was recorded, and no column marks ends: what follows is UNKNOWN, and labels of --unsafe count as "
+        "holding there. If episodes end there, add a column that is 1 in their last rows, and name it with --terminated"
+    )
+    return [said]
+
+
+def unrecorded(learner: Learner) -> list[str]:
     """Return a sentence for each label that may hold where its condition is about what was not recorded.
 
     That is at ends of episodes whose state was not recorded, and in visits whose row lacks a value.
     """
-    table = tally.visited
+    table, labels = learner.tally.visited, learner.labels
     ends = int(table["seen"][is_end(table.keys)].sum())
     unseen = unknown_at(table.keys, len(labels))
     counts = table["seen"] @ unseen
@@ -81,14 +105,22 @@ def unrecorded(tally: Tally, labels: Sequence[LabelSpec]) -> list[str]:
         f"{label.name}: UNKNOWN at {count:,} of {ends:,} ends of episodes: its condition is about the last state, "
         f"which is not recorded; it counts as {'' if label.unsafe else 'not '}holding there. Record that state (a "
         "row without an action after the last step, or --next-state), or use a condition on what is recorded of the "
-        f"last step: '{label.name}: done', or on the reward"
-        for label, count in zip(labels, counts.tolist(), strict=True)
+        f"last step: '{label.name}: {_of_the_step(condition, learner.roles)}', or on the reward"
+        for label, condition, count in zip(labels, learner.conditions, counts.tolist(), strict=True)
         if count
     ] + [
         sentence
         for label, known, elsewhere in zip(labels, table["known"].T, unseen.T, strict=True)
         if (sentence := _unmeasured(label, np.where(elsewhere, 0, table["seen"] - known), table["seen"], known))
     ]
+
+
+def _of_the_step(condition: Condition, roles: Roles) -> str:
+    """Return a condition on the last step like this one; if it is on no column of the state, with the end marker."""
+    marker = roles.terminated or "done"
+    if not roles.of_state.isdisjoint(condition.columns):
+        return marker
+    return f"{marker} and {f'({condition.text})' if ' or ' in condition.text else condition.text}"
 
 
 def _unmeasured(label: LabelSpec, lacking: Ints, seen: Ints, known: Ints) -> str:

@@ -22,12 +22,16 @@ SUFFIXES = (".joblib", ".pkl", ".pickle")
 
 def read_classifier(model: MDP, request: ExportRequest) -> Original:
     """Return the policy of a pickled classifier. Raises PolicyError: it cannot be opened, or as `of_classifier`."""
-    file = Path(request.source)
+    return of_classifier(opened_classifier(request.source), model, request)
+
+
+def opened_classifier(source: str) -> Anything:
+    """Return what a pickle holds. Raises PolicyError."""
+    file = Path(source)
     try:
-        classifier = _opened(file)
+        return _opened(file)
     except Exception as error:  # a pickle raises anything
         raise PolicyError(f"policy {file}: cannot be opened ({explained(error)})") from error
-    return of_classifier(classifier, model, request)
 
 
 def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> Original:

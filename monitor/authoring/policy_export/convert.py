@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from monitor.authoring.policy_export import classifiers, tables
 from monitor.authoring.policy_export.classifiers import of_classifier, read_classifier
@@ -25,6 +25,7 @@ READERS: Final[Mapping[str, Callable[[MDP, ExportRequest], Original]]] = {
     **dict.fromkeys(classifiers.SUFFIXES, read_classifier),
 }
 """Readers of files by suffix. Each raises PolicyError, beginning with `policy <file>:`, for whatever is no policy."""
+Found = TypeVar("Found")
 PICKLES: Final = (".zip", *classifiers.SUFFIXES)
 """Those of them that hold pickles."""
 
@@ -44,7 +45,7 @@ def convert(model: MDP, request: ExportRequest) -> Original:
     """
     suffix = Path(request.source).suffix.lower()
     if is_reference(request.source):
-        return _of_object(load_object(request.source, PolicyError), model, request)
+        return _of_object(loaded(request.source), model, request)
     if not Path(request.source).is_file():
         raise PolicyError(f"policy {request.source}: there is no such file; give a file, or module.py:function")
     if suffix in READERS:
@@ -57,13 +58,37 @@ def convert(model: MDP, request: ExportRequest) -> Original:
     )
 
 
-def _of_object(value: Anything, model: MDP, request: ExportRequest) -> Original:
+def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
+    """Return what `use` makes of the first of tables of other observations that a policy takes.
+
+    Raises PolicyError: it takes none of them; the error on the first, and what else it was called with.
+    """
+    first: PolicyError | None = None
+    for model in tables:
+        try:
+            return use(model)
+        except PolicyError as error:
+            first = first or error
+    assert first is not None
+    if len(tables) == 1:
+        raise first
+    widths = " nor ".join(str(each.observations.shape[1]) for each in tables if each.observations is not None)
+    raise PolicyError(f"{first}. It takes neither {widths} numbers: states, or states and inputs") from first
+
+
+def loaded(source: str) -> Anything:
+    """Return what `module.py:name` names, or what that returns, if it is a function without arguments. PolicyError."""
+    value = load_object(source, PolicyError)
     ready = is_module(value) or (hasattr(value, "predict") and not isinstance(value, type))
     if callable(value) and not ready and _takes_nothing(value):
         try:
-            value = value()
+            return value()
         except Exception as error:
-            raise PolicyError(f"policy {request.source}: it failed ({explained(error)})") from error
+            raise PolicyError(f"policy {source}: it failed ({explained(error)})") from error
+    return value
+
+
+def _of_object(value: Anything, model: MDP, request: ExportRequest) -> Original:
     if is_module(value):
         return of_module(value, model, request)
     if request.weights is None and is_agent(value):

@@ -113,27 +113,37 @@ def tabulated_inputs(
     """Return a policy as a table over the states, from what it does on each input [M] of the states `of` [M].
 
     `values`: actions [M], or scores or probabilities [M, A]. Its choice in a state is the mean over the inputs there,
-    unless that is one action everywhere. Raises PolicyError as `tabulated`.
+    unless that is one action everywhere; where there is no input, what it does most often. Raises PolicyError as
+    `tabulated`.
     """
-    if len(of) == model.states:
+    if np.array_equal(of, np.arange(model.states)):
         return tabulated(values, model, request, assumed)
-    where = f"policy {request.source}"
-    if values.ndim == 1:
-        actions = action_numbers(values, model, where)
-        bad = np.flatnonzero((actions < 0) | (actions >= model.actions))
-        if bad.size:
-            state, action = of[bad[0]], actions[bad[0]]
-            raise PolicyError(f"{where}: state {state}: action {action} is outside 0..{model.actions - 1}")
-        chances = np.eye(model.actions)[actions]
-    else:
-        chances = _chances(_scored(values.astype(np.float64), request, where, ()))
+    chances = chances_of(values, model, request)
     mean = np.zeros((model.states, model.actions))
     np.add.at(mean, of, chances)
-    mean /= np.bincount(of, minlength=model.states)[:, None]
-    said = [*assumed, recorded_inputs(model)]
-    if values.ndim == 1 and bool((mean.max(axis=1) == 1.0).all()):
+    counts = np.bincount(of, minlength=model.states)
+    mean /= np.maximum(counts, 1)[:, None]
+    mean[counts == 0] = np.eye(model.actions)[chances.sum(axis=0).argmax()]
+    said = [*assumed, *([spread] if (spread := recorded_inputs(model)) else [])]
+    if bool((chances.max(axis=1) == 1.0).all() and (mean.max(axis=1) == 1.0).all()):
         return tabulated(mean.argmax(axis=1), model, request, said)
     return tabulated(mean, model, replace(request, stochastic=True, output="probabilities"), said)
+
+
+def chances_of(values: AnyArray, model: MDP, request: ExportRequest) -> Floats:
+    """Return the probabilities of actions [n, A] of a policy that says actions [n], or scores or probabilities [n, A].
+
+    Raises PolicyError: an action that does not exist, or a score that is not finite.
+    """
+    where = f"policy {request.source}"
+    if values.ndim > 1:
+        return _chances(_scored(values.astype(np.float64), request, where, ()))
+    actions = action_numbers(values, model, where)
+    bad = np.flatnonzero((actions < 0) | (actions >= model.actions))
+    if bad.size:
+        action = actions[bad[0]]
+        raise PolicyError(f"{where}: input {bad[0]}: action {action} is outside 0..{model.actions - 1}")
+    return np.asarray(np.eye(model.actions)[actions])
 
 
 def _chances(original: Original) -> Floats:

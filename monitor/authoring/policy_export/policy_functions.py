@@ -66,6 +66,11 @@ def _answer(function: Callable[[Anything], object], state: Anything, model: MDP,
         answer = function(state)
     except Exception as error:
         raise PolicyError(f"{where}: it failed ({explained(error)})") from error
+    return answer_of(answer, model, where)
+
+
+def answer_of(answer: object, model: MDP, where: str) -> AnyArray:
+    """Return what a policy says as an action [], or as A scores or probabilities [A]. PolicyError: it is none."""
     try:
         if isinstance(answer, str):
             return np.array(encode_action(model, answer))

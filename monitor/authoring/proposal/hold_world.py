@@ -76,7 +76,9 @@ def guarded_in_world(
             acts = begins | (left > 0) | ((left == 0) & fires)
             left = np.where(begins, hold - 1, np.where(acts, np.maximum(left - 1, 0), NONE))
             luck = rng.uniform(size=EPISODES)
-            actions = np.where(acts, _chosen(other.decide(states), luck), _chosen(own.decide(states), luck))
+            actions = np.where(
+                acts, *(_chosen(each.decide(each.observed(states, given)), luck) for each in (other, own))
+            )
             moved = world.step(states, actions, rng.uniform(TINY, 1.0 - TINY, (EPISODES, world.noise)), given)
             taken += int((acts & safe).sum())
             states = np.where(safe[:, np.newaxis], moved, states)

@@ -327,6 +327,26 @@ def test_a_world_leaves_no_files_of_the_one_before(tmp_path: Path) -> None:
     assert left == {"plant.yaml", "world.yaml", "location.onnx", *others}
 
 
+def test_a_rotated_log_with_a_missing_row_is_read_as_one_with_a_gap(learn: Learn, tmp_path: Path) -> None:
+    step = COLUMNS.index("step")
+    timed = [[*row[:step], f"2026-05-04T07:00:{2 * int(str(row[step])):02}", *row[step + 1 :]] for row in ROWS]
+    kept = timed[:33] + timed[34:]
+    (tmp_path / "log").mkdir()
+    for name, part in (("log/1.csv", kept[:107]), ("log/2.csv", kept[107:]), ("whole.csv", kept)):
+        written: list[list[object]] = [list(COLUMNS), *part]
+        lines = [",".join(map(str, row)) for row in written]
+        (tmp_path / name).write_text("\n".join(lines))
+    facts = []
+    for source in ("log", "whole.csv"):
+        code, out, err = learn(tmp_path / source, tmp_path / f"{source}.yaml", *ROLES, "--order", "step", "--json")
+        assert (code, err) == (0, "")
+        facts.append(json.loads(out))
+    assert facts[0]["steps"] == facts[1]["steps"] == len(kept) - 12 - 1
+    [gap] = facts[1]["notes on rows"]
+    assert gap.startswith("1 gap in step: over 1.5 times the usual step of 2, so a step is missing there")
+    assert facts[0]["notes on rows"][1].startswith("1 file joined with the next")
+
+
 BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
     "text": (
         changed(ROWS, "level", lambda n, v: "high" if n == 7 else v),

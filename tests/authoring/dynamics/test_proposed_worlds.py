@@ -167,7 +167,7 @@ def test_a_policy_is_the_recorded_frequency_and_so_is_its_graph(curved: bool) ->
     found = policy.probabilities(points)
     assert np.allclose(found[:, 1], chance(points), atol=0.1)  # the kink, and 4,000 draws of a Bernoulli variable
     assert np.allclose(found.sum(axis=1), 1.0)
-    assert np.allclose(network_of(policy.content(2, 2), points), found, atol=1e-6)  # observations have 32 bits
+    assert np.allclose(network_of(policy.content(2), points), found, atol=1e-6)  # observations have 32 bits
     best = float((chance(x) * (1 - chance(x))).mean() / (wanted.mean(axis=0).prod()))
     assert policy.error == pytest.approx(best, abs=0.05), "the rest is chance"
 
@@ -188,7 +188,7 @@ def test_a_table_over_recorded_states_is_the_world_between_them() -> None:
             assert label == "high"
             return np.asarray(x[:, 0] >= 19)
 
-    table = recorded_table(Up(), steps, 0)  # type: ignore[arg-type]
+    table, _ = recorded_table(Up(), steps, 0)  # type: ignore[arg-type]
     assert table.states == 41
     for state in range(39):
         for action in (0, 1):

@@ -9,6 +9,7 @@ from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.learner import Learner
 from monitor.errors import ModelError, RecordingError
 from monitor.model import encode_state
@@ -36,6 +37,41 @@ def test_bins_are_of_equal_frequency_width_or_as_given() -> None:
     assert c.tolist() == [-np.inf, -1, 0, 1.5, np.inf]
     assert d.tolist() == [-np.inf, 0.5, 1.5, np.inf]
     assert [len(edges) for edges in edges_of(("a", "b", "c", "d"), parsed_bins("3q"), sample(rows))] == [4, 4, 4, 4]
+
+
+def test_counted_bins_also_have_the_edges_of_conditions() -> None:
+    rows = np.random.default_rng(1).normal(size=(10_000, 3))
+    also = {"a": {1.5, 99.0}, "b": {0.25}, "c": {0.25}}
+    bare = edges_of(("a", "b", "c"), parsed_bins("a:4q,b:4w,c:-1|1"), sample(rows))
+    a, b, c = edges_of(("a", "b", "c"), parsed_bins("a:4q,b:4w,c:-1|1"), sample(rows), also)
+    assert a.tolist() == sorted([*bare[0].tolist(), 1.5]), "99 was never recorded"
+    assert b.tolist() == sorted([*bare[1].tolist(), 0.25])
+    assert c.tolist() == bare[2].tolist(), "edges that the user gave are all"
+
+
+def test_a_bin_is_named_by_the_number_that_its_condition_compares_with() -> None:
+    rows = batch(x=np.arange(10.0), a=np.zeros(10, np.int64))
+    also = parsed("a: x > 6 or x == 0").edges()
+    edges = edges_of(("x",), parsed_bins("x:2q"), sample(np.arange(10.0)[:, None]), also)
+    states = Numbering("bins", ("x",), edges)
+    learner = Learner.new(Roles(("x",), "a"), states, [], 1.0)
+    learner.read(rows)
+    names = ["x <= 0", "x > 0 and < 4.5", "x >= 4.5 and <= 6", "x > 6", "elsewhere"]
+    assert list(learner.model("m").state_names) == names
+
+
+@pytest.mark.parametrize("text", ["x < 2", "x <= 2", "2 < x", "x == 2", "x in [0, 2]", "abs(x) > 2", "-x >= -2"])
+def test_no_bin_with_the_edges_of_a_condition_is_labelled_in_part(text: str) -> None:
+    condition = parsed(f"a: {text}")
+    values = np.sort(np.concatenate([np.arange(-4, 5), np.nextafter(np.arange(-4, 5), np.inf), np.linspace(-5, 5, 99)]))
+    holds = condition.holds({"x": values}, len(values))
+    bins = np.searchsorted(sorted(condition.edges()["x"]), values, side="right")
+    assert all(len(set(holds[bins == each].tolist())) == 1 for each in np.unique(bins))
+
+
+@pytest.mark.parametrize("text", ["x < y", "x + 1 < 2", "x < 1 / 0", "k == 'a'", "x == True", "done"])
+def test_other_comparisons_give_no_edges(text: str) -> None:
+    assert parsed(f"a: {text}").edges() == {}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,69 @@ def test_each_rule_has_its_reason(columns: dict[str, Any], expected: str, words:
     name = next(iter(columns))
     assert roles(found)[name] == expected
     assert words in next(each.why for each in found.columns if each.name == name)
+
+
+LONG = [20, 20, 20, 7, 20, 20, 12, 20] * 8
+"""Lengths of episodes that a limit of 20 steps cuts, 48 of 64, or that fail before."""
+
+
+def failing(lengths: Iterable[int], **columns: Any) -> Head:  # noqa: ANN401 - values of any kind
+    """A log with `done` in the last row of each episode, and columns computed of its length and the rows left."""
+    every = [(length, length - t) for length in lengths for t in range(length)]
+    rng = np.random.default_rng(5)
+    fixed = {"level": rng.normal(size=len(every)).round(3), "action": rng.integers(0, 2, len(every))}
+    values = {name: [make(length, left) for length, left in every] for name, make in columns.items()}
+    return table(**fixed, done=[int(left == 1) for _, left in every], **values)
+
+
+def test_what_came_of_an_episode_is_no_state() -> None:
+    found = proposed(
+        failing(
+            LONG,
+            overflow=lambda length, left: int(left == 1 and length < 20),
+            status=lambda length, left: "moving" if left > 1 else "lost" if length < 20 else "home",
+            alarm=lambda _, left: int(left < 3),
+            mode=lambda length, left: ["slow", "fast"][(length + left) % 2],
+        ),
+        {},
+    )
+    expected = {"overflow": "-", "status": "-", "alarm": "state", "mode": "-?", "done": "terminated"}
+    assert {name: role for name, role in roles(found).items() if name in expected} == expected
+    why = {each.name: each.why for each in found.columns}
+    assert "what came of them, as for what is unsafe: 'done and overflow'" in why["overflow"]
+    assert "'done and status == 'home''" in why["status"]
+
+
+def test_what_holds_in_last_rows_only_may_mark_ends_where_nothing_else_does() -> None:
+    head = failing(LONG, overflow=lambda length, left: int(left == 1 and length < 20))
+    run = np.repeat(np.arange(len(LONG)), LONG)
+    rest = {name: values for name, values in head.columns.items() if name != "done"}
+    found = proposed(Head({"run": run, **rest}, head.file), {})
+    assert roles(found)["overflow"] == "terminated?"
+    assert "true in some last rows of episodes, and nowhere else" in found.unsure[0].why
+
+
+def test_a_final_state_is_no_outcome() -> None:
+    head = failing([9] * 30, status=lambda _, left: "moving" if left > 1 else "home")
+    final = np.where(np.asarray(head.columns["done"]) == 1, np.nan, head.columns["action"])
+    found = proposed(Head({**head.columns, "action": final}, head.file), {})
+    assert "in last rows of episodes only" not in next(each.why for each in found.columns if each.name == "status")
+
+
+def test_ends_that_all_come_at_one_length_are_cuts() -> None:
+    limited = failing([20] * 40)
+    [done] = [each for each in proposed(limited, {}).columns if each.name == "done"]
+    assert (done.roles, done.sure) == (("truncated",), True)
+    assert "40 of 40 ends come after exactly 20 rows, and none later: a time limit" in done.why
+    assert roles(proposed(limited, {"done": ("terminated",)}))["done"] == "terminated"
+    [mixed] = [each for each in proposed(failing(LONG), {}).columns if each.name == "done"]
+    assert mixed.roles == ("terminated",)
+    assert "48 of 64 ends come after exactly 20 rows, and none later, as by a TIME LIMIT" in mixed.why
+    rng = np.random.default_rng(2)
+    [free] = [
+        each for each in proposed(failing((rng.geometric(0.1, 60) + 1).tolist()), {}).columns if each.name == "done"
+    ]
+    assert (free.roles, free.why) == (("terminated",), "named so")
 
 
 def test_a_closed_role_and_a_settled_column_are_not_guessed() -> None:

@@ -43,11 +43,11 @@ def test_the_visits_in_which_it_is_known_decide() -> None:
     assert model.labels["crash"][model.state_names.index("2, ended")]
     assert unknown(model, "crash") == ["2", "elsewhere"]  # no episode goes on in 2
     assert missed(learner.tally, learner.labels) == {"crash": 0.0}
-    [said] = unrecorded(learner.tally, learner.labels)
+    [said] = unrecorded(learner)
     assert said.startswith("crash: UNKNOWN in 30 of 120 visits of states, because a value")
     assert "the other visits of these states decide" in said
     whole = learned([0.0, 5.0], ["crash: alt < 1"])[0]
-    assert unrecorded(whole.tally, whole.labels) == []
+    assert unrecorded(whole) == []
 
 
 @pytest.mark.parametrize("condition", ["alt < 1", "alt != 5", "not alt >= 1"])
@@ -56,7 +56,7 @@ def test_a_state_in_which_it_is_never_known_is_unknown(condition: str, *, unsafe
     learner, model, _ = learned([NAN] * 4, [f"crash: {condition}"], labels=not unsafe)
     assert unknown(model, "crash") == ["2", "2, ended", "elsewhere"]
     assert bool(model.labels["crash"][model.state_names.index("2, ended")]) is unsafe
-    [said] = unrecorded(learner.tally, learner.labels)
+    [said] = unrecorded(learner)
     assert f"it counts as {'' if unsafe else 'not '}holding in states in which it is never known (4 of these" in said
     assert never_held(learner) == ["crash: its condition holds in no row in which it is known"]
 

@@ -132,6 +132,40 @@ def test_the_newest_first_is_refused(form: str, *, named: bool) -> None:
         learned(columns, named=named).left_out.refuse(RowLimit.parsed("50%"), "rows")
 
 
+SPACED: dict[str, Callable[[int], float | str]] = {
+    "every fourth step": lambda t: 4 * t,
+    "tenths of a second": lambda t: 0.1 * t,
+    "half hours": lambda t: iso(1800 * t, "none"),
+    "ten a second, with jitter": lambda t: iso(0.1 * t + 0.002 * (7 * t % 3), "zulu"),
+}
+
+
+@pytest.mark.parametrize("size", [40, 1000])
+@pytest.mark.parametrize("form", SPACED)
+def test_a_row_that_is_missing_from_usual_times_is_a_gap(form: str, size: int) -> None:
+    every = [(ep, t) for ep in range(3) for t in range(60)]
+    lost = {(0, 20), (1, 5), (1, 6), (2, 0)}
+    rows = [each for each in every if each not in lost]
+    columns: dict[str, Column] = {
+        "ep": [ep for ep, _ in rows], "x": [t % 5 for _, t in rows], "a": [0] * len(rows),
+        "t": [SPACED[form](100 * ep + t) for ep, t in rows],
+    }  # fmt: skip
+    tally = learned(columns, size).tally
+    assert (tally.gaps, tally.draws) == (2, len(rows) - 3 - 2)
+    assert tally.visited["starts"].sum() == 3
+
+
+@pytest.mark.parametrize("regular", [0.0, 0.5, 0.9])
+def test_irregular_times_have_no_gaps(regular: float) -> None:
+    rng = np.random.default_rng(1)
+    rises = np.where(rng.random(400) < regular, 1.0, rng.exponential(5.0, 400))
+    columns: dict[str, Column] = {
+        "ep": [0] * 400, "x": [t % 5 for t in range(400)], "a": [0] * 400, "t": np.cumsum(rises).tolist(),
+    }  # fmt: skip
+    tally = learned(columns).tally
+    assert (tally.gaps, tally.draws) == (0, 399)
+
+
 def test_a_missing_step_is_a_gap_and_a_late_one_no_start() -> None:
     rows = log(FORMS["from 0"])
     kept = [n for n in range(len(rows["x"])) if n not in (4, 5, 6, 14)]  # the second episode's first three

@@ -12,7 +12,7 @@ from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.learner import Learner, labels_of
-from monitor.authoring.learning.separation import unrecorded
+from monitor.authoring.learning.separation import never_left, unrecorded
 from monitor.model import MDP
 
 LEVELS = {"level": np.array([1.0, 2.0]), "done": np.array([True, True]), "reward": np.array([-1.0, 1.0])}
@@ -86,7 +86,7 @@ def test_conditions_on_the_end_are_known_and_those_on_the_state_are_not() -> Non
     assert holds(model, "full", "1") == "True"
     assert holds(model, "both", "1") == "False"
     assert model.labels["unseen_end"].nonzero()[0].tolist() == [place]
-    said = unrecorded(learner.tally, learner.labels)
+    said = unrecorded(learner)
     assert [line.partition(":")[0] for line in said] == ["goal", "full", "both"]
     assert all("UNKNOWN at 2 of 2 ends" in line and "'full: done'" in said[1] for line in said)
 
@@ -95,6 +95,28 @@ def test_a_column_of_the_step_counts_only_beside_its_marker() -> None:
     rows = two_runs(cause=["", "leak", "", "stop"])
     _, model = learned(rows, [], ["leak: done and cause == 'leak'", "odd: cause == 'leak'"])
     assert model.state_names[2:4] == ("unseen_end: odd unknown", "unseen_end: leak, odd unknown")
+
+
+def test_a_condition_on_no_column_of_the_state_is_suggested_with_the_marker() -> None:
+    learner, _ = learned(two_runs(cause=["", "leak", "", "stop"]), [], ["odd: cause == 'leak' or cause == 'x'"])
+    assert "'odd: done and (cause == 'leak' or cause == 'x')'" in unrecorded(learner)[0]
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_ends_in_states_that_were_never_left_are_reported_where_nothing_marks_them(*, marked: bool) -> None:
+    runs = range(8)
+    rows: dict[str, list[Any]] = {
+        "run": [run for run in runs for _ in range(3)],
+        "level": [level for run in runs for level in (0, 1, 7 if run < 6 else 0)],
+        "action": [0] * 24,
+    }
+    rows |= {"done": [0, 0, 1] * 8} if marked else {}
+    roles = Roles(("level",), "action", "run", terminated="done" if marked else None)
+    learner = Learner.new(roles, None, [], 1.0)
+    learner.read(RowBatch({name: np.array(values) for name, values in rows.items()}, 1, "rows"))
+    said = never_left(learner)
+    assert bool(said) is not marked
+    assert marked or said[0].startswith("6 recorded paths, in 8 episodes, end in one of 1 states from")
 
 
 def test_logs_in_which_some_episodes_have_their_final_state() -> None:
@@ -114,7 +136,7 @@ def test_logs_in_which_some_episodes_have_their_final_state() -> None:
     assert (holds(model, "full", "2, ended"), holds(model, "over", "2, ended")) == ("True", "True")
     assert model.initial is not None
     assert model.initial[0] == 1.0  # no final state is a start
-    assert "UNKNOWN at 1 of 3 ends" in unrecorded(learner.tally, learner.labels)[0]
+    assert "UNKNOWN at 1 of 3 ends" in unrecorded(learner)[0]
 
 
 def test_a_next_state_that_is_empty_at_the_end_was_not_recorded() -> None:

@@ -1,0 +1,129 @@
+"""Recorded rows as what a policy sees: columns by name, and the columns of state and inputs as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Bools, Floats, Ints
+from monitor.authoring.learning.batch import RowBatch
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.row_files import RowFile
+from monitor.errors import PolicyError
+from monitor.model.mdp import MDP
+
+MOST: Final = 100_000
+"""Rows that are kept; of more, every second one, every fourth one, and so on."""
+
+
+TRIED: Final = 100
+"""Rows on which a function is tried before anything is learned."""
+
+
+def offered(names: Iterable[str], roles: Roles) -> tuple[str, ...]:
+    """Return the columns that a policy may see: not those of what follows its choice."""
+    after = {roles.action, roles.reward, roles.terminated, roles.truncated, *roles.next_state} - {*roles.state}
+    return tuple(name for name in names if name not in after)
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedRows:
+    """Recorded rows, [n].
+
+    Attributes:
+        columns: name -> value of each row, as it was recorded: whole numbers, numbers, Booleans, text, or None.
+        state, inputs: names of the columns of the state, and of inputs.
+        of: [n] the state of a table that each row is in; None where there is no table.
+    """
+
+    columns: Mapping[str, tuple[object, ...]]
+    state: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    of: Ints | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def __getitem__(self, rows: Ints | Bools) -> ObservedRows:
+        """Return some of the rows."""
+        at = np.arange(len(self))[rows].tolist()
+        columns = {name: tuple(values[n] for n in at) for name, values in self.columns.items()}
+        return replace(self, columns=columns, of=None if self.of is None else self.of[rows])
+
+    def numbers(self, names: Sequence[str], where: str) -> Floats:
+        """Return columns as numbers, [n, k]. Raises PolicyError, which begins with `where`: one of them holds text."""
+        found = []
+        for name in names:
+            try:
+                values = np.array([np.nan if each is None else each for each in self.columns[name]], dtype=np.float64)
+            except (TypeError, ValueError):
+                shown = next(each for each in self.columns[name] if isinstance(each, str))
+                raise PolicyError(
+                    f"{where}: it takes numbers, and column {name!r} holds text such as {shown!r:.40}; give a function "
+                    f"of the columns, def act({', '.join(names)})"
+                ) from None
+            found.append(values)
+        return np.stack(found, axis=1)
+
+    def table(self, names: Sequence[str], model: MDP, where: str) -> MDP:
+        """Return a table with a state for each row, where all actions of `model` are available and columns are seen."""
+        pairs = len(self) * model.actions
+        return MDP(
+            len(self),
+            model.actions,
+            indptr=np.arange(pairs + 1),
+            successors=np.repeat(np.arange(len(self)), model.actions),
+            probabilities=np.ones(pairs),
+            rewards=np.zeros((len(self), model.actions)),
+            observations=self.numbers(names, where),
+            action_names=model.action_names,
+            source="recorded rows",
+        )
+
+
+def observed_rows(
+    sources: Sequence[RowFile],
+    roles: Roles,
+    state_of: Callable[[RowBatch], Ints] | None = None,
+    first: int | None = None,
+) -> ObservedRows:
+    """Return at most `MOST` rows of recordings, evenly from all, without those whose state is missing.
+
+    `state_of`: the state of each row of a batch, negative: not known. `first`: return so many of the first rows.
+    """
+    names = offered(sources[0].names(), roles)
+    needed = (*roles.state, *roles.inputs)
+    held: dict[str, list[object]] = {name: [] for name in names}
+    of: list[int] = []
+    stride, seen = 1, 0
+    for batch in chain.from_iterable(source.batches(names) for source in sources):
+        whole = batch.whole()
+        values = {name: _plain(whole.columns[name]) for name in names if name in whole.columns}
+        states = np.zeros(len(whole), np.int64) if state_of is None else state_of(whole)
+        for row in range((-seen) % stride, len(whole), stride):
+            if states[row] >= 0 and all(values[name][row] is not None for name in needed):
+                of.append(int(states[row]))
+                for name in names:
+                    held[name].append(values[name][row] if name in values else None)
+        seen += len(whole)
+        if first is not None and len(of) >= first:
+            of, held = of[:first], {name: each[:first] for name, each in held.items()}
+            break
+        while len(of) > MOST:
+            stride, of = 2 * stride, of[::2]
+            held = {name: each[::2] for name, each in held.items()}
+    columns = {name: tuple(each) for name, each in held.items()}
+    return ObservedRows(columns, roles.state, roles.inputs, None if state_of is None else np.array(of, np.int64))
+
+
+def _plain(values: AnyArray) -> list[object]:
+    """Return values as Python has them; None for one that is missing."""
+    found: list[object] = values.tolist()
+    if values.dtype.kind == "f":
+        return [None if value != value else value for value in found]  # noqa: PLR0124 - NaN
+    return [None if value == "" else value for value in found] if values.dtype.kind == "U" else found

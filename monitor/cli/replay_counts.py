@@ -1,0 +1,52 @@
+"""Counts of `cfmon replay`: messages that were read, accepted and rejected, with verdicts and alarms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from monitor.cli.recorded_inputs import many
+from monitor.sidecar.events import Event, Message
+from monitor.types import Alert, Judged, Notice, Received
+
+
+@dataclass
+class ReplayCounts:
+    """Counts of a replay.
+
+    Attributes:
+        read: messages. results: of them. reasons: of those that were rejected.
+        verdicts: on all formulas. alarms: their ids.
+    """
+
+    read: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    verdicts: int = 0
+    alarms: set[str] = field(default_factory=set)
+
+    def add(self, event: Event, notices: Iterable[Notice]) -> None:
+        """Count an event and its results."""
+        self.read += isinstance(event, Message)
+        for notice in notices:
+            match notice:
+                case Received(result=result, reason=reason):
+                    self.results[result] += 1
+                    self.reasons[reason] += result == "rejected"
+                case Judged():
+                    self.verdicts += 1
+                case Alert(id=name):
+                    self.alarms.add(name)
+                case _:
+                    pass
+
+    def listing(self) -> str:
+        """Return the counts in a sentence."""
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common() if count)
+        parts = [
+            f"{count:,} {result}{f' ({reasons})' if result == 'rejected' else ''}"
+            for result, count in self.results.most_common()
+        ]
+        read = f"{many(self.read, 'message')} read{': ' if parts else ''}{', '.join(parts)}"
+        return f"{read}; {many(self.verdicts, 'verdict')}, {many(len(self.alarms), 'alarm')}"

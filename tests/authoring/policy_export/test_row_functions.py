@@ -1,0 +1,91 @@
+"""Functions of recorded columns: what they are called with, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.row_files import open_rows
+from monitor.authoring.policy_export.observed_rows import ObservedRows, observed_rows, offered
+from monitor.authoring.policy_export.row_functions import RowFunction
+from monitor.errors import PolicyError
+from monitor.model import MDP
+
+MODEL = MDP.from_transitions(
+    states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)], action_names=("stay", "go")
+)
+ROWS = ObservedRows({"cell": ("A1", "B2", "A1"), "carts": (2, 0, 2), "load": (0.5, 1.0, 0.5)}, ("cell",))
+OFFERED = tuple(ROWS.columns)
+
+
+def test_parameters_named_like_columns_get_their_values() -> None:
+    calls: list[Any] = []
+
+    def act(cell: str, carts: int, *, patience: int = 3) -> str:
+        calls.append((cell, carts, patience))
+        return "go" if cell == "A1" and carts > 1 else "stay"
+
+    found = RowFunction.of(act, OFFERED, "policy p")
+    assert found.columns == ("cell", "carts")
+    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+    assert sorted(set(calls)) == [("A1", 2, 3), ("B2", 0, 3)]
+    assert all(type(each[1]) is int for each in calls), "whole numbers stay whole"
+
+
+def test_one_parameter_of_another_name_gets_a_dict_of_all_columns() -> None:
+    found = RowFunction.of(lambda obs: int(obs["load"] < 1 and obs["cell"] == "A1"), OFFERED, "policy p")
+    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+
+
+def test_scores_are_taken_too() -> None:
+    found = RowFunction.of(lambda row: [0.25, 0.75] if row["carts"] else [1.0, 0.0], OFFERED, "policy p")
+    assert found.answers(ROWS, MODEL).tolist() == [[0.25, 0.75], [1.0, 0.0], [0.25, 0.75]]
+
+
+def test_what_does_not_fit_names_the_columns() -> None:
+    with pytest.raises(PolicyError, match=r"its parameters are cell, cart1, and the recordings have no column 'cart1'.*"
+                                          r"a dict of all columns: cell, carts, load$"):  # fmt: skip
+        RowFunction.of(lambda cell, cart1: (cell, cart1), OFFERED, "policy p")
+    with pytest.raises(PolicyError, match=r"called with a dict of all columns cell='A1', carts=2, load=0.5: it failed "
+                                          r"\(KeyError: 'speed'\)"):  # fmt: skip
+        RowFunction.of(lambda row: row["speed"], OFFERED, "policy p").answers(ROWS, MODEL)
+    with pytest.raises(PolicyError, match="called with the columns cell='A1': it returned 'jump', which is no action"):
+        RowFunction.of(lambda cell: cell and "jump", OFFERED, "policy p").answers(ROWS, MODEL)
+
+
+def test_memory_is_noticed() -> None:
+    seen: list[object] = []
+
+    def act(cell: str) -> int:
+        seen.append(cell)
+        return len(seen) % 2
+
+    with pytest.raises(PolicyError, match="when called again"):
+        RowFunction.of(act, OFFERED, "policy p").answers(ROWS, MODEL)
+
+
+def test_rows_of_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{n // 4},{'ab'[n % 2]},{n},{'' if n == 5 else n / 2},{n % 3},{int(n % 4 == 3)}" for n in range(40)]
+    (tmp_path / "r.csv").write_text("\n".join(["run,mode,load,heat,act,done", *lines]))
+    roles = Roles(("mode", "heat"), "act", episode="run", terminated="done")
+    assert offered(("run", "mode", "load", "heat", "act", "done"), roles) == ("run", "mode", "load", "heat")
+    rows = observed_rows([open_rows(tmp_path / "r.csv")], roles)
+    assert len(rows) == 39, "one lacks its state"
+    assert rows.columns["mode"][:3] == ("a", "b", "a")
+    assert rows.columns["load"][4:6] == (4, 6)
+    assert rows.numbers(("load", "heat"), "policy p")[-1].tolist() == [39.0, 19.5]
+    with pytest.raises(PolicyError, match=r"column 'mode' holds text such as 'a'; give a function of the columns, "
+                                          r"def act\(mode, heat\)"):  # fmt: skip
+        rows.numbers(("mode", "heat"), "policy p")
+    monkeypatch.setattr("monitor.authoring.policy_export.observed_rows.MOST", 10)
+    few = observed_rows([open_rows(tmp_path / "r.csv")], roles, lambda batch: np.arange(len(batch)) % 7 - 1)
+    assert 5 <= len(few) <= 10
+    assert few.of is not None
+    assert len(few.of) == len(few)
+    assert (few.of >= 0).all()
