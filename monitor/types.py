@@ -17,7 +17,9 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "MOST_BELIEVED",
     "NO_EXTREMES",
+    "UNEXAMINED",
     "UNKNOWN_POLICY",
     "UNRECORDED",
     "AlarmMoved",
@@ -362,6 +364,10 @@ NO_EXTREMES: Final = "no extremes"
 """How `Bands.reason` begins for a quantity of unknown value that has no least and greatest one."""
 UNRECORDED: Final = "what was never recorded decides it"
 """Reason of an undecided verdict of the exact engine that more recordings could decide."""
+UNEXAMINED: Final = "other decisions are examined only where the state is seen and policies remember nothing"
+"""Reason of an unknown recourse where states are hidden or policies remember."""
+MOST_BELIEVED: Final = 5
+"""States of the belief that a verdict names."""
 UNKNOWN_POLICY: Final = ""
 """In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
 

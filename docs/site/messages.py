@@ -141,7 +141,8 @@ def _words(hint: Any) -> str:  # noqa: ANN401 - any annotation
         return f"[{', '.join(_words(part) for part in parts)}]"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         if parts[0] is int:  # JSON and msgpack maps here have texts for keys
-            return f"list of [{', '.join(_words(part) for part in (parts[0], *typing.get_args(parts[1])))}]"
+            row = parts[0], *(typing.get_args(parts[1]) or parts[1:])
+            return f"list of [{', '.join(map(_words, row))}]"
         return f"map of names to {_plural(parts[1])}"
     return WORDS.get(hint, "map")
 

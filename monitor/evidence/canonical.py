@@ -80,7 +80,8 @@ def list_of(packed: Sequence[bytes]) -> bytes:
 def plain(value: object) -> Any:  # noqa: ANN401 - whatever shape the value has, as plain data
     """Return a value in canonical form: maps with ascending keys, lists, and Python's own numbers.
 
-    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative]: keys here are text.
+    A profile, whose keys are numbers, becomes a list of [offset, nominal, alternative], and a belief one of [state,
+    probability]: keys here are text.
     """
     if type(value) is tuple or type(value) is list:  # `match` takes ten times as long
         return [item if type(item) in _PLAIN else plain(item) for item in value]
@@ -105,6 +106,8 @@ def members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
             continue
         if name == "profile":
             member = [[offset, *member[offset]] for offset in sorted(member)]
+        elif name == "belief":
+            member = [[state, member[state]] for state in sorted(member)]
         yield name, member
 
 

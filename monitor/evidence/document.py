@@ -32,8 +32,9 @@ class PolicyEvidence(msgspec.Struct, frozen=True):
     manifest: Mapping[str, object]
     """The file's manifest."""
     choices: tuple[tuple[State, tuple[tuple[int, float], ...]], ...]
-    """For each state of the path (and the inputs, if the policy sees them), ascending: the actions with positive
-    probability, and their probabilities."""
+    """For each state of the path (observation, where states are hidden; and the inputs, if the policy sees them),
+    ascending: the actions with positive probability, and their probabilities; none where they depend on more.
+    """
 
 
 class TakeoverEvidence(msgspec.Struct, frozen=True):
@@ -73,7 +74,9 @@ class Evidence(msgspec.Struct, frozen=True):
     since: float
     """Time of the step `first_seq`, in seconds since the epoch."""
     path: tuple[tuple[State, int | None], ...]
-    """The held path: state and action of each step, oldest first."""
+    """The held path: state and action of each step, oldest first. Where states are hidden: observation and action, each
+    of which may be null.
+    """
     start_observed: bool
     """True if the path begins with the episode."""
     terminated: bool
@@ -88,7 +91,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """Name -> policy, as the verdict used it."""
     verdict: Verdict
     """The verdict on which the alarm fired, or that judged the takeover; its `profile` is a list of [offset, nominal,
-    alternative].
+    alternative], its `belief` one of [state, probability].
     """
     versions: Mapping[str, str]
     """Name -> version of the software."""
@@ -97,7 +100,9 @@ class Evidence(msgspec.Struct, frozen=True):
     name: its table is not known; the answer does not depend on it.
     """
     inputs: tuple[tuple[float, ...], ...] = ()
-    """The recorded inputs of each step of the path; left out if the model has none."""
+    """The recorded inputs of each step of the path; where states are hidden, or policies remember, the belief before
+    it: place, weight, place, weight, ... Left out if the model has none.
+    """
     takeover: TakeoverEvidence | None = None
     """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
 
@@ -132,6 +137,8 @@ def read_evidence(content: bytes) -> Evidence:
     try:
         verdict = dict(document["verdict"])
         verdict["profile"] = {offset: (nominal, other) for offset, nominal, other in verdict["profile"]}
+        if "belief" in verdict:
+            verdict["belief"] = dict(verdict["belief"])
         evidence = msgspec.convert({**document, "verdict": verdict}, Evidence)
         written = pack_evidence(evidence)
     except LookupError as error:

@@ -15,15 +15,16 @@ from monitor.evaluation.bands import goal_numbers
 from monitor.evaluation.models import AnyModel, AnyPolicy, sha256_of
 from monitor.evaluation.procedures import DRAWS
 from monitor.evidence.canonical import plain
-from monitor.evidence.contradictions import differences
+from monitor.evidence.contradictions import TOLERANCE, differences
 from monitor.evidence.document import Evidence
 from monitor.evidence.maker import seen_states
 from monitor.logic import parse
 from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
 from monitor.logic.traversal import handover_goal, quantity_goals
 from monitor.model import MDP
+from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
-from monitor.referee import TOO_LARGE, judge
+from monitor.referee import TOO_LARGE, beliefs, judge
 from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
 from monitor.types import BandSettings, Changes, RequestedModel, RestsOn, State, Verdict
@@ -83,6 +84,12 @@ def derive_again(
         return Rederivation(problems, None)  # another model: what follows says nothing about this alarm
     problems = list(_of_policies(evidence, model, tables))
     notes: tuple[str, ...] = ()
+    try:
+        problems += _of_beliefs(evidence, model, tables)
+    except LimitError as error:
+        notes += (f"without the beliefs before each pair: {_first_line(error)}",)
+    except MonitorError:
+        pass  # no verdict follows either, and why is said there
     for deriver in derivers or (ENGINE,):
         try:
             derived = deriver.derive(evidence, model, tables, models or {})
@@ -105,7 +112,7 @@ def _verdict(evidence: Evidence, model: AnyModel, tables: Policies, models: Mapp
     verdict = check(
         evidence.text,
         model=model,
-        path=_given_path(evidence),
+        path=_given_path(evidence, tables),
         policies=tables,
         engine="auto" if evidence.causal_model == "world" else "exact" if drawn is None else "sampled",
         causal_model=_requested(evidence),
@@ -151,8 +158,8 @@ def _by_referee(evidence: Evidence, model: AnyModel, tables: Policies, models: M
         judge,
         evidence.text,
         model=model,
-        path=list(evidence.path),
-        policies={name: table for name, table in tables.items() if isinstance(table, PolicyTable)},
+        path=_given_path(evidence, tables),
+        policies={name: table for name, table in tables.items() if isinstance(table, PolicyTable | Reader)},
         models={name: other for name, other in models.items() if isinstance(other, MDP)},
         causal_model=evidence.causal_model,
         terminated=evidence.terminated,
@@ -337,7 +344,7 @@ def _of_models(evidence: Evidence, model: AnyModel, models: Mapping[str, AnyMode
 
 
 def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
-    """Compare each policy's choices in the states of the path."""
+    """Compare each policy's choices in the states, or for the observations, of the path."""
     if tables.keys() != evidence.policies.keys():
         yield f"policies: {', '.join(evidence.policies)} are recorded, {', '.join(sorted(tables))} are given"
     inputs = evidence.inputs or ((),) * len(evidence.path)
@@ -351,13 +358,36 @@ def _of_policies(evidence: Evidence, model: AnyModel, tables: Policies) -> Itera
 def _has(model: AnyModel, state: State) -> bool:
     if isinstance(model, CheckedWorld):
         return isinstance(state, tuple) and len(state) == len(model.features) and not model.outside(state)
-    return isinstance(state, int) and 0 <= state < model.states
+    shown = model.states if model.emissions is None else model.emissions.signals
+    return isinstance(state, int) and 0 <= state < shown
 
 
-def _given_path(evidence: Evidence) -> Sequence[Sequence[Any]]:
-    """Return the path as `check` takes it, with recorded inputs where there are any."""
+def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterator[str]:
+    """Compare the belief before each pair with what follows from the first one, or from an observed start."""
+    readers = {name: table for name, table in tables.items() if isinstance(table, Reader)}
+    if not readers or not isinstance(model, MDP) or not evidence.inputs:
+        return
+    path = evidence.path if evidence.start_observed else _given_path(evidence, tables)
+    derived = beliefs(model, path, readers, evidence.acted)
+    for k, (recorded, follows) in enumerate(zip(evidence.inputs, derived, strict=True)):
+        held, due = (dict(zip(each[::2], each[1::2], strict=False)) for each in (recorded, follows))
+        if len(recorded) != 2 * len(held) or list(held) != sorted(held):
+            yield f"inputs[{k}]: the belief is not place, weight, place, weight, ... with places that ascend"
+            return
+        for place in sorted(held.keys() | due.keys()):
+            one, other = held.get(place, 0.0), due.get(place, 0.0)
+            if abs(one - other) > TOLERANCE:
+                yield f"inputs[{k}]: the belief has {one!r} at place {place:g}, {other!r} follows"
+                return  # what follows later rests on it
+
+
+def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:
+    """Return the path as `check` takes it: with recorded inputs where there are any, or the belief before it."""
     if not evidence.inputs:
         return evidence.path
+    if any(isinstance(table, Reader) for table in tables.values()):
+        first, *others = evidence.path
+        return [(*first, evidence.inputs[0]), *others]
     return [(*pair, inputs) for pair, inputs in zip(evidence.path, evidence.inputs, strict=True)]
 
 

@@ -20,17 +20,14 @@ from monitor.logic.syntax import Goal, Label, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
-from monitor.types import Verdict
+from monitor.types import MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
-UNEXAMINED = "other decisions are examined only where the state is seen and policies remember nothing"
 JOINED = (
     "the path was joined in the middle of an episode, so what a policy remembers is not known; it is answered again in "
     "the next episode"
 )
-MOST_STATES = 5
-"""States of the belief that a verdict names."""
 
 
 class HiddenChecker:
@@ -191,12 +188,12 @@ class HiddenCheck:
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         states, labels = values.trace.states(), self._world.model.labels
-        likeliest = sorted(states.items(), key=lambda each: (-each[1], each[0]))[:MOST_STATES]
+        likeliest = sorted(states.items(), key=lambda each: (-round(each[1], 9), each[0]))[:MOST_BELIEVED]
         verdict = replace(
             verdict,
             belief=dict(likeliest),
             evidence=values.trace.evidence,
-            likely={name: sum(states[each] for each in states if there[each]) for name, there in labels.items()},
+            likely={name: sum((states[each] for each in states if there[each]), 0.0) for name, there in labels.items()},
             unseen=sum(seen is None for seen, _ in path),
         )
         return unexamined(verdict, UNEXAMINED)

@@ -1,7 +1,8 @@
 """The belief of a stream: carried from pair to pair, so it knows what has left the window (docs/semantics.md, 16.2).
 
 As plain data a belief is a tuple (place, weight, place, weight, ...), places ascending, weights of sum 1. A place is
-the hidden state with what every policy that remembers would remember there, as one number.
+the hidden state with what every policy that remembers would remember there, as one number: mixed radix, the state
+first, then the policies in the order of their contents (`Reader.content`), equal ones once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Filter:
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
         self.model, self._nominal = model, readers["nominal"]
-        self._rememberers = [reader for reader in dict.fromkeys(readers.values()) if reader.memories > 1]
+        kinds = {reader.content(): reader for reader in readers.values() if reader.memories > 1}
+        self._rememberers = [reader for _, reader in sorted(kinds.items())]  # in an order that no name changes
         self._unseen: list[Weights] = []
 
     def start(self, seq: int) -> Weights:

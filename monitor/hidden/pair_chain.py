@@ -190,6 +190,9 @@ class PairChain:
             yield from ((a, glance.memory, p) for a, p in enumerate(glance.choice.tolist()) if p > 0.0)
             return
         if chosen is None or not self._change.takes_over(offset):
+            if glance.action is not None and (node.other, node.recalled) == (node.state, node.memory):
+                yield glance.action, glance.memory, 1.0  # the action really taken, whether its policy would or not
+                return
             chosen = self._trace[place].acting
         acting = self._trace[place].acting
         was = node.state if acting.sees_state else glance.shown

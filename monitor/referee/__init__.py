@@ -5,14 +5,15 @@ expansion laws of the path operators, and a dictionary of node values. It shares
 engine (`monitor.exact`): no automaton, no compiled code, nothing cached between queries. Keep it independent: then
 agreement of the two rules out a shared error. Read `row.py`, `world.py`, `residual.py`, `transition.py`, `unroll.py`,
 `best.py`, `recourse.py`, `verdict.py`, in this order; `intervals.py` and `guaranteed.py` add the guaranteed bands of
-learned models, `extremes.py` what these leave open, `basis.py` what values rest on.
+learned models, `extremes.py` what these leave open, `basis.py` what values rest on. `hidden.py`, `hidden_path.py` and
+`hidden_values.py` answer where states are hidden or policies remember.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import get_args
+from typing import Any, cast, get_args
 
 from monitor.errors import ConfigError, LimitError
 from monitor.logic.parser import parse
@@ -20,10 +21,12 @@ from monitor.logic.policy_names import check_policy_names
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import Formula
 from monitor.model.mdp import MDP
+from monitor.policy.controller import is_hidden
 from monitor.policy.table import as_table
 from monitor.referee.basis import rests_on
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
+from monitor.referee.hidden import beliefs, judge_hidden
 from monitor.referee.inputs import Path, check_acted, check_models, checked_path, named_actions
 from monitor.referee.recourse import TOO_LARGE, Examiner
 from monitor.referee.unroll import Unroll
@@ -31,14 +34,14 @@ from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
 from monitor.types import BandSettings, RequestedModel, Verdict
 
-__all__ = ["TOO_LARGE", "judge"]
+__all__ = ["TOO_LARGE", "beliefs", "judge"]
 
 
 def judge(
     query: str | Formula,
     *,
     model: MDP,
-    path: Path,
+    path: Sequence[Sequence[Any]],
     policies: Mapping[str, object],
     models: Mapping[str, MDP] | None = None,
     causal_model: RequestedModel = "gumbel",
@@ -54,8 +57,10 @@ def judge(
     Args:
         query: a formula, or its text.
         model: the MDP.
-        path: pairs (state, action), oldest first; the last action may be None (not yet taken).
-        policies: name -> table, S actions or an S x A matrix; `nominal` is the deployed one.
+        path: pairs (state, action), oldest first; the last action may be None (not yet taken). Where states are hidden:
+            (observation, action), each of which may be None, and the first may have the belief before it.
+        policies: name -> table, S actions or an S x A matrix, or a policy that sees observations or remembers;
+            `nominal` is the deployed one.
         models: name -> other dynamics, for `model:name`.
         causal_model: `any` or `stable` also bound the answer over that class of causal models.
         terminated: the episode has ended in the last state, which is absorbing from then on.
@@ -88,11 +93,17 @@ def judge(
         raise ConfigError("no policy is called 'nominal'; add the deployed policy under this name")
     check_policy_names(policies)
     text = query if isinstance(query, str) else print_formula(query)
-    formula, others = parse(text), dict(models or {})
+    others = dict(models or {})
+    if is_hidden(model, policies):
+        if causal_model != "gumbel":
+            raise ConfigError("where states are hidden, or policies remember, answers have no bounds so far")
+        about: dict[str, Any] = {"model": model, "path": path, "policies": policies, "models": others}
+        return judge_hidden(text, **about, terminated=terminated, start_observed=start_observed, acted=acted)
+    formula = parse(text)
     tables = {name: as_table(policy, model) for name, policy in policies.items()}
     check_models(others, model)
     actions = named_actions(formula, text, model, tables, others)
-    pairs = checked_path(path, model, terminated=terminated)
+    pairs = checked_path(cast("Path", path), model, terminated=terminated)
     check_acted(acted, len(pairs), tables)
     last = pairs[-1][0]
     setting = Setting({MAIN: model, **others}, tables, last if terminated else None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, assert_never
+from typing import Any, Protocol, assert_never
 
 from monitor.logic.printer import print_formula
 from monitor.logic.syntax import (
@@ -35,7 +35,7 @@ from monitor.logic.traversal import handover_goal
 from monitor.referee.extremes import Extremes
 from monitor.referee.guaranteed import Guaranteed
 from monitor.referee.recourse import Examiner
-from monitor.referee.unroll import Unroll
+from monitor.referee.transition import Aim
 from monitor.referee.world import Frame, position
 from monitor.types import UNRECORDED, Bands, CausalModel, Outcome, Quantity, RestsOn, Verdict
 
@@ -47,6 +47,14 @@ NO_GUARANTEE = (
 Truths = frozenset[bool]
 """Possible truth values: over the class of causal models, or at both extremes."""
 EITHER: Truths = frozenset({True, False})
+
+
+class Values(Protocol):
+    """What computes values: `Unroll`, or `HiddenUnroll` where states are hidden."""
+
+    def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> float:
+        """Return the value of a goal's measure in a frame, or one of its bounds."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Judge:
         basis: returns what a value rests on; None: nobody asks.
     """
 
-    unroll: Unroll
+    unroll: Values
     frame: Frame
     labels: Mapping[str, Truths]
     causal_model: CausalModel

@@ -1,4 +1,4 @@
-"""Every reference question on hidden states and memory: 160 random models with an answer each."""
+"""Every reference question on hidden states and memory, by both programs: 160 random models with an answer each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import monitor
+from monitor.referee import judge
 from tests.tiers import first
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "reference" / "hidden_cases.json").read_text())
@@ -35,11 +36,12 @@ def test_the_answer_and_the_evidence(number: int) -> None:
         signals=emissions.shape[1],
         emissions=[(*index, emissions[index]) for index in np.ndindex(emissions.shape)],
     )
-    verdict = monitor.check(
-        f'alternative@{case["offset"]}.P=? [ F<={case["horizon"]} "bad" ]',
-        model=model,
-        policies={name: policy(case, name) for name in ("nominal", "alternative")},
-        path=list(zip(case["observations"], case["actions"], strict=True)),
-    )
-    assert verdict.value == pytest.approx(case["value"], abs=1e-9)
-    assert verdict.evidence == pytest.approx(case["evidence"], rel=1e-9)
+    for program in (monitor.check, judge):
+        verdict = program(
+            f'alternative@{case["offset"]}.P=? [ F<={case["horizon"]} "bad" ]',
+            model=model,
+            policies={name: policy(case, name) for name in ("nominal", "alternative")},
+            path=list(zip(case["observations"], case["actions"], strict=True)),
+        )
+        assert verdict.value == pytest.approx(case["value"], abs=1e-9), program
+        assert verdict.evidence == pytest.approx(case["evidence"], rel=1e-9), program

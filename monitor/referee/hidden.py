@@ -1,0 +1,208 @@
+"""Verdicts where states are hidden, or policies remember: what is checked first, and how the answer is put together.
+
+Read `hidden_path.py` (what may have happened) and `hidden_values.py` (what would have) after it.
+
+Definition: docs/semantics.md, section 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import isclose, prod
+from operator import index
+
+from msgspec.structs import replace
+
+from monitor.errors import ConfigError, LimitError, PathError, PolicyError
+from monitor.logic.parser import error_at, parse
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability
+from monitor.logic.traversal import goals, subformulas
+from monitor.model.mdp import MDP
+from monitor.policy.controller import Reader, as_reader
+from monitor.referee.extremes import Extremes
+from monitor.referee.hidden_path import Belief, Minds, Place, Seen, Watched
+from monitor.referee.hidden_values import HiddenUnroll
+from monitor.referee.inputs import check_acted, check_models, named_actions
+from monitor.referee.verdict import Judge
+from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
+from monitor.types import MOST_BELIEVED, UNEXAMINED, UNKNOWN_POLICY, Recourse, Verdict
+
+ROUNDING = 1e-9
+"""By how much the weights of a belief may miss 1."""
+
+
+def judge_hidden(
+    text: str,
+    *,
+    model: MDP,
+    path: Sequence[Sequence[object]],
+    policies: Mapping[str, object],
+    models: Mapping[str, MDP],
+    terminated: bool,
+    start_observed: bool,
+    acted: Sequence[str],
+) -> Verdict:
+    """Evaluate one formula on one path of observations; arguments and errors are those of `judge`."""
+    formula = parse(text)
+    minds = _minds(model, policies)
+    check_models(models, model)
+    actions = named_actions(formula, text, model, policies, models)
+    _check_formula(formula, text, minds)
+    pairs, before = _checked_path(path, minds)
+    check_acted(acted, len(pairs), policies)
+    acted = acted or ["nominal"] * len(pairs)
+    _check_memory(acted, minds)
+    watched = Watched(minds, pairs, acted, before)
+    every = {MAIN: model, **models}
+    judged = Judge(
+        HiddenUnroll(watched, every, actions, terminated=terminated),
+        _frame(pairs, acted),
+        {},
+        "gumbel",
+        start_observed,
+        None,
+        Extremes(Setting(every, {}, None), actions, "gumbel", None),
+    )
+    try:
+        verdict = judged.verdict(formula, text)
+    except RecursionError as error:
+        raise LimitError(
+            "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
+        ) from error
+    missed, now = verdict.outcome in ("regret", "unavoidable"), watched.now
+    return replace(
+        verdict,
+        belief=_likeliest(now),
+        likely={name: sum((now[state] for state in now if there[state]), 0.0) for name, there in model.labels.items()},
+        unseen=sum(seen is None for seen, _ in pairs),
+        evidence=prod(watched.chances),
+        recourse=Recourse(reason=UNEXAMINED) if missed else None,
+    )
+
+
+def beliefs(
+    model: MDP, path: Sequence[Sequence[object]], policies: Mapping[str, object], acted: Sequence[str]
+) -> list[tuple[float, ...]]:
+    """Return the belief before each pair of a path, as a stream has it: place, weight, place, weight, ...
+
+    The first pair may have the belief before it as a third element; without, it is that at the start of an episode.
+    `acted`: as in `judge`. Raises PathError, PolicyError, ConfigError, LimitError.
+    """
+    minds = _minds(model, policies)
+    pairs, before = _checked_path(path, minds)
+    watched = Watched(minds, pairs, acted or ["nominal"] * len(pairs), before)
+    found = []
+    for k in range(len(pairs)):
+        numbered = sorted((minds.number(place), weight) for place, weight in watched.prior(k).items())
+        found.append(tuple(float(part) for each in numbered for part in each))
+    return found
+
+
+def _minds(model: MDP, policies: Mapping[str, object]) -> Minds:
+    if model.counts is not None:
+        raise ConfigError("a learned model with hidden states, or with a policy that remembers, has no bands yet")
+    if model.emissions is not None and model.initial is None:
+        raise ConfigError("a model with hidden states needs `initial`: where an episode may begin")
+    readers: dict[str, Reader] = {}
+    for name, policy in policies.items():
+        try:
+            readers[name] = as_reader(policy, model)
+        except PolicyError as error:
+            raise PolicyError(f"policy {name!r}: {error}") from None
+    return Minds(model, readers)
+
+
+def _check_formula(formula: Formula, text: str, minds: Minds) -> None:
+    """Raise FormulaError where a formula asks for what nobody sees, or hands back where a policy remembers."""
+    for node in subformulas(formula, nested=False):
+        if isinstance(node, Label):
+            raise error_at(f'"{node.name}" is about a state that nobody sees; ask how likely it is', text, node.at)
+    for goal, changes, _ in goals(formula):
+        measure = goal.measure
+        if isinstance(measure, Probability) and any(isinstance(each, Goal) for each in subformulas(measure.path)):
+            raise error_at("a nested quantity is a value of the hidden state, which nobody knows", text, 0)
+        for change in changes:
+            _check_change(change, text, minds)
+
+
+def _check_change(change: InterventionRef, text: str, minds: Minds) -> None:
+    if change.decides:
+        raise error_at("decisions made for a goal need a state that is seen", text, change.at)
+    names = ["nominal", *([change.name] if change.kind == "policy" else [])]
+    if change.steps is not None and any(minds.readers[name].memories > 1 for name in names):
+        raise error_at("a policy that remembers takes over for good", text, change.at)
+
+
+def _check_memory(acted: Sequence[str], minds: Minds) -> None:
+    """Raise PathError where it is not known what the policy that acted chose, or what it remembered."""
+    if UNKNOWN_POLICY in acted:
+        raise PathError("a policy that is not configured acted, and what it reads is not known")
+    readers = {minds.readers[name].content(): minds.readers[name] for name in ("nominal", *acted)}
+    if len(readers) > 1 and any(each.memories > 1 for each in readers.values()):
+        raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
+
+
+def _checked_path(path: Sequence[Sequence[object]], minds: Minds) -> tuple[list[Seen], Belief]:
+    """Return the pairs as plain numbers, and the belief before the first one."""
+    model = minds.model
+    what, most = ("state", model.states) if model.emissions is None else ("observation", model.emissions.signals)
+    if not path:
+        raise PathError(f"the path is empty; it needs at least one pair ({what}, action)")
+    first, *others = path
+    if len(first) not in (2, 3) or any(len(pair) != 2 for pair in others):
+        raise PathError(f"a pair ({what}, action) has two elements; the first may have the belief before it as a third")
+    pairs: list[Seen] = []
+    for n, pair in enumerate(path):
+        seen, action = (_number(each, n) for each in pair[:2])
+        if seen is None and model.emissions is None:
+            raise PathError(f"pair {n}: the state is missing; a model with emissions may do without")
+        for name, given, size in ((what, seen, most), ("action", action, model.actions)):
+            if given is not None and not 0 <= given < size:
+                raise PathError(f"pair {n}: {name} {given} is outside 0..{size - 1}")
+        pairs.append((seen, action))
+    if len(first) == 3:
+        return pairs, _belief(first[2], minds)
+    if model.emissions is None:
+        assert pairs[0][0] is not None
+        return pairs, {minds.fresh(pairs[0][0]): 1.0}
+    assert model.initial is not None
+    return pairs, {minds.fresh(state): chance for state, chance in enumerate(model.initial.tolist()) if chance > 0.0}
+
+
+def _number(given: object, n: int) -> int | None:
+    try:
+        return None if given is None else index(given)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise PathError(f"pair {n}: {given!r:.80} is no whole number") from error
+
+
+def _belief(given: object, minds: Minds) -> dict[Place, float]:
+    """Return a belief given as plain data."""
+    listed = list(given) if isinstance(given, Iterable) else []
+    if not listed or len(listed) % 2 or not all(isinstance(each, int | float) for each in listed):
+        raise PathError("pair 0: the belief before it is not place, weight, place, weight, ...")
+    places, weights = [float(each) for each in listed[::2]], [float(each) for each in listed[1::2]]
+    if any(one >= two for one, two in pairwise(places)) or not all(
+        place.is_integer() and 0 <= place < minds.places for place in places
+    ):
+        raise PathError(
+            f"pair 0: the places of the belief before it do not ascend, or are none of 0..{minds.places - 1}"
+        )
+    if not all(weight > 0.0 for weight in weights) or not isclose(sum(weights), 1.0, rel_tol=0.0, abs_tol=ROUNDING):
+        raise PathError("pair 0: the belief before it has weights that are not positive, or not of sum 1")
+    return {minds.place(int(place)): weight for place, weight in zip(places, weights, strict=True)}
+
+
+def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
+    """Return the frame of the path; states are in the places of `hidden_path`, not here."""
+    steps = tuple(
+        Step(0, action, Moment(policy, MAIN, ended=False)) for (_, action), policy in zip(pairs, acted, strict=True)
+    )
+    return Frame(steps, (Moment("nominal", MAIN, ended=False),))
+
+
+def _likeliest(now: Mapping[int, float]) -> dict[int, float]:
+    """Return the likeliest states, the first first; rounding does not decide which they are."""
+    ordered = sorted(now.items(), key=lambda each: (-round(each[1], 9), each[0]))
+    return dict(ordered[:MOST_BELIEVED])

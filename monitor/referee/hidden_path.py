@@ -1,0 +1,265 @@
+"""What may have happened on a path of observations: the places, and how likely each is.
+
+1. A *place* is the hidden state with what every policy that remembers would remember there, before the pair is read.
+   Policies of one content are one, and they are in the order of their contents.
+2. A *happening* of a pair at a place is an observation and an action, with its probability. What was not observed may
+   have been anything. An action that the acting policy takes at no possible place says nothing.
+3. `prior` of a pair has the probability of each place given all earlier pairs; it is found forwards.
+4. `ahead` of a pair has for each place the probability of this pair and all later ones, divided by their probability
+   given the earlier pairs; it is found backwards. So the products of the two have the sum 1 at every pair.
+
+Definitions: docs/semantics.md, sections 16.1 and 16.2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from monitor.errors import LimitError, PathError
+from monitor.model.mdp import MDP
+from monitor.policy.controller import Reader
+from monitor.types import UNKNOWN_POLICY
+
+LIMIT = 1_000_000
+"""Most places that are led to, counted along the path."""
+
+Seen = tuple[int | None, int | None]
+"""An observation, or the state where it is seen, and an action; None: not known."""
+
+
+class Place(NamedTuple):
+    """The hidden state, and what each policy that remembers would remember there."""
+
+    state: int
+    memories: tuple[int, ...]
+
+
+Belief = Mapping[Place, float]
+
+
+class Happening(NamedTuple):
+    """What may have been observed and done at a place. `action` None: not yet taken. `memories`: after reading."""
+
+    observation: int
+    action: int | None
+    memories: tuple[int, ...]
+    chance: float
+
+
+class Minds:
+    """The policies of a model, and what they remember.
+
+    Args:
+        model: with emissions, or without: then the state is seen.
+        readers: name -> policy.
+    """
+
+    def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
+        contents = {each.content(): each for each in readers.values()}
+        self.model, self.readers = model, {name: contents[each.content()] for name, each in readers.items()}
+        self._rememberers = [each for _, each in sorted(contents.items()) if each.memories > 1]
+
+    @property
+    def places(self) -> int:
+        """Return the number of places."""
+        number = self.model.states
+        for reader in self._rememberers:
+            number *= reader.memories
+        return number
+
+    def place(self, number: int) -> Place:
+        """Return the place with a number: mixed radix, the state first."""
+        memories: list[int] = []
+        for reader in reversed(self._rememberers):
+            number, memory = divmod(number, reader.memories)
+            memories.insert(0, memory)
+        return Place(number, tuple(memories))
+
+    def number(self, place: Place) -> int:
+        """Return the number of a place."""
+        number = place.state
+        for reader, memory in zip(self._rememberers, place.memories, strict=True):
+            number = number * reader.memories + memory
+        return number
+
+    def fresh(self, state: int) -> Place:
+        """Return the place at the start of an episode."""
+        return Place(state, (0,) * len(self._rememberers))
+
+    def remembered(self, reader: Reader, memories: tuple[int, ...]) -> int:
+        """Return what a policy remembers: 0 if nothing."""
+        return memories[self._rememberers.index(reader)] if reader.memories > 1 else 0
+
+    def after(self, memories: tuple[int, ...], state: int, observation: int) -> tuple[int, ...]:
+        """Return what is remembered after reading."""
+        return tuple(
+            int(reader.following[memory, state if reader.sees_state else observation])
+            for reader, memory in zip(self._rememberers, memories, strict=True)
+        )
+
+    def choice(self, reader: Reader, memories: tuple[int, ...], state: int, observation: int) -> list[float]:
+        """Return the distribution [A] of a policy's action; `memories`: after reading."""
+        chosen: list[float] = reader.choice[
+            self.remembered(reader, memories), state if reader.sees_state else observation
+        ].tolist()
+        return chosen
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A path, and what may have happened on it. Raises PathError where that is nothing, LimitError if it is too much.
+
+    `acted`: the policy that acted at each pair. `before`: the belief before the first one.
+    """
+
+    minds: Minds
+    pairs: Sequence[Seen]
+    acted: Sequence[str]
+    before: Belief
+
+    @cached_property
+    def _forwards(self) -> tuple[list[Belief], list[float], list[bool]]:
+        """Beliefs before each pair and after the last; probability of each pair; whether its action says nothing.
+
+        The belief after the last pair has the places at it, with the memories before it was read.
+        """
+        beliefs, chances, silent, count = [self.before], list[float](), list[bool](), 0
+        for k, (seen, action) in enumerate(self.pairs):
+            here, last = beliefs[-1], k == len(self.pairs) - 1
+            silent.append(self._says_nothing(k, here))
+            found: defaultdict[Place, float] = defaultdict(float)
+            for place, weight in here.items():
+                for each in self.happenings(k, place, silent=silent[-1]):
+                    if last:
+                        found[place] += weight * each.chance
+                        continue
+                    assert each.action is not None
+                    for successor, chance in self.successors(place.state, each.action):
+                        count += 1
+                        found[Place(successor, each.memories)] += weight * each.chance * chance
+            if count > LIMIT:
+                raise LimitError(f"the referee follows at most {LIMIT:,} steps of what may have happened on a path")
+            total = sum(found.values())
+            if total <= 0.0:
+                what = "state" if self.minds.model.emissions is None else "observation"
+                raise PathError(f"pair {k}: {what} {seen} with action {action} is impossible after what came before")
+            chances.append(total)
+            beliefs.append({place: weight / total for place, weight in found.items() if weight > 0.0})
+        return beliefs, chances, silent
+
+    def _says_nothing(self, k: int, here: Belief) -> bool:
+        """Return whether the action of a pair says nothing: it is not known which policy chose it, or none would."""
+        reader = self.acting(k)
+        if reader is None:
+            return True
+        _, action = self.pairs[k]
+        return action is not None and not any(
+            self.minds.choice(reader, memories, place.state, observation)[action] > 0.0
+            for place in here
+            for observation, memories, _ in self._readings(k, place)
+        )
+
+    def acting(self, k: int) -> Reader | None:
+        """Return the policy that acted at a pair; None: what it chooses there is not known.
+
+        That one is not configured, or remembers since it took over, which may have been before the path.
+        """
+        if self.acted[k] == UNKNOWN_POLICY:
+            return None
+        reader, nominal = self.minds.readers[self.acted[k]], self.minds.readers["nominal"]
+        forgets = reader.memories > 1 and not reader.shadows and reader is not nominal
+        return None if forgets else reader
+
+    @property
+    def chances(self) -> list[float]:
+        """Probability of each pair given the earlier ones."""
+        return self._forwards[1]
+
+    def prior(self, k: int) -> Belief:
+        """Return the belief before pair `k`."""
+        return self._forwards[0][k]
+
+    @property
+    def silent(self) -> list[bool]:
+        """Whether the action of each pair says nothing."""
+        return self._forwards[2]
+
+    @property
+    def now(self) -> dict[int, float]:
+        """Probability of each state at the last pair, given all of them."""
+        found: defaultdict[int, float] = defaultdict(float)
+        for place, weight in self._forwards[0][-1].items():
+            found[place.state] += weight
+        return dict(found)
+
+    @cached_property
+    def ahead(self) -> list[dict[Place, float]]:
+        """For each pair, and each place at it, the probability of what was observed from it on: see 4 above."""
+        found: list[dict[Place, float]] = []
+        for k in reversed(range(len(self.pairs))):
+            later = found[-1] if found else None
+            found.append(
+                {
+                    place: sum(
+                        each.chance * (1.0 if later is None else self._led(place, each, later))
+                        for each in self.happenings(k, place)
+                    )
+                    / self.chances[k]
+                    for place in self.prior(k)
+                }
+            )
+        return found[::-1]
+
+    def _led(self, place: Place, each: Happening, later: Mapping[Place, float]) -> float:
+        assert each.action is not None
+        return sum(
+            chance * later.get(Place(successor, each.memories), 0.0)
+            for successor, chance in self.successors(place.state, each.action)
+        )
+
+    def successors(self, state: int, action: int) -> list[tuple[int, float]]:
+        """Return the states that an action leads to in the main model, with probabilities."""
+        key = state, action
+        if key not in self._rows:
+            successors, chances = self.minds.model.row(state, action)
+            self._rows[key] = list(zip(successors.tolist(), chances.tolist(), strict=True))
+        return self._rows[key]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], list[tuple[int, float]]]:
+        return {}
+
+    def happenings(self, k: int, place: Place, *, silent: bool | None = None) -> Iterator[Happening]:
+        """Yield what may have been observed and done at a place of pair `k`."""
+        _, action = self.pairs[k]
+        reader = self.acting(k)
+        silent = self.silent[k] if silent is None else silent
+        for observation, memories, shown in self._readings(k, place):
+            if action is None and k == len(self.pairs) - 1:
+                yield Happening(observation, None, memories, shown)
+            elif action is None:
+                if reader is None:
+                    reader = self.minds.readers["nominal"]
+                chosen = self.minds.choice(reader, memories, place.state, observation)
+                for taken, chance in enumerate(chosen):
+                    if chance > 0.0:
+                        yield Happening(observation, taken, memories, shown * chance)
+            elif (silent or reader is None) and self.minds.model.available(place.state)[action]:
+                yield Happening(observation, action, memories, shown)
+            elif (
+                not silent
+                and reader is not None
+                and (chance := self.minds.choice(reader, memories, place.state, observation)[action]) > 0.0
+            ):
+                yield Happening(observation, action, memories, shown * chance)
+
+    def _readings(self, k: int, place: Place) -> Iterator[tuple[int, tuple[int, ...], float]]:
+        """Yield observation, memories after reading, probability of what may have been observed at a place."""
+        seen, _ = self.pairs[k]
+        for observation, chance in self.minds.model.shown(place.state):
+            if seen is None or observation == seen:
+                yield observation, self.minds.after(place.memories, place.state, observation), chance

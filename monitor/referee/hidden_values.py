@@ -1,0 +1,292 @@
+"""Values of goals where states are hidden: what happened and what would have happened, valued backwards together.
+
+1. A node of an observed pair is a place (`hidden_path`), the counterfactual state with what the policy in force
+   remembers there, and the residual of the formula. Beyond the last pair it has no place, but the state in which the
+   episode has ended, if it has: there that state is absorbing.
+2. The value of a node is the sum, over what may have been observed and done at the pair, and over the next true state,
+   of their probability times the mean over what would have been observed, done and reached with the same noise.
+   Observation, action and next state are each drawn by the closed form of `row.py`.
+3. A residual that is true is worth what was observed from there on (`Watched.ahead`), for that still weighs the places.
+   A reward is weighed in the same way.
+4. Where no other policy is in force, the action taken is taken in the state really visited, if the policy remembers
+   there what it really did, and whether it would take that action or not.
+
+Nodes are found forwards and valued backwards, with no weight of a pair of states carried forwards, and no automaton.
+
+Definition: docs/semantics.md, section 16.3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from monitor.arrays import Floats
+from monitor.errors import LimitError
+from monitor.logic.syntax import Const, Goal, InterventionRef, Label, Probability, Reward
+from monitor.model.mdp import MDP
+from monitor.policy.controller import Reader
+from monitor.referee.hidden_path import Happening, Place, Watched
+from monitor.referee.residual import TRUE, Residual, collect, expand
+from monitor.referee.row import counterfactual
+from monitor.referee.transition import Aim
+from monitor.referee.world import MAIN, Frame, World, intervene, position
+
+LIMIT = 500_000
+"""Most nodes of one query, and edges between them."""
+
+Chances = list[tuple[int, float]]
+Decision = tuple[int, int, float]
+"""An action, what is remembered afterwards, and the probability."""
+
+
+class Other(NamedTuple):
+    """The counterfactual state, and what the policy in force remembers there."""
+
+    state: int
+    memory: int
+
+
+class Node(NamedTuple):
+    """What happened (a place, the state the episode ended in, or None), what would have, and what is left to see."""
+
+    true: Place | int | None
+    other: Other
+    residual: Residual
+
+
+class Present(NamedTuple):
+    """An offset of a world: the world from there on, the number of its pair, and the policy whose memory is kept."""
+
+    world: World
+    k: int
+    carried: Reader
+
+
+class Edges(NamedTuple):
+    """Edges of a node: the part of its value that is settled, and the weight of each node it depends on."""
+
+    settled: float
+    to: Mapping[Node, float]
+
+
+class HiddenUnroll:
+    """Evaluator of the measures in one query on hidden states.
+
+    Args:
+        watched: the path.
+        models: name -> model; the main one as `MAIN`.
+        actions: the index of each action that some `do(..)` names.
+        terminated: the episode has ended at the last pair.
+    """
+
+    def __init__(
+        self, watched: Watched, models: Mapping[str, MDP], actions: Mapping[str, int], *, terminated: bool
+    ) -> None:
+        self._watched, self._minds, self._models, self._actions = watched, watched.minds, models, actions
+        self._terminated, self._last = terminated, len(watched.pairs) - 1
+        self._rows: dict[tuple[object, ...], Chances] = {}
+        self._decided: dict[tuple[object, ...], list[Decision]] = {}
+        self._count = 0
+
+    def quantity(self, goal: Goal, frame: Frame, aim: Aim = "value") -> float:
+        """Return the value of a goal's measure; `frame`: the path, with the policies that acted.
+
+        Raises:
+            LimitError: more than `LIMIT` edges are needed.
+        """
+        assert aim == "value", "there are no bounds"
+        value = self._measure(goal, goal.world.change, frame)
+        if goal.world.baseline is not None:
+            value -= self._measure(goal, goal.world.baseline, frame)
+        if isinstance(goal.measure, Probability):  # rounding may exceed the range
+            value = min(max(value, 0.0 if goal.world.baseline is None else -1.0), 1.0)
+        return value
+
+    def _measure(self, goal: Goal, change: InterventionRef, frame: Frame) -> float:
+        _, start = position(goal.world.offset, len(frame.steps))
+        world = intervene(frame, start, change, self._actions[change.name] if change.kind == "action" else None)
+        takes_over = change.kind == "policy"
+        carried = self._minds.readers[change.name if takes_over else "nominal"]
+        first: Residual = goal.measure.path if isinstance(goal.measure, Probability) else goal.measure
+        roots = {
+            place: Node(place, Other(place.state, self._begins(carried, place, takes_over=takes_over)), first)
+            for place in self._watched.prior(start)
+        }
+        layers: list[dict[Node, Edges]] = []
+        wanted, k = set(roots.values()), start
+        while wanted:
+            layer = {node: self._edges(Present(world, k, carried), node) for node in wanted}
+            layers.append(layer)
+            wanted = {after for edges in layer.values() for after in edges.to}
+            world, k = world.later(), k + 1
+        known: dict[Node, float] = {}
+        for layer in reversed(layers):
+            known = {
+                node: edges.settled + sum(weight * known[after] for after, weight in edges.to.items())
+                for node, edges in layer.items()
+            }
+        return sum(weight * known[roots[place]] for place, weight in self._watched.prior(start).items())
+
+    def _begins(self, carried: Reader, place: Place, *, takes_over: bool) -> int:
+        """Return what the policy in force remembers at the intervention."""
+        fresh = takes_over and not carried.shadows
+        return 0 if fresh else self._minds.remembered(carried, place.memories)
+
+    def _edges(self, now: Present, node: Node) -> Edges:
+        """Return the edges of a node at pair `k`, or beyond the last one."""
+        residual, state = node.residual, node.other.state
+        after = collect(residual) if isinstance(residual, Reward) else expand(residual, self._truth(state))
+        earns = isinstance(residual, Reward) and residual.low == 0
+        to: defaultdict[Node, float] = defaultdict(float)
+        settled = 0.0
+        self._count += 1
+        if isinstance(after, Const) and not earns:
+            return Edges(self._ahead(now.k, node.true) if after == TRUE else 0.0, to)
+        for true, other, action, weight in self._steps(now, node):
+            self._count += 1
+            if earns and action is not None:
+                reward = self._models[MAIN].reward(state, action, other.state)
+                settled += weight * reward * self._ahead(now.k + 1, true)
+            if after == TRUE:
+                settled += weight * self._ahead(now.k + 1, true)
+            elif not isinstance(after, Const):
+                to[Node(true, other, after)] += weight
+        if self._count > LIMIT:
+            raise LimitError(
+                f"the referee follows at most {LIMIT:,} steps of what happened and what would have happened in one "
+                "query, and this one needs more; only the exact engine can answer it"
+            )
+        return Edges(settled, to)
+
+    def _truth(self, state: int) -> Callable[[Label | Goal], bool]:
+        labels = self._models[MAIN].labels
+
+        def truth(atom: Label | Goal) -> bool:
+            assert isinstance(atom, Label)
+            return bool(labels[atom.name][state])
+
+        return truth
+
+    def _ahead(self, k: int, true: Place | int | None) -> float:
+        """Return what was observed from pair `k` on, where this is true; nothing was beyond the last pair."""
+        return self._watched.ahead[k].get(true, 0.0) if isinstance(true, Place) else 1.0
+
+    def _steps(self, now: Present, node: Node) -> Iterator[tuple[Place | int | None, Other, int | None, float]]:
+        """Yield what may be next: what happened, what would have, by which action (None: it has ended), weight."""
+        if not isinstance(node.true, Place):
+            yield from self._free(now, node.true, node.other)
+            return
+        place, chance_of_pair = node.true, self._watched.chances[now.k]
+        for each in self._watched.happenings(now.k, place):
+            weight = each.chance / chance_of_pair
+            if now.k == self._last:
+                end = place.state if self._terminated else None
+                if end == node.other.state:
+                    yield end, node.other, None, weight
+                    continue
+                for action, memory, chance in self._decisions(now, place, each, node.other):
+                    for successor, part in self._row(now.world.now.model, node.other.state, action):
+                        yield end, Other(successor, memory), action, weight * chance * part
+                continue
+            assert each.action is not None
+            reached = self._watched.successors(place.state, each.action)
+            for action, memory, chance in self._decisions(now, place, each, node.other):
+                for outcome, part in reached:
+                    true = Place(outcome, each.memories)
+                    if self._ahead(now.k + 1, true) == 0.0:
+                        continue
+                    at = place.state, each.action, outcome
+                    for successor, same in self._same_noise(at, now.world.now.model, node.other.state, action):
+                        yield true, Other(successor, memory), action, weight * chance * part * same
+
+    def _free(
+        self, now: Present, end: int | None, other: Other
+    ) -> Iterator[tuple[int | None, Other, int | None, float]]:
+        """Yield what may be next beyond the last pair."""
+        if end is not None and end == other.state:
+            yield end, other, None, 1.0
+            return
+        key = now.world.now.policy, now.carried, other
+        if key not in self._decided:
+            self._decided[key] = [
+                (action, memory, shown * float(chosen[action]))
+                for read, shown in self._minds.model.shown(other.state)
+                for chosen, memory in [self._chosen(now, other, read)]
+                for action in np.flatnonzero(chosen).tolist()
+            ]
+        for action, memory, chance in self._decided[key]:
+            for successor, part in self._row(now.world.now.model, other.state, action):
+                yield end, Other(successor, memory), action, chance * part
+
+    def _decisions(self, now: Present, place: Place, each: Happening, other: Other) -> list[Decision]:
+        """Return what would have been done at a pair."""
+        key = now.k, now.world.now.policy, now.world.changed == 0, now.carried, place, each, other
+        if key not in self._decided:
+            self._decided[key] = list(self._decide(now, place, each, other))
+        return self._decided[key]
+
+    def _decide(self, now: Present, place: Place, each: Happening, other: Other) -> Iterator[Decision]:
+        here = Other(place.state, self._minds.remembered(now.carried, place.memories))
+        unchanged = each.action is not None and now.world.changed == 0 and other == here
+        for read, shown in self._same_sight(place.state, each.observation, other.state):
+            chosen, memory = self._chosen(now, other, read)
+            if unchanged:
+                assert each.action is not None
+                yield each.action, memory, shown
+                continue
+            if each.action is not None:
+                reader = self._minds.readers[self._watched.acted[now.k]]
+                took = np.array(self._minds.choice(reader, each.memories, place.state, each.observation))
+                if took[each.action] > 0.0:
+                    chosen = counterfactual(took, chosen, each.action)
+            for action in np.flatnonzero(chosen).tolist():
+                yield action, memory, shown * float(chosen[action])
+
+    def _chosen(self, now: Present, other: Other, read: int) -> tuple[Floats, int]:
+        """Return the distribution [A] of the action in force with prior noise, and what is remembered afterwards."""
+        policy = now.world.now.policy
+        if not isinstance(policy, str):
+            always: Floats = np.eye(1, self._minds.model.actions, policy)[0]
+            return always, 0
+        reader = self._minds.readers[policy]
+        memory = other.memory if reader is now.carried else 0
+        seen = other.state if reader.sees_state else read
+        memory = int(reader.following[memory, seen])
+        return reader.choice[memory, seen], memory
+
+    def _row(self, model: str, state: int, action: int) -> Chances:
+        key = model, state, action
+        if key not in self._rows:
+            successors, chances = self._models[model].row(state, action)
+            self._rows[key] = list(zip(successors.tolist(), chances.tolist(), strict=True))
+        return self._rows[key]
+
+    def _same_noise(self, at: tuple[int, int, int], model: str, state: int, action: int) -> Chances:
+        """Return successors elsewhere, given the transition `at` (state, action, successor) of the main model."""
+        key = at, model, state, action
+        if key not in self._rows:
+            row = self._row(MAIN, *at[:2])
+            self._rows[key] = _with_same_noise(row, at[2], self._row(model, state, action))
+        return self._rows[key]
+
+    def _same_sight(self, state: int, observation: int, other: int) -> Chances:
+        """Return what would have been observed in another state, given what was."""
+        key = "sight", state, observation, other
+        if key not in self._rows:
+            shown = self._minds.model.shown
+            self._rows[key] = _with_same_noise(shown(state), observation, shown(other))
+        return self._rows[key]
+
+
+def _with_same_noise(observed: Chances, outcome: int, asked: Chances) -> Chances:
+    """Return the outcomes of one distribution, given that another one with the same noise gave `outcome`."""
+    if observed == asked:
+        return [(outcome, 1.0)]
+    both = sorted({each for each, _ in observed} | {each for each, _ in asked})
+    p, q = (np.array([dict(given).get(each, 0.0) for each in both]) for given in (observed, asked))
+    found = counterfactual(p, q, both.index(outcome))
+    return [(each, chance) for each, chance in zip(both, found.tolist(), strict=True) if chance > 0.0]
