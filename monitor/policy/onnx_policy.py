@@ -65,6 +65,11 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
             f"policy {manifest_path}: it is evaluated in every state of a table (an MDP), not of {model!s:.80}; "
             "in a world with numbers give the manifest's path itself as the policy, to monitor.check or Monitor"
         )
+    if model.emissions is not None:
+        raise PolicyError(
+            f"policy {manifest_path}: where states are hidden a policy is no table of states; give the manifest's path "
+            "itself as the policy, to monitor.check or Monitor"
+        )
     return opened(
         manifest_path,
         lambda manifest, content, where: table_from_onnx(content, of_network(manifest, where), model, where),

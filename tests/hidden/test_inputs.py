@@ -144,6 +144,12 @@ def test_policies_in_files_see_observations_unless_they_say_otherwise(tmp_path: 
         assert ask(query, policies=files).value == ask(query, policies=tables).value
 
 
+def test_a_file_is_no_table_of_states_where_they_are_hidden(tmp_path: Path) -> None:
+    write_network(tmp_path / "nominal.yaml", [0, 1])
+    with pytest.raises(monitor.PolicyError, match="where states are hidden a policy is no table of states"):
+        monitor.load_policy(tmp_path / "nominal.yaml", model())
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
