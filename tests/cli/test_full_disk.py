@@ -19,6 +19,7 @@ import pytest
 from monitor.errors import RecordingError
 from monitor.sidecar.recording import Header
 from monitor.sidecar.recordings import new_recorder
+from tests.cli.stages import faults
 from tests.sidecar.alarms import alarm
 from tests.sidecar.audited import events, recorded, world
 from tests.tiers import first, slow
@@ -93,7 +94,7 @@ def test_a_full_disk_is_one_line_and_leaves_everything_as_it_was(what: str, plac
         if code == 0:
             assert size, "a command that writes needs space"
             return
-        assert (code, len(err.splitlines()), "Traceback" in err) == (2, 1, False), err
+        assert (code, len(faults(err).splitlines()), "Traceback" in err) == (2, 1, False), err
         assert "cannot be written" in err or "cannot write" in err
         left = everything(place) - before
         # `model learn` keeps its counts as soon as it has them, to go on from there
@@ -123,7 +124,7 @@ def test_an_audit_goes_on_once_there_is_space(size: int, tmp_path: Path, cfmon: 
     assert cfmon(*command, str(tmp_path / "whole"))[0] == 0
     with small_disk(size):
         code, _, err = cfmon(*command, str(tmp_path / "out"))
-    assert (code, len(err.splitlines()), "Traceback" in err) == (2, 1, False), err
+    assert (code, len(faults(err).splitlines()), "Traceback" in err) == (2, 1, False), err
     assert "File too large" in err or "written" in err
     unfinished = [name for name in everything(tmp_path / "out") if "unfinished" in name or name == "report.html"]
     assert unfinished == []
