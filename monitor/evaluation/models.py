@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from monitor.arrays import Reals
 from monitor.errors import ConfigError, PolicyError
 from monitor.model import MDP
 from monitor.model.io import load_model
@@ -73,19 +74,24 @@ def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
     """
     if isinstance(model, MDP):
         return model
-    pairs = TRIED * model.actions
+    states = some_states(model, TRIED)
+    seen = with_inputs(states, some_inputs(model, TRIED)) if inputs else states
+    return _places(TRIED, model, f"{model}, tried out in its ranges", observations=seen)
+
+
+def _places(count: int, model: AnyModel, source: str, observations: Reals | None = None) -> MDP:
+    """Return a table of places in which a policy may be asked; every action is available in each."""
+    pairs = count * model.actions
     return MDP(
-        TRIED,
+        count,
         model.actions,
         indptr=np.arange(pairs + 1),
-        successors=np.repeat(np.arange(TRIED), model.actions),
+        successors=np.repeat(np.arange(count), model.actions),
         probabilities=np.ones(pairs),
-        rewards=np.zeros((TRIED, model.actions)),
-        observations=with_inputs(some_states(model, TRIED), some_inputs(model, TRIED))
-        if inputs
-        else some_states(model, TRIED),
+        rewards=np.zeros((count, model.actions)),
+        observations=observations,
         action_names=model.action_names,
-        source=f"{model}, tried out in its ranges",
+        source=source,
     )
 
 
@@ -119,7 +125,7 @@ def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str
     sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
     if model.emissions is None:
         return table_from_onnx(content, manifest, model, where)
-    shown = model if sees == "state" else _observed(model, model.emissions.signals)
+    shown = model if sees == "state" else _places(model.emissions.signals, model, f"the observations of {model}")
     table = table_from_onnx(content, manifest, shown, where)
     with _named(where):
         return as_reader(Sighted(table.actions if table.probabilities is None else table.probabilities, sees), model)
@@ -147,21 +153,6 @@ def _named(where: str) -> Iterator[None]:
         yield
     except PolicyError as error:
         raise PolicyError(f"policy {where}: {error}") from None
-
-
-def _observed(model: MDP, signals: int) -> MDP:
-    """Return a model whose states are the observations of one with hidden states; every action is available there."""
-    pairs = signals * model.actions
-    return MDP(
-        signals,
-        model.actions,
-        indptr=np.arange(pairs + 1),
-        successors=np.repeat(np.arange(signals), model.actions),
-        probabilities=np.ones(pairs),
-        rewards=np.zeros((signals, model.actions)),
-        action_names=model.action_names,
-        source=f"the observations of {model}",
-    )
 
 
 def read_policies(policies: Mapping[str, object], model: MDP) -> dict[str, object]:

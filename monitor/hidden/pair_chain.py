@@ -11,11 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import Row, conditional_choices, counterfactual_row
 from monitor.hidden.belief import Glance
+from monitor.hidden.tails import Tail
 from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.model.emissions import Emissions
@@ -26,22 +27,6 @@ MAX_ROWS: Final = 200_000
 """Rows that are kept for one model, 100 bytes and more each."""
 CHOICE, SIGHT, STEP = range(3)
 """Kinds of rows, as the keys begin."""
-
-
-class Tail(Protocol):
-    """Values beyond the path."""
-
-    def worth(  # noqa: PLR0917 - as `monitor.hidden.tails.Tail`
-        self,
-        memory: int,
-        obligation: int,
-        state: int,
-        action: int,
-        end: int | None,
-        rewarded: bool,  # noqa: FBT001
-    ) -> float:
-        """Return the value of an action in a state."""
-        ...
 
 
 class Caches:
