@@ -59,6 +59,7 @@ REASONS = frozenset(
 _REQUIRED = frozenset({"v", "episode", "seq"})
 _SEEN = frozenset({"state", "observation"})
 _KEYS = _REQUIRED | _SEEN | {"action", "time", "reward", "terminated", "truncated", "policy", "inputs", "extra"}
+STATES = "an integer, a name, a list or a map, as the configured state encoder requires"
 _AGENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -104,6 +105,8 @@ def decode(agent: str, payload: bytes, max_bytes: int = MAX_BYTES) -> Observatio
         raise InputError("missing_key", f"no {missing}; every message needs it") from None
     state, observation = fields.get("state"), fields.get("observation")
     if state is None and "observation" not in fields:
+        if "state" in fields:
+            raise _wrong("state", None, STATES)
         raise InputError(
             "missing_key", "no state; every message needs it, or `observation` where the model has hidden states"
         )
@@ -234,7 +237,7 @@ def _state(key: Literal["state", "observation"], value: object) -> RawState:
     if type(value) is str:
         return _text(key, value)
     if not isinstance(value, list | tuple | dict):
-        raise _wrong(key, value, "an integer, a name, a list or a map, as the configured state encoder requires")
+        raise _wrong(key, value, STATES)
     return _entries(key, value)
 
 
