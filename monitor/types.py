@@ -97,7 +97,7 @@ if TYPE_CHECKING:
 else:
     State = int | tuple[float, ...] | None
 """A state of a table, by its index; of a world with numbers, its features; where states are hidden, the observation, or
-None. Which of them depends on the model, so the type checker is told nothing.
+None. The type checker cannot know which: that depends on the model.
 """
 
 BlindReason = Literal[

@@ -94,7 +94,7 @@ class SimulatedAgent:
             number += 1
 
     def _told(self, seen: int) -> dict[str, object]:
-        """Return what the monitor is told of what the agent sees."""
+        """Return what is sent to the monitor of what the agent sees."""
         if not self.simulator.hidden:
             return {"state": seen}
         return {"observation": None if self.rng.random() < LOST else seen}

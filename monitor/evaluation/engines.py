@@ -292,7 +292,7 @@ class HiddenEngines:
 
     Args:
         checker: of the model and its policies.
-        sampling: unused; ConfigError if not allowed.
+        sampling: only checked, as nothing is sampled; ConfigError if it is not allowed.
 
     `learned`: None: such models have no bands yet. The other attributes are those of `Engines`.
     """

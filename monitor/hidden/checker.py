@@ -11,8 +11,8 @@ from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
-from monitor.hidden.belief import Pair, impossible
 from monitor.hidden.filtering import Weights
+from monitor.hidden.glances import Pair, impossible
 from monitor.hidden.path_values import HiddenWorld, ObservedValues
 from monitor.logic import Formula
 from monitor.logic.parser import error_at

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.hidden.belief import Pair, Place, glances, sights
+from monitor.hidden.glances import Pair, Place, glances, sights
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
@@ -33,13 +33,13 @@ class Filter:
 
     Args:
         model: with emissions, or without: then the state is seen.
-        readers: name -> policy; `nominal` is the deployed one.
+        readers: name -> policy, equal ones once; `nominal` is the deployed one.
     """
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
         self.model, self._nominal = model, readers["nominal"]
-        kinds = {reader.content(): reader for reader in readers.values() if reader.memories > 1}
-        self._rememberers = [reader for _, reader in sorted(kinds.items())]  # in an order that no name changes
+        remembering = {reader for reader in readers.values() if reader.memories > 1}
+        self._rememberers = sorted(remembering, key=Reader.content)  # an order that does not depend on names
         self._unseen: list[Weights] = []
 
     def start(self, seq: int) -> Weights:
@@ -92,7 +92,9 @@ class Filter:
 
         `acting`: None: the policy that acted is not known, so its action says nothing about the state.
         """
-        silent = acting is None or (acting.memories > 1 and not acting.shadows and acting is not self._nominal)
+        # one that began in memory 0 when it took over remembers something else than if it had watched all along
+        restarted = acting is not None and acting.memories > 1 and not acting.shadows and acting is not self._nominal
+        silent = acting is None or restarted
         after = self._after(before, pair, acting or self._nominal, silent=silent)
         if after is None and pair[1] is not None:
             after = self._after(before, pair, acting or self._nominal, silent=True)
@@ -117,7 +119,7 @@ class Filter:
         return chances
 
     def places(self, before: Weights, watching: Reader) -> dict[Place, float]:
-        """Return a belief as `Belief` has it, for one policy that watches."""
+        """Return the weights of places, for one policy that watches."""
         places: dict[Place, float] = {}
         for place, weight in _entries(before):
             key = self._state(place), self._memory(place, self._nominal), self._memory(place, watching)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import Row, conditional_choices, counterfactual_row
-from monitor.hidden.belief import Glance
+from monitor.hidden.glances import Glance
 from monitor.hidden.tails import Tail
 from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton

@@ -11,8 +11,8 @@ from monitor.errors import PathError
 from monitor.exact.evaluators import Evaluators, deployed_name, within
 from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
-from monitor.hidden.belief import Pair
 from monitor.hidden.filtering import Filter, Weights
+from monitor.hidden.glances import Pair
 from monitor.hidden.pair_chain import Caches, Change, PairChain
 from monitor.hidden.tails import Tail, Tails
 from monitor.hidden.trace import Trace

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from monitor.errors import PathError
-from monitor.hidden.belief import Glance, Pair, Place, glances, impossible, sights
 from monitor.hidden.filtering import Filter, Weights
+from monitor.hidden.glances import Glance, Pair, Place, glances, impossible, sights
 from monitor.policy.controller import Reader
 
 

@@ -167,7 +167,8 @@ class Forecasts:
             if obligation is None or obligation.came_true is not None:
                 return
             value = quantity.value
-            if verdict.drawn is not None and quantity.samples and not isinstance(engines, HiddenEngines):
+            if verdict.drawn is not None and quantity.samples:
+                assert not isinstance(engines, HiddenEngines), "where states are hidden nothing is drawn"
                 value = engines.forecast(target.goal, held_path(path), verdict.drawn)
         except MonitorError:
             return  # a world or a policy fails

@@ -486,6 +486,8 @@ def _adapter(engines: AnyEngines, settings: StreamSettings) -> Adapter:
     if features:
         raise ConfigError("state_encoder is 'features', which is for worlds with numbers; the model is a table")
     if isinstance(checker, HiddenChecker):
+        if checker.model.emissions is not None and settings.encoder != "index":
+            raise ConfigError(f"state_encoder is {settings.encoder!r}; where states are hidden it is 'index'")
         return HiddenAdapter(checker.filter, checker.policies, settings)
     return ModelAdapter(checker.model, settings, checker.policies["nominal"])
 

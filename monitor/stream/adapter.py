@@ -12,11 +12,11 @@ from typing import Any
 from monitor.errors import InputError
 from monitor.stream.deduplication import digest
 from monitor.stream.reorder_buffer import BufferedMessage
-from monitor.types import Break, Instant, Observation, StreamSettings
+from monitor.types import Break, Instant, Observation, RawState, StreamSettings
 
 Pair = tuple[Any, Any, tuple[float, ...]]
 """(State, action or None, inputs): `State` is narrower in each adapter."""
-NO_STATE = "no state; every message needs it, since the model has no hidden states"
+NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
 
 class Adapter:
@@ -159,6 +159,15 @@ class Adapter:
             "missing_action",
             f"seq {observation.seq} has no action; only the last message of an episode may have none",
         )
+
+
+def seen_state(observation: Observation) -> RawState:
+    """Return the state in an observation, for models without hidden ones. Raises InputError."""
+    if observation.observation is not None:
+        raise InputError("unknown_key", NOT_HIDDEN)
+    if observation.state is None:
+        raise InputError("missing_key", NOT_HIDDEN)
+    return observation.state
 
 
 def _entry(

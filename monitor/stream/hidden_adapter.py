@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from monitor.arrays import Floats
 from monitor.errors import InputError
-from monitor.hidden.belief import impossible
 from monitor.hidden.filtering import NOTHING, Filter, Weights
+from monitor.hidden.glances import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.policy.controller import Reader
-from monitor.stream.adapter import NO_STATE, Adapter, Pair
+from monitor.stream.adapter import Adapter, Pair, seen_state
 from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
 
 
@@ -39,9 +39,7 @@ class HiddenAdapter(Adapter):
 
     def _seen(self, observation: Observation) -> int | None:
         if self._model.emissions is None:
-            if observation.state is None:
-                raise InputError("missing_key", NO_STATE)
-            return encode_state(self._model, self._encoder, observation.state)
+            return encode_state(self._model, self._encoder, seen_state(observation))
         if observation.state is not None:
             raise InputError(
                 "unknown_key",

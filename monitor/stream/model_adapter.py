@@ -9,7 +9,7 @@ from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
-from monitor.stream.adapter import NO_STATE, Adapter, Pair
+from monitor.stream.adapter import Adapter, Pair, seen_state
 from monitor.types import Break, Observation, StreamSettings
 
 RELATIVE: Final = 1e-6
@@ -57,9 +57,7 @@ class ModelAdapter(Adapter):
             raise InputError(
                 "unknown_key", "the model is a table and has no inputs; leave `inputs` out, or put them into `extra`"
             )
-        if observation.state is None:
-            raise InputError("missing_key", NO_STATE)
-        state = encode_state(self._model, self._encoder, observation.state)
+        state = encode_state(self._model, self._encoder, seen_state(observation))
         if observation.terminated and self._ended is not None:
             state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
         return state, self._action(observation), ()

@@ -38,7 +38,8 @@ class SlidingPath:
             list is updated in place; `pairs` is a copy.
         acted: names of the policies that acted at the held pairs, oldest first, or UNKNOWN_POLICY; empty if nominal
             did at all of them.
-        inputs: recorded inputs at the held pairs, oldest first; empty if the model has none.
+        inputs: recorded inputs at the held pairs, oldest first; where states are hidden the beliefs before them;
+            empty if there are neither.
         last: the newest step, None if the path is empty.
         oldest_dropped: True if older pairs of the path have left the window.
         ended: True if the episode has ended; the pairs are kept for the last verdicts, until the next step or break.

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError, PathError
-from monitor.stream.adapter import NO_STATE, Adapter, Pair
+from monitor.stream.adapter import Adapter, Pair, seen_state
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
 from monitor.worlds import CheckedWorld, Feature, Moment, numbers_of
 from monitor.worlds.policies import WorldPolicy
@@ -37,10 +37,8 @@ class WorldAdapter(Adapter):
 
     def read(self, observation: Observation) -> Pair:
         """Return features, action and inputs of an observation. Raises InputError."""
-        if observation.state is None:
-            raise InputError("missing_key", NO_STATE)
         world = self._world
-        state = _numbers(observation.state, world.features, "state")
+        state = _numbers(seen_state(observation), world.features, "state")
         inputs = _numbers(observation.inputs, world.inputs, "inputs")
         if problem := world.outside(state, inputs):
             raise InputError("out_of_range", f"{problem}; send it in the unit and range of the world")

@@ -80,18 +80,18 @@ def alerts(loaded: Loaded, seed: int, steps: int) -> Iterator[dict[str, Any]]:
     for n, message in enumerate(robot(loaded, seed).messages(steps)):
         now = Instant(1000.0 + n, float(n))
         pipeline.step(Message(now, "agents/demo/steps", msgpack.packb({**message, "time": now.wall})))
-        told = [json.loads(each.payload) for each in pipeline.step(Evaluate(now)).publications]
-        yield from (each for each in told if "alternative" in each)
+        sent = [json.loads(each.payload) for each in pipeline.step(Evaluate(now)).publications]
+        yield from (each for each in sent if "alternative" in each)
 
 
 def test_an_alarm_fires_and_says_what_is_believed_and_another_resolves(loaded: Loaded) -> None:
-    told = list(alerts(loaded, 0, 20))
-    fired = next(alert for alert in told if alert["state"] == "firing")
+    sent = list(alerts(loaded, 0, 20))
+    fired = next(alert for alert in sent if alert["state"] == "firing")
     assert fired["outcome"] == "regret"
     assert fired["alternative"]["name"] == "careful"
     assert fired["value"] < 0.8 <= fired["alternative"]["value"]
-    assert any(alert["state"] == "resolved" for alert in told)
-    believed = [detail for alert in told for detail in alert["details"] if "not seen" in detail]
+    assert any(alert["state"] == "resolved" for alert in sent)
+    believed = [detail for alert in sent for detail in alert["details"] if "not seen" in detail]
     assert any("thin 0." in detail for detail in believed), "it is not certain where it is"
 
 

@@ -266,8 +266,9 @@ def test_joined_in_the_middle_a_memory_is_not_known() -> None:
         ("hidden", {"observation": 2}, "unknown_state"),
         ("hidden", {"observation": "ice"}, "unknown_state"),
         ("hidden", {"observation": 1, "inputs": [1.0]}, "unknown_key"),
-        ("seen", {"observation": 1}, "missing_key"),
+        ("seen", {"observation": 1}, "unknown_key"),
         ("seen", {"observation": None}, "missing_key"),
+        ("seen", {"state": 1, "observation": 1}, "unknown_key"),
     ],
 )
 def test_messages_for_another_kind_of_model_are_rejected(model: str, message: dict[str, Any], reason: str) -> None:
@@ -282,6 +283,11 @@ def test_messages_for_another_kind_of_model_are_rejected(model: str, message: di
     payload = json.dumps({"v": 1, "episode": "e", "seq": 0, "action": 0, **message}).encode()
     received = [each for each in watching.receive("a", payload, Instant(1.0, 1.0)) if isinstance(each, Received)]
     assert [(each.result, each.reason) for each in received] == [("rejected", reason)]
+
+
+def test_observations_are_sent_by_index() -> None:
+    with pytest.raises(monitor.ConfigError, match="where states are hidden it is 'index'"):
+        watch('P=? [ "ice" ]', encoder="name")
 
 
 def test_a_message_has_a_state_or_an_observation() -> None:
