@@ -370,6 +370,8 @@ MOST_BELIEVED: Final = 5
 """States of the belief that a verdict names."""
 UNKNOWN_POLICY: Final = ""
 """In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
+BELIEF_DIGITS: Final = 9
+"""Decimals by which the likeliest states are ordered, so that rounding does not choose among equal ones."""
 
 
 class Step(msgspec.Struct, frozen=True, tag=True, gc=False):

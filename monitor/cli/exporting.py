@@ -125,9 +125,19 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     from monitor.evaluation.models import require_table  # noqa: PLC0415 - likewise
 
     mdp = require_table(found, "--recordings is for a table that `cfmon model learn` wrote")
-    for option, given in (("--sees", request.sees), ("--weights", request.weights), ("--normalise", request.normalise)):
+    apart = {
+        "--sees": request.sees,
+        "--weights": request.weights,
+        "--normalise": request.normalise,
+        "--output": request.output,
+        "--stochastic/--greedy": request.stochastic,
+    }
+    for option, given in apart.items():
         if given is not None:
-            raise ConfigError(f"{option} and --recordings do not go together: a policy sees columns of the recordings")
+            raise ConfigError(
+                f"{option} and --recordings do not go together: a policy sees columns of the recordings, and its table "
+                "has the distribution of what it does on them"
+            )
     learner = load_learner(companion_of(Path(model)))
     if learner.where().count != mdp.states:
         raise ConfigError(f"{model}: its companion {companion_of(Path(model))} is of another model; learn it again")

@@ -19,6 +19,8 @@ DIFFERS: Final = 0.05
 """An imitation may take another action than the policy on so many of the rows that it was not fitted to."""
 FITTED: Final = 20_000
 """Rows that imitations are fitted to, at most; others judge them."""
+LEAST: Final = 10
+"""Fewest rows to fit to: with fewer, the other ones judge nothing."""
 BLOCKS: Final = 50
 """Consecutive parts of the rows, of which one in `JUDGING` judges: rows beside each other are alike."""
 
@@ -98,7 +100,11 @@ def _imitation(numbers: Floats, wanted: Floats, model: MDP, seed: int) -> tuple[
     from monitor.authoring.dynamics.fitted_policy import IMITATED, KINDS, fitted_policy  # noqa: PLC0415 - likewise
 
     held = np.arange(len(numbers)) * BLOCKS // len(numbers) % JUDGING == 0
-    fit = np.flatnonzero(~held) if len(numbers) > BLOCKS else np.arange(len(numbers))
+    fit = np.flatnonzero(~held)
+    if len(fit) < LEAST or not held.any():
+        raise PolicyError(
+            f"there are {len(numbers)} recorded rows, too few to imitate a policy by; record more, or give a network"
+        )
     fit = np.sort(np.random.default_rng(seed).permutation(fit)[:FITTED])
     parts = (numbers[fit], wanted[fit]), (numbers[held], wanted[held])
     certain = bool((wanted.max(axis=1) == 1.0).all())

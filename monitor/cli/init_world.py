@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from monitor.cli.dynamics_report import charts, sections
 from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
 from monitor.cli.init_files import written_policy
+from monitor.cli.init_imitation import NAMES
 from monitor.cli.init_table import constant_fallback, suggestion
 from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.world_paths import RecordedNumbers
     from monitor.model.mdp import MDP
     from monitor.worlds import CheckedWorld
-
-FITS: Final = {"linear": "a linear fit", "network": "a small network"}
 
 
 @dataclass
@@ -61,7 +60,7 @@ class WorldBase(InitBase):
         if request.nominal is None:
             found, seen = self.behaviour, "state and of the inputs" if self.world.inputs else "state"
             self.notes.append(
-                f"nominal: ESTIMATED from the recordings, probabilities of the actions by {FITS[found.kind]} on the "
+                f"nominal: ESTIMATED from the recordings, probabilities of the actions by {NAMES[found.kind]} on the "
                 f"numbers of the {seen} (squared error on held-out steps {found.error:.2f} times that of the "
                 "frequencies); --nominal gives the agent's own"
             )
@@ -84,7 +83,7 @@ class WorldBase(InitBase):
         else:
             safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.tables["nominal"])
             fitted = self._fitted(one_hot[safest], request.seed)
-            by = f"by this world, in {self.table.states:,} recorded states, with {FITS[fitted.kind]} between them"
+            by = f"by this world, in {self.table.states:,} recorded states, with {NAMES[fitted.kind]} between them"
             self.notes.append(suggestion(self.label, horizon, by))
             self._write(fitted, "fallback", staging)
 

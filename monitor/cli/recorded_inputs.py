@@ -262,11 +262,13 @@ def read_into(
         bar.at(before + source.position, f"counting {source.path.name}: {done:,} rows")
     if not done:
         raise RecordingError(f"{source.path}: has no rows")
-    joined = after is not None and (goes_on(source, after.source) or learner.goes_on(after.first()))
-    rest = None if joined else learner.end_file()
+    part = after is not None and goes_on(source, after.source)
+    joined = not part and after is not None and learner.goes_on(after.first())
+    learner.joined += joined
+    rest = None if part or joined else learner.end_file()
     if rest is not None:
         holdout.add(rest)
-    return joined
+    return part or joined
 
 
 def _is_optional(name: str, learner: Learner) -> bool:

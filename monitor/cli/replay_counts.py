@@ -33,7 +33,8 @@ class ReplayCounts:
             match notice:
                 case Received(result=result, reason=reason):
                     self.results[result] += 1
-                    self.reasons[reason] += result == "rejected"
+                    if result == "rejected":
+                        self.reasons[reason] += 1
                 case Judged():
                     self.verdicts += 1
                 case Alert(id=name):
@@ -43,7 +44,7 @@ class ReplayCounts:
 
     def listing(self) -> str:
         """Return the counts in a sentence."""
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common() if count)
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
         parts = [
             f"{count:,} {result}{f' ({reasons})' if result == 'rejected' else ''}"
             for result, count in self.results.most_common()

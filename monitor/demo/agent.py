@@ -75,7 +75,12 @@ class SimulatedAgent:
         """Yield the messages of one episode, without `time`: one for each decision, then one for the terminal state."""
         seen, decide = self.simulator.reset(), self.begin()
         for seq in range(MAX_EPISODE_STEPS):
-            message: dict[str, object] = {"v": 1, "episode": f"{self.run}-{number}", "seq": seq, **self._told(seen)}
+            message: dict[str, object] = {
+                "v": 1,
+                "episode": f"{self.run}-{number}",
+                "seq": seq,
+                **self._shown(seen),
+            }
             if self.simulator.over:
                 yield {**message, "terminated": True}
                 return
@@ -93,7 +98,7 @@ class SimulatedAgent:
                 sent += 1
             number += 1
 
-    def _told(self, seen: int) -> dict[str, object]:
+    def _shown(self, seen: int) -> dict[str, object]:
         """Return what is sent to the monitor of what the agent sees."""
         if not self.simulator.hidden:
             return {"state": seen}
@@ -129,7 +134,7 @@ def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
         for message in agent.messages(arguments.steps):
             sent = client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
             sent.wait_for_publish(ACKNOWLEDGED_WITHIN)
-            if not sent.is_published():
+            if not sent.is_shown():
                 raise TimeoutError(f"{broker.address} did not acknowledge a step within {ACKNOWLEDGED_WITHIN:.0f} s")
             time.sleep(arguments.interval)
     except RuntimeError as error:  # paho raises this when the connection is lost

@@ -76,10 +76,10 @@ def tried_states(model: AnyModel, *, inputs: bool = False) -> MDP:
         return model
     states = some_states(model, TRIED)
     seen = with_inputs(states, some_inputs(model, TRIED)) if inputs else states
-    return _places(TRIED, model, f"{model}, tried out in its ranges", observations=seen)
+    return places(TRIED, model, f"{model}, tried out in its ranges", observations=seen)
 
 
-def _places(count: int, model: AnyModel, source: str, observations: Reals | None = None) -> MDP:
+def places(count: int, model: AnyModel, source: str, observations: Reals | None = None) -> MDP:
     """Return a table of places in which a policy may be asked; every action is available in each."""
     pairs = count * model.actions
     return MDP(
@@ -125,7 +125,7 @@ def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str
     sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
     if model.emissions is None:
         return table_from_onnx(content, manifest, model, where)
-    shown = model if sees == "state" else _places(model.emissions.signals, model, f"the observations of {model}")
+    shown = model if sees == "state" else places(model.emissions.signals, model, f"the observations of {model}")
     table = table_from_onnx(content, manifest, shown, where)
     with _named(where):
         return as_reader(Sighted(table.actions if table.probabilities is None else table.probabilities, sees), model)

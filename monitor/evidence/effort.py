@@ -61,7 +61,8 @@ def work(evidence: Evidence) -> int:
         if in_world and drawn is not None and changes > 1:
             steps += (AT_OFFSET * back + (0 if evidence.verdict.recourse is None else TRIED)) * parts
     total += len(evidence.path) * (farthest + 1) // PAIRS
-    if evidence.verdict.belief is not None:  # two worlds side by side, each of which may be at all of its places
+    if evidence.verdict.belief is not None:
+        # two worlds side by side, each of which may be at all of its places, from each offset of a profile on
         total += sum((len(each) // 2) ** 2 for each in evidence.inputs[-farthest - 1 :]) * (farthest + 1)
     if evidence.verdict.bands is not None:
         bands = evidence.verdict.bands

@@ -88,8 +88,8 @@ def derive_again(
         problems += _of_beliefs(evidence, model, tables)
     except LimitError as error:
         notes += (f"without the beliefs before each pair: {_first_line(error)}",)
-    except MonitorError:
-        pass  # no verdict follows either, and why is said there
+    except MonitorError as error:
+        problems.append(f"inputs: no belief follows: {_first_line(error)}")
     for deriver in derivers or (ENGINE,):
         try:
             derived = deriver.derive(evidence, model, tables, models or {})

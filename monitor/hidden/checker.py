@@ -20,7 +20,7 @@ from monitor.logic.syntax import Goal, Label, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
-from monitor.types import MOST_BELIEVED, UNEXAMINED, Verdict
+from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
@@ -188,7 +188,7 @@ class HiddenCheck:
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
         states, labels = values.trace.states(), self._world.model.labels
-        likeliest = sorted(states.items(), key=lambda each: (-round(each[1], 9), each[0]))[:MOST_BELIEVED]
+        likeliest = sorted(states.items(), key=lambda each: (-round(each[1], BELIEF_DIGITS), each[0]))[:MOST_BELIEVED]
         verdict = replace(
             verdict,
             belief=dict(likeliest),

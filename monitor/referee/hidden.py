@@ -26,7 +26,7 @@ from monitor.referee.hidden_values import HiddenUnroll
 from monitor.referee.inputs import check_acted, check_models, named_actions
 from monitor.referee.verdict import Judge
 from monitor.referee.world import MAIN, Frame, Moment, Setting, Step
-from monitor.types import MOST_BELIEVED, UNEXAMINED, UNKNOWN_POLICY, Recourse, Verdict
+from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, UNKNOWN_POLICY, Recourse, Verdict
 
 ROUNDING = 1e-9
 """By how much the weights of a belief may miss 1."""
@@ -204,5 +204,5 @@ def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:
 
 def _likeliest(now: Mapping[int, float]) -> dict[int, float]:
     """Return the likeliest states, the first first; rounding does not decide which they are."""
-    ordered = sorted(now.items(), key=lambda each: (-round(each[1], 9), each[0]))
+    ordered = sorted(now.items(), key=lambda each: (-round(each[1], BELIEF_DIGITS), each[0]))
     return dict(ordered[:MOST_BELIEVED])

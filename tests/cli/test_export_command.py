@@ -119,3 +119,27 @@ def test_that_a_pickle_runs_code_is_said_once_and_before(cfmon: Run, workdir: Pa
 @pytest.mark.usefixtures("workdir")
 def test_what_runs_no_code_is_not_warned_of(cfmon: Run) -> None:
     assert cfmon("policy", "export", "bold.json", "bold.onnx", "--model", "model.npz")[2] == ""
+
+
+LOG = "episode,step,room,heater,cold\n" + "".join(
+    f"{episode},{step},{'warm' if (episode + step) % 3 else 'cool'},{(episode * step) % 2},{int(step == 7)}\n"
+    for episode in range(30)
+    for step in range(8)
+)
+
+
+@pytest.mark.usefixtures("workdir")
+def test_a_function_of_columns_of_the_recordings(cfmon: Run) -> None:
+    Path("log.csv").write_text(LOG, "utf-8")
+    Path("rule.py").write_text("def act(room):\n    return int(room == 'cool')\n", "utf-8")
+    columns = ["--episode", "episode", "--order", "step", "--state", "room", "--action", "heater"]
+    assert cfmon("model", "learn", "log.csv", "-o", "house.npz", *columns, "--label", "cold: cold == 1")[0] == 0
+    export = ["policy", "export", "rule.py:act", "rule.onnx", "--model", "house.npz", "--recordings", "log.csv"]
+    for options in (["--stochastic"], ["--greedy"], ["--output", "logits"], ["--sees", "name"]):
+        code, _, problem = cfmon(*export, *options)
+        assert (code, "and --recordings do not go together" in problem) == (2, True), problem
+    assert cfmon(*export)[0] == 0
+    model = load_model("house.npz")
+    table = load_policy("rule.yaml", model).table
+    chosen = [table.distribution(model.state_index[name], model.actions).argmax() for name in ("warm", "cool")]
+    assert chosen == [0, 1]

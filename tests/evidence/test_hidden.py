@@ -44,9 +44,11 @@ def alarm(text: str = WATCHED, acting: dict[str, object] | None = None) -> Alert
     return next(alert for alert in alerts if alert.seq > 5)
 
 
-def evidence(alert: Alert | None = None, readers: dict[str, Reader] = READERS) -> Evidence:
+def evidence(
+    alert: Alert | None = None, readers: dict[str, Reader] = READERS, model: monitor.MDP | None = None
+) -> Evidence:
     alert = alert or alarm()
-    return read_evidence(make_evidence(alert, identity_of(robot(), readers, {}), readers, {}))
+    return read_evidence(make_evidence(alert, identity_of(model or robot(), readers, {}), readers, {}))
 
 
 both = pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda deriver: deriver.name)
@@ -120,6 +122,31 @@ def test_an_observed_start_has_the_belief_of_the_model() -> None:
         assert f"inputs[0]: the belief has {first[1] - 1e-6!r} at place 0, {first[1]!r} follows" in (
             derive_again(other, robot(), READERS, {}, [deriver]).problems
         )
+
+
+@both
+def test_a_start_that_the_model_does_not_have_is_found(deriver: Deriver) -> None:
+    """An episode that begins in state 1 is impossible, whatever belief is written before it."""
+    model = monitor.MDP.from_transitions(
+        states=2,
+        actions=1,
+        transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)],
+        labels={"fallen": [1]},
+        initial={0: 1.0},
+        signals=2,
+        emissions=[(0, 0, 1.0), (1, 1, 1.0)],
+    )
+    watching = watch(
+        FormulaSpec("watch", 'P<=0.5 [ "fallen" ]', alarm=AlarmSpec()), model=model, acting={"nominal": [0, 0]}
+    )
+    send(watching, 0, (0, 0))
+    [alert] = [n for n in send(watching, 1, (1, 0)) if isinstance(n, Alert)]
+    readers = {"nominal": as_reader([0, 0], model)}
+    document = evidence(alert, model=model, readers=readers)
+    assert derive_again(document, model, readers, {}, [deriver]).problems == []
+    forged = replace(document, path=document.path[1:], inputs=document.inputs[1:])
+    problems = derive_again(forged, model, readers, {}, [deriver]).problems
+    assert any(problem.startswith("inputs: no belief follows: pair 0: observation 1") for problem in problems), problems
 
 
 def test_a_policy_that_chooses_otherwise_for_an_observation_is_found() -> None:

@@ -22,7 +22,7 @@ KINDS: Final[tuple[PolicyKind, ...]] = ("linear", "network")
 times as long as a network.
 """
 IMITATED: Final[tuple[PolicyKind, ...]] = (*KINDS, "tree")
-"""Fits that are compared to imitate a policy, which may have sharp edges: a single tree is fast."""
+"""Fits that are compared to imitate a policy, which may have sharp edges."""
 LEAST: Final = 1e-6
 """Least probability of an action before they are made to sum to 1."""
 

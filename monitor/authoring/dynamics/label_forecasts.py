@@ -11,13 +11,12 @@ from monitor.arrays import Bools, Floats, Ints
 from monitor.authoring.dynamics.fitted_policy import FittedPolicy
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.authoring.learning.forecast_skill import Forecasts
+from monitor.authoring.proposal.rules import LONGEST
 from monitor.worlds import with_inputs
 from monitor.worlds.location_scale import LocationScale
 
 MOST: Final = 1_000
 """Held-out transitions after which a forecast is made, drawn from all."""
-LAST: Final = 40
-"""The longest horizon of a forecast: that of a proposed formula (`proposal.rules.LONGEST`)."""
 BLOCK: Final = 100
 """Transitions whose forecasts are made at once."""
 DRAWS: Final = 200
@@ -55,7 +54,7 @@ class ForecastingWorld:
 
     def forecasts(self, label: str, horizon: int) -> Forecasts:
         """Return P(the label holds now or within `horizon` steps) after each transition, [n]; NaN: not made."""
-        assert horizon <= LAST, "further steps are not drawn"
+        assert horizon <= LONGEST, "further steps are not drawn"
         found = np.full(self._count, np.nan)
         found[self._rows] = (self._first(label) <= horizon).mean(axis=1)
         return Forecasts(found, np.full(self._count, float(DRAWS)))
@@ -74,10 +73,10 @@ class ForecastingWorld:
 
     def _drawn(self, label: str, at: Ints, rng: np.random.Generator) -> Ints:
         x = np.repeat(self._steps.x_next[at], DRAWS, axis=0)
-        first = np.full(len(x), LAST + 1)
+        first = np.full(len(x), LONGEST + 1)
         for k, w in enumerate(self._inputs(at, rng)):
             holds: Bools = self._world.holds(label, x)
-            first[holds & (first > LAST)] = k
+            first[holds & (first > LONGEST)] = k
             seen = with_inputs(x, w) if self._policy.width > x.shape[1] else x
             chances = self._policy.probabilities(seen).cumsum(axis=1)[:, :-1]
             a = (rng.uniform(size=(len(x), 1)) > chances).sum(axis=1)
@@ -85,15 +84,15 @@ class ForecastingWorld:
         return first.reshape(-1, DRAWS)
 
     def _inputs(self, at: Ints, rng: np.random.Generator) -> Floats:
-        """Return the inputs of the steps to come, [LAST + 1, draws, i]: those recorded next, then resampled ones."""
+        """Return the inputs of the steps to come, [LONGEST + 1, draws, i]: those recorded next, then resampled ones."""
         now = self._steps.w[self._after[at]]
-        found = np.empty((LAST + 1, len(at) * DRAWS, now.shape[1]))
+        found = np.empty((LONGEST + 1, len(at) * DRAWS, now.shape[1]))
         found[0] = np.repeat(now, DRAWS, axis=0)
         if self._world.resample is None:  # the world has no inputs
             return found
         for n, w in enumerate(now):
             chances = rng.uniform(size=DRAWS)
-            for ahead in range(1, LAST + 1):
+            for ahead in range(1, LONGEST + 1):
                 found[ahead, n * DRAWS : (n + 1) * DRAWS] = self._world.resample(w, ahead, chances)
         return found
 

@@ -119,10 +119,11 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
             raise RecordingError(f"{source.path}: has no rows")
         if episodes is None:
             continue
-        first = None if following is None or full else following.first()
+        part = following is not None and not full and goes_on(source, following.source)
+        first = None if part or following is None or full else following.first()
         if first is not None and episodes.goes_on(first):
             joined += 1
-        elif full or following is None or not goes_on(source, following.source):
+        elif not part:
             steps = episodes.finish()
             gaps += steps.gaps
             found.append((steps.state, steps.action, base_of(steps.code), steps.segment))

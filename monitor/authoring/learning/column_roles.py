@@ -58,7 +58,9 @@ MOSTLY: Final = 0.95
 """A column that rises from row to row in so many cases may order them: a few rows may be wrong."""
 
 LIMITED: Final = 0.2
-"""At least so many of the ends at one length, and none later, look like a time limit; `MOSTLY`: all are cuts."""
+"""Fraction of the ends at the longest length from which a time limit is suspected: ends that come by themselves are
+spread over many lengths, so few of them are the longest. From `MOSTLY` on all are taken for cuts.
+"""
 
 FEW: Final = 5
 """A value in last rows of episodes only is there so often, for that to be no chance."""
@@ -376,9 +378,9 @@ class _Proposing:
         if longest < 2 or share < LIMITED:
             return
         count = int((lengths == longest).sum())
-        ends = f"{count:,} of {len(lengths):,} ends come after exactly {longest:,} rows, and none later"
+        ends = f"{count:,} of {len(lengths):,} ends come after exactly {longest:,} rows, the longest"
         if share >= MOSTLY and "truncated" not in self.closed and self._having("truncated") is None:
-            self._set(name, "truncated", f"{ends}: a time limit, which cuts an episode and ends nothing")
+            self._set(name, "truncated", f"{ends}: taken for a time limit, after which nothing is known")
         else:
             why = f"named so; {ends}, as by a TIME LIMIT: mark those in a column truncated, and not here"
             self._set(name, "terminated", why)

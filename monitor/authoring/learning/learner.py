@@ -95,10 +95,7 @@ class Learner:
 
     def goes_on(self, batch: RowBatch | None) -> bool:
         """Return whether an episode of this file continues in the next one; `batch`: the first rows of that."""
-        if batch is None or self.episodes is None or not self.episodes.goes_on(batch):
-            return False
-        self.joined += 1
-        return True
+        return batch is not None and self.episodes is not None and self.episodes.goes_on(batch)
 
     def end_file(self) -> Steps | None:
         """End a file: count what was left of it, and return that; None if nothing was read."""

@@ -59,19 +59,19 @@ def convert(model: MDP, request: ExportRequest) -> Original:
 
 
 def on_first(tables: Sequence[MDP], use: Callable[[MDP], Found]) -> Found:
-    """Return what `use` makes of the first of tables of other observations that a policy takes.
+    """Return the result for the first table whose observations fit the policy.
 
-    Raises PolicyError: it takes none of them; the error on the first, and what else it was called with.
+    Raises PolicyError: none fits; the error on the first, and where others differ, what else it was called with.
     """
-    first: PolicyError | None = None
+    errors: list[PolicyError] = []
     for model in tables:
         try:
             return use(model)
         except PolicyError as error:
-            first = first or error
-    assert first is not None
-    if len(tables) == 1:
-        raise first
+            errors.append(error)
+    first = errors[0]
+    if len({str(error) for error in errors}) == 1:
+        raise first  # it has nothing to do with how much the policy sees
     widths = " nor ".join(str(each.observations.shape[1]) for each in tables if each.observations is not None)
     raise PolicyError(f"{first}. It takes neither {widths} numbers: states, or states and inputs") from first
 

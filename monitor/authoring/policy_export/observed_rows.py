@@ -14,6 +14,7 @@ from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.row_files import RowFile
 from monitor.errors import PolicyError
+from monitor.evaluation.models import places
 from monitor.model.mdp import MDP
 
 MOST: Final = 100_000
@@ -72,18 +73,7 @@ class ObservedRows:
 
     def table(self, names: Sequence[str], model: MDP, where: str) -> MDP:
         """Return a table with a state for each row, where all actions of `model` are available and columns are seen."""
-        pairs = len(self) * model.actions
-        return MDP(
-            len(self),
-            model.actions,
-            indptr=np.arange(pairs + 1),
-            successors=np.repeat(np.arange(len(self)), model.actions),
-            probabilities=np.ones(pairs),
-            rewards=np.zeros((len(self), model.actions)),
-            observations=self.numbers(names, where),
-            action_names=model.action_names,
-            source="recorded rows",
-        )
+        return places(len(self), model, "recorded rows", observations=self.numbers(names, where))
 
 
 def observed_rows(

@@ -12,6 +12,7 @@ pytest.importorskip("onnx")
 
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.row_files import open_rows
+from monitor.authoring.policy_export.convert import on_first
 from monitor.authoring.policy_export.observed_rows import ObservedRows, observed_rows, offered
 from monitor.authoring.policy_export.row_functions import RowFunction
 from monitor.errors import PolicyError
@@ -89,3 +90,25 @@ def test_rows_of_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert few.of is not None
     assert len(few.of) == len(few)
     assert (few.of >= 0).all()
+
+
+def test_only_what_depends_on_the_width_is_said_to() -> None:
+    tables = [
+        MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)], observations=np.zeros((1, width)))
+        for width in (3, 5)
+    ]
+
+    def width_of(model: MDP) -> int:
+        assert model.observations is not None
+        return int(model.observations.shape[1])
+
+    def of_four(model: MDP) -> int:
+        raise PolicyError(f"policy p: it takes 4 features, not {width_of(model)}")
+
+    def missing(_: MDP) -> int:
+        raise PolicyError("policy p: there is no such file")
+
+    with pytest.raises(PolicyError, match=r"not 3\. It takes neither 3 nor 5 numbers"):
+        on_first(tables, of_four)
+    with pytest.raises(PolicyError, match=r"^policy p: there is no such file$"):
+        on_first(tables, missing)
