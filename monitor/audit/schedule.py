@@ -110,9 +110,11 @@ def _client(workers: int, scheduler: str | None) -> Iterator[Any]:
     library: Any = distributed  # some of its functions have no types
     with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
         if scheduler is None:
+            # What a user must know comes back through the futures. What is left to log as an error is Dask's own,
+            # such as a heartbeat that was under way when its worker was closed.
             with (
                 library.LocalCluster(
-                    n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
+                    n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
                 ) as cluster,
                 library.Client(cluster) as client,
             ):

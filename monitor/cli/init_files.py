@@ -133,8 +133,8 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
     without = model.states - len(np.unique(rows.of))
     never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
     notes.append(
-        f"{given.source}: called on {len(rows):,} recorded rows; in each state it acts as often in each way as on the rows there"
-        f"{never if without else ''}"
+        f"{given.source}: called on {len(rows):,} recorded rows; "
+        f"in each state it acts as often in each way as on the rows there{never if without else ''}"
     )
     return tabulated_inputs(values, rows.of, model, request, ())
 
