@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+import yaml
 from cfmon_client import ClientError
 from cfmon_client.takeover_rules import read_rules
 
@@ -68,6 +69,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     ):
         assert words in out
     assert cfmon("config", "check", "tank/config.yaml")[0] == 0
+    assert "doubt" not in Path("tank/config.yaml").read_text("utf-8")
     assert "firing" in alarms(cfmon, "tank")
     assert not list(tmp_path.glob(".cfmon-init-*"))
     assert "tank/takeover.yaml: rules for a guard; with hold: " in out
@@ -147,6 +149,8 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     assert "verdict: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
+    doubt = yaml.safe_load(Path("t/config.yaml").read_text("utf-8"))["bands"]["doubt"]
+    assert doubt.startswith("burst: its condition holds in no row")
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
