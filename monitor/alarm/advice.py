@@ -112,7 +112,8 @@ class Advice:
         fine = needless(self._parsed, self._verdict)
         low, high = decimals(*(bands[:2] if fine else bands[2:]))
         acting = ACTING[self._handover[0].kind]
-        return f"{'Without ' + acting if fine else capital(acting)} now: credibly {low} to {high} ({100 * how.level:.4g} %)"
+        who = f"Without {acting}" if fine else capital(acting)
+        return f"{who} now: credibly {low} to {high} ({100 * how.level:.4g} %)"
 
     def too_late(self, blind: BlindReason | None) -> str:
         """Return when handing over last sufficed, if it no longer does."""

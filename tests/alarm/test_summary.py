@@ -133,7 +133,7 @@ NOT_SHOWN = "You decide: the recordings do not show whether"
 @pytest.mark.parametrize(
     ("now", "band", "doubt", "helps", "advice", "detail"),
     [
-        ((0.60, 0.70), (0.5, 0.7, 0.6, 0.75), "", False, stop("c", lacks=", too little for 0.80"), ""),
+        ((0.60, 0.70), (0.5, 0.7, 0.6, 0.75), "", False, stop("c"), ""),
         ((0.70, 0.63), (0.6, 0.9, 0.5, 0.7), "", False, "Stop the agent safely: handing over to 'c' does not help", ""),
         (
             (0.70, 0.63),
@@ -146,13 +146,13 @@ NOT_SHOWN = "You decide: the recordings do not show whether"
         (
             *((0.60, 0.70), (0.5, 0.7, 0.6, 0.8), "", None),
             *(
-                "Hand over to 'c' now: 0.70 instead of 0.60; the recordings do not show whether that suf",
+                "Hand over to 'c' now: 0.70 instead of 0.60; the recordings do not show whether that",
                 "0.60 to 0.80",
             ),
         ),
         (
             *((0.70, 0.63), (0.6, 0.7, 0.5, 0.7), "not Markov", None),
-            *("You decide: the model is not good enough to say whether handing over to 'c' suffices", "0.50 to 0.70"),
+            *("You decide: the model is too poor to say whether handing over to 'c' suffices", "0.50 to 0.70"),
         ),
         ((0.81, 0.90), (0.80, 0.85, 0.1, 1.0), "", False, "No need to act: without handing over to 'c' it is", ""),
         (

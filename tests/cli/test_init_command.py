@@ -379,7 +379,7 @@ def test_a_function_of_columns_is_in_a_state_what_it_does_on_the_rows_recorded_t
              "--action", "move", "--steps", "100", "--accept-model")  # fmt: skip
     code, out, err = cfmon(*given, "--fallback", "rules.py:keep_away", "--nominal", "rules.py:careful")
     assert (code, faults(err)) == (0, "")
-    assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in a state it" in out
+    assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in each state it" in out
     model = load_model("t/model.npz")
     go = model.action_names.index("go")
     policies = [load_policy(f"t/{name}.yaml", model).table for name in ("fallback", "nominal")]
