@@ -18,6 +18,7 @@ from monitor.evidence.canonical import ONLY_LEARNED, ONLY_MISSED
 from monitor.logic import parse
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
+from monitor.model.action_names import action_in_words
 from monitor.types import Drawn, Quantity, Verdict
 
 Path = Sequence[tuple[object, int | None]]
@@ -198,8 +199,8 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"optimal {_number(recourse.optimal)}  exact{hindsight}"
     changes = recourse.changes
     if changes is not None:
-        proposed = _action(changes.proposed, changes.proposed_name)
-        instead = "" if changes.taken is None else f" instead of {_action(changes.taken, changes.taken_name)}"
+        proposed = action_in_words(changes.proposed_name, changes.proposed)
+        instead = "" if changes.taken is None else f" instead of {action_in_words(changes.taken_name, changes.taken)}"
         where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # numbers are in the path
         first = f"{proposed}{instead}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
@@ -208,10 +209,6 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"changed{known}: {several}{first}; value {_number(changes.value)}  {how}"
     if recourse.reason:
         yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
-
-
-def _action(action: int, name: str) -> str:
-    return name or f"action {action}"
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:
