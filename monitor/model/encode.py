@@ -19,10 +19,10 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` names.
 
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple of numbers, one per dimension;
-    bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
-    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
-    `model.centres`, however far away it is.
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple of
+    numbers, one per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
+    too, and the state is the row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of
+    the nearest of `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
@@ -103,7 +103,7 @@ def _index(raw: object, limit: int) -> int | None:
 
 def _valuation(model: MDP, raw: object) -> int | None:
     try:
-        return model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+        return model.valuation_index.get(raw if isinstance(raw, tuple) else (raw,))
     except TypeError:  # a list inside: not hashable
         return None
 

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from monitor.model import load_model
+from monitor.model import encode_state, load_model
 from monitor.policy.onnx_policy import load_policy
 from tests.tiers import slow
 
@@ -111,3 +111,23 @@ def test_levels_that_come_later_take_their_place_in_the_order(cfmon: Run) -> Non
             assert [part.tolist() for part in both.row(state, action)] == [
                 part.tolist() for part in whole.row(state, action)
             ]
+
+
+def test_codes_of_states_are_sent_as_they_are(cfmon: Run) -> None:
+    log = "run,k,code,act\n" + "".join(
+        f"{run},{k},{(-1, 404, 5)[(run + k) % 3]},{'go' if k % 2 else 'wait'}\n" for run in range(12) for k in range(5)
+    )
+    Path("codes.csv").write_text(log)
+    columns = ("--state", "code", "--action", "act", "--episode", "run", "--order", "k")
+    options = ("--label", "lost: code == 404", "--abstraction", "values", "-o", "codes.npz")
+    assert cfmon("model", "learn", "codes.csv", *columns, *options)[0] == 0
+    model = load_model("codes.npz")
+    for code in (-1, 404, 5):
+        assert model.valuations[encode_state(model, "valuation", code)] == (code,)
+
+
+def test_many_indices_that_never_occur_are_said(cfmon: Run) -> None:
+    Path("codes.csv").write_text("run,k,code,act\n" + "".join(f"0,{k},{200 + k % 2},go\n" for k in range(9)))
+    columns = ("--state", "code", "--action", "act", "--episode", "run", "--order", "k")
+    _, out, _ = cfmon("model", "learn", "codes.csv", *columns, "-o", "codes.npz")
+    assert "states are the numbers 0 to 201, as code holds them, and 2 of these occur: --abstraction values" in out
