@@ -354,7 +354,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     episode: Episode
     seq: int
     state: RawState | None = None
-    action: int | str | None = None
+    action: int | float | str | None = None
     time: float | None = None
     reward: float | None = None
     terminated: bool = False

@@ -45,8 +45,11 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
         "In place of `state` where the model has hidden states: what the sensor showed; `null`: it said nothing.",
     ),
     "action": (
-        "whole number or text",
-        "The action taken in that state. Optional in the last message of an episode only.",
+        "number, text, `true` or `false`",
+        (
+            "The action taken in that state, by index or name; where [names are numbers](#actions-named-by-numbers), a "
+            "number is a name. Optional in the last message of an episode only."
+        ),
     ),
     "time": (
         "number, optional",

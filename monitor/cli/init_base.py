@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.cli.report_page import Section
+    from monitor.model.action_names import ActionNames
 
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
@@ -109,6 +110,11 @@ class InitBase(ABC):
         assert self.read_rows is not None
         with progress("reading the rows again, for what the given policies do on them"):
             return self.read_rows()
+
+    @property
+    @abstractmethod
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
 
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:

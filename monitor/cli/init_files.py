@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.cli.init_base import InitBase
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
 
@@ -212,8 +213,13 @@ def _compare(original: Original, manifest: Manifest, model: MDP, source: str) ->
         )
 
 
-def written_sample(sent: Sequence[dict[str, object]], path: RecordedPath, folder: Path, topic: str) -> None:
-    """Write a path as a recording for `cfmon replay`. `sent`: its states, in the form that a live agent would send."""
+def written_sample(
+    sent: Sequence[dict[str, object]], path: RecordedPath, names: ActionNames, folder: Path, topic: str
+) -> None:
+    """Write a path as a recording for `cfmon replay`.
+
+    `sent`: its states, in the form that a live agent would send. `names`: of the actions.
+    """
     from monitor._version import __version__  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.events import Connected, Evaluate, Message  # noqa: PLC0415 - likewise
@@ -229,7 +235,7 @@ def written_sample(sent: Sequence[dict[str, object]], path: RecordedPath, folder
         last = seq == len(path.actions)
         step = {
             "v": 1, "episode": 1, "seq": seq, **state,
-            **({} if last else {"action": int(path.actions[seq])}),
+            **({} if last else {"action": names.sent(int(path.actions[seq]))}),
             **({("terminated" if path.ended else "truncated"): True} if last else {}),
         }  # fmt: skip
         recorder.write(Message(now, topic.replace("+", "recorded"), json.dumps(step).encode()))

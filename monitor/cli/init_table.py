@@ -25,7 +25,7 @@ from monitor.cli.recorded_inputs import (
     with_function,
     with_sizes,
 )
-from monitor.errors import ConfigError, ModelError, MonitorError
+from monitor.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
 
 JUDGED: Final = 10_000
@@ -61,6 +62,11 @@ class TableBase(InitBase):
         counts = {"states": model.states, "actions": model.actions}
         unsafe = model.labels[label]
         return cls("model.npz", counts, encoder, label, unsafe, [], "", notes, model=model, before=model)
+
+    @property
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
+        return self.model.named_actions
 
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: the frequency of each action in each state."""
@@ -99,13 +105,15 @@ class TableBase(InitBase):
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy of the model."""
-        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.authoring.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
 
         found: AnyArray
-        constant = constant_fallback(request.fallback, self.model)
+        constant = constant_fallback(request.fallback, self.action_names)
         if constant is not None:
             self.notes.append(f"fallback: always {request.fallback}")
-            found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
+            found = written_policy(
+                self._table(constant_policy(self.model, constant), "fallback"), "fallback", self.model, staging, []
+            )
         elif request.fallback is not None:
             found = self._given(request.fallback, "fallback", staging)
         else:
@@ -155,19 +163,14 @@ def is_constant(given: str) -> bool:
     return given.startswith("do(") and given.endswith(")")
 
 
-def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
-    """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
-    from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
-
+def constant_fallback(given: str | None, names: ActionNames) -> int | None:
+    """Return the action of `do(ACTION)`; None: `given` is none. Raises ConfigError."""
     if given is None or not is_constant(given):
         return None
-    name = given[3:-1].strip()
-    try:
-        action = encode_action(model, int(name) if name.isdigit() else name)
-    except MonitorError as error:
-        raise ConfigError(f"--fallback {given}: {error}") from error
-    return constant_policy(model, action)
+    text = given[3:-1].strip()
+    if (action := names.named(text)) is None:
+        raise ConfigError(f"--fallback {given}: {text!r} is not an action of the model ({names.expected()})")
+    return action
 
 
 def suggestion(label: str, horizon: int, by: str) -> str:
@@ -255,7 +258,7 @@ def _without_held_out(table: CountedTable) -> MDP:
     return built(
         train,
         (learner.states, learner.actions),
-        numbered(train, learner.states),
+        numbered(train, learner.states, actions=learner.actions),
         learner.labels,
         prior=learner.prior,
         source="held out",

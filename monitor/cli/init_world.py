@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.authoring.proposal.world_paths import RecordedNumbers
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.worlds import CheckedWorld
 
@@ -55,6 +56,11 @@ class WorldBase(InitBase):
     policies: dict[str, str] = field(default_factory=dict)
     tables: dict[str, Floats] = field(default_factory=dict)
 
+    @property
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
+        return self.world.named_actions
+
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: fitted to the recorded actions."""
         if request.nominal is None:
@@ -74,10 +80,12 @@ class WorldBase(InitBase):
 
         from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - likewise
 
-        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.table)
+        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.action_names)
         if constant is not None:
             self.notes.append(f"fallback: always {request.fallback}")
-            self._write(self._fitted(one_hot[constant], request.seed), "fallback", staging)
+            self._write(
+                self._fitted(np.tile(one_hot[constant], (self.table.states, 1)), request.seed), "fallback", staging
+            )
         elif request.fallback is not None:
             self._write_given("fallback", request.seed, staging)
         else:
@@ -165,6 +173,7 @@ class WorldBase(InitBase):
             (self.paths, self.numbers),
             self.world.holds(self.label, self.numbers.states),
             report,
+            names=self.action_names,
         )
 
     def guards(self, best: CandidateFormula) -> list[Guarded]:

@@ -256,6 +256,6 @@ def _encoder_of_lists(model: MDP) -> StateEncoder:
 
 
 def _action(raw: object, model: MDP) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index or its name")
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index, its number or its name")
     return encode_action(model, raw)

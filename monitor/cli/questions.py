@@ -282,8 +282,8 @@ def _show(
 
     console = Console(highlight=False)
     for verdict, report, found in zip(verdicts, reports, needed, strict=True):
-        console.print(verdict_table(verdict, path))
+        console.print(verdict_table(verdict, path, model.named_actions))
         if found is not None:
-            console.print(visits_text(found))
+            console.print(visits_text(found, model.named_actions))
         if report is not None:
             console.print(explanation(report, model))

@@ -287,7 +287,7 @@ def _with_fits(verdict: Verdict, formula: Formula, asked: Sequence[Goal], given:
 
 def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:
     """Return the value of a goal at an offset if one decision is changed."""
-    world = WorldRef(InterventionRef("action", str(changes.proposed), 1), None, goal.world.offset)
+    world = WorldRef(InterventionRef("action", changes.proposed_name, 1), None, goal.world.offset)
     back = offset if offset >= 0 else len(given.path) + offset
     later = back - changes.offset
     return mean(dataclasses.replace(goal, world=world), given._replace(draws=max(changes.samples, 1)), later)

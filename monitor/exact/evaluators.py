@@ -54,7 +54,7 @@ from monitor.logic.comparison import probability
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import looks_back
-from monitor.model import MDP, encode_action
+from monitor.model import MDP, encode_action_text
 from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.model.unknown import leads_there, unknown_labels, unknown_states
@@ -434,7 +434,7 @@ class Evaluators:
             case "policy":
                 return Intervention(self.policies[change.name], change.steps)
             case "action":
-                action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
+                action = encode_action_text(self.model, change.name)
                 return Intervention(self._constant_policy(action), change.steps)
             case "model":
                 other = self.models[change.name]

@@ -18,7 +18,7 @@ from monitor.hidden.tails import Tail, Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef
-from monitor.model import MDP, encode_action
+from monitor.model import MDP, encode_action_text
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
 from monitor.types import UNKNOWN_POLICY
@@ -58,7 +58,7 @@ class HiddenWorld:
             case "policy":
                 return Change(self.readers[reference.name], reference.steps)
             case "action":
-                action = encode_action(self.model, int(reference.name) if reference.name.isdigit() else reference.name)
+                action = encode_action_text(self.model, reference.name)
                 name = f"do({action})"  # no policy can be called that: it is not a name
                 self.readers.setdefault(name, _certain(self.model, action))
                 return Change(self.readers[name], reference.steps)

@@ -19,10 +19,10 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` names.
 
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple of numbers, one per dimension;
-    bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
-    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
-    `model.centres`, however far away it is.
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple of
+    numbers, one per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
+    too, and the state is the row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of
+    the nearest of `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
@@ -70,18 +70,30 @@ def _check_range(model: MDP, raw: RawState) -> None:
             )
 
 
-def encode_action(model: MDP, raw: int | str) -> int:
-    """Return the action that `raw` names: its number, or its name if the model names its actions.
+def encode_action(model: MDP, raw: float | str) -> int:
+    """Return the action that an agent means by `raw`: a number, or a name if the model names its actions.
+
+    A number is an index, unless actions have numbers for names (`ActionNames`).
 
     Raises:
         InputError: `unknown_action`.
     """
-    action = model.action_index.get(raw) if isinstance(raw, str) else _index(raw, model.actions)
+    return _known(model, model.named_actions.find(raw), raw)
+
+
+def encode_action_text(model: MDP, text: str) -> int:
+    """Return the action of a text in a formula, an option or a file, where text may also be a number.
+
+    Raises:
+        InputError: `unknown_action`.
+    """
+    return _known(model, model.named_actions.named(text), text)
+
+
+def _known(model: MDP, action: int | None, raw: object) -> int:
     if action is None:
-        named = f", or one of {_shown(model.action_names)}" if model.action_names else ""
-        raise InputError(
-            "unknown_action", f"{_shown(raw)} is not an action of the model (0..{model.actions - 1}{named})"
-        )
+        expected = _cut(model.named_actions.expected())
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action of the model ({expected})")
     return action
 
 
@@ -91,7 +103,7 @@ def _index(raw: object, limit: int) -> int | None:
 
 def _valuation(model: MDP, raw: object) -> int | None:
     try:
-        return model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+        return model.valuation_index.get(raw if isinstance(raw, tuple) else (raw,))
     except TypeError:  # a list inside: not hashable
         return None
 
@@ -139,4 +151,8 @@ def _shown(raw: object) -> str:
         text = repr(raw)
     except ValueError:  # an integer of more digits than Python prints
         return "a huge number"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

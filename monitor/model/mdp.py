@@ -15,6 +15,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import ModelError
+from monitor.model.action_names import ActionNames
 from monitor.model.annotations import (
     Valuation,
     checked_bins,
@@ -311,9 +312,14 @@ class MDP:
         return {name: i for i, name in enumerate(self.state_names)}
 
     @cached_property
+    def named_actions(self) -> ActionNames:
+        """The names of actions, and what a number means that is given for one."""
+        return ActionNames(self.action_names, self.actions)
+
+    @property
     def action_index(self) -> Mapping[str, int]:
         """Action name -> action."""
-        return {name: i for i, name in enumerate(self.action_names)}
+        return self.named_actions.by_name
 
     @cached_property
     def valuation_index(self) -> Mapping[Valuation, int]:

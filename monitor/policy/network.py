@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import PolicyError
+from monitor.model.action_names import ActionNames
 from monitor.model.mdp import MDP
 from monitor.policy.decision import chosen_actions, chosen_probabilities
 from monitor.policy.manifest import Manifest
@@ -89,9 +90,15 @@ class _ModelSight:
 
 
 class Network:
-    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input."""
+    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input.
 
-    def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
+    `names`: of the actions, where the model is no table; None: they have none.
+    """
+
+    def __init__(
+        self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str, names: ActionNames | None = None
+    ) -> None:
+        self._names = model.named_actions if isinstance(model, MDP) else names
         self._manifest, self._where, self.kind = manifest, where, manifest.input.kind
         self._session = open_session(content, where)
         self._sight = _sight(manifest, model, where)
@@ -134,10 +141,21 @@ class Network:
         try:
             raw = self._raw(given)
             if self._manifest.mode == "greedy":
-                return chosen_actions(raw, self._manifest, available, states)
+                chosen = chosen_actions(raw, self._manifest, available, states)
+                return self._meant(chosen) if self._manifest.output.kind == "action" else chosen
             return chosen_probabilities(raw, self._manifest, available, states)
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
+
+    def _meant(self, chosen: Ints) -> Ints:
+        """Return the actions that numbers mean, [n]: they are indices, or names where these are numbers."""
+        if self._names is None or self._names.by_index:
+            return chosen
+        found = {number: self._names.find(number) for number in np.unique(chosen).tolist()}
+        unknown = [number for number, action in found.items() if action is None]
+        if unknown:
+            raise PolicyError(f"it chooses {unknown[0]}, which is no action of the model ({self._names.expected()})")
+        return np.array([found[number] for number in chosen.tolist()], dtype=np.int64)
 
     def _given(self, states: AnyArray) -> AnyArray:
         shown: AnyArray = states if self._width is None else self._sight.observations(states)

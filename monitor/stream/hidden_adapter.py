@@ -50,7 +50,7 @@ class HiddenAdapter(Adapter):
             return seen
         raise InputError("unknown_state", f"{seen!r:.80} is not an observation of the model (0 to {signals - 1})")
 
-    def encode_action(self, raw: int | str) -> int:
+    def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
         return encode_action(self._model, raw)
 

@@ -8,14 +8,15 @@ from typing import Final, Literal
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.authoring.learning.batch import RowBatch, is_missing
+from monitor.authoring.learning.batch import EXACT, RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
-Kind = Literal["index", "name", "values", "bins", "nearest"]
+Kind = Literal["index", "name", "values", "bins", "nearest", "levels"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
 `values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of
-clusters. The kinds are those of state encoders."""
+clusters. These are kinds of state encoders. `levels`: one column of numbers, of actions: those that occur, ascending.
+"""
 
 MAX_STATES: Final = 1 << 22
 
@@ -36,7 +37,7 @@ class Numbering:
         columns: their names, for messages.
         edges: of bins, one array per column.
         centres: of clusters.
-        known: what has a number, in its order: values of a column for `name`, tuples for `values`.
+        known: what has a number, in its order: values of a column for `name` and `levels`, tuples for `values`.
         size: how many numbers are in use.
         distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
         farthest: largest distance of an observation from its centre.
@@ -75,12 +76,29 @@ class Numbering:
             numbers[present] = self._numbers(kept, batch, present)
         return numbers
 
+    @property
+    def places(self) -> Ints:
+        """The place in a model of each number in use, [size]: levels ascend there, all else keeps its number."""
+        if self.kind != "levels":
+            return np.arange(self.size)
+        return np.argsort(np.argsort([float(level) for (level,) in self.known]))
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of actions in the order of a model; none where they are indices 0, 1, .. ."""
+        if self.kind == "levels":
+            levels = sorted(float(level) for (level,) in self.known)
+            return () if levels == list(range(len(levels))) else tuple(level_name(level) for level in levels)
+        return tuple(str(known[0]) for known in self.known) if self.kind == "name" else ()
+
     def _numbers(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         match self.kind:
             case "index":
                 numbers = self._indices(values[0], batch, rows)
                 self.size = max(self.size, int(numbers.max()) + 1)
                 return numbers
+            case "levels":
+                return self._levels(values[0], batch, rows)
             case "bins":
                 return self._binned(values, batch, rows)
             case "nearest":
@@ -98,6 +116,18 @@ class Numbering:
             problem = f"is not an index from 0 to {MAX_STATES - 1:,}; --abstraction values numbers states as they come"
             self._refuse(batch, int(rows[bad[0]]), values[bad[0]], problem)
         return values.astype(np.int64)
+
+    def _levels(self, values: AnyArray, batch: RowBatch, rows: Ints) -> Ints:
+        if values.dtype.kind == "U":
+            self._refuse(batch, int(rows[0]), values[0], "is text; numbers are needed")
+        both = np.array([0.0, 1.0]) if values.dtype.kind == "b" else np.zeros(0)  # if only one of them occurs
+        different, places = np.unique(np.concatenate([both, values.astype(np.float64)]), return_inverse=True)
+        if bool((abs(different) > EXACT).any()):
+            row = int(np.flatnonzero(abs(values.astype(np.float64)) > EXACT)[0])
+            self._refuse(batch, int(rows[row]), values[row], "is larger than 2^53")
+        numbers = [self.known.setdefault((level,), len(self.known)) for level in different.tolist()]
+        self.size = len(self.known)
+        return np.array(numbers, np.int64)[places[len(both) :]]
 
     def _binned(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         state = np.zeros(len(rows), np.int64)
@@ -142,7 +172,7 @@ class Numbering:
         number = self.known.get(found)
         if number is None:
             for each in found:
-                if isinstance(each, float) and abs(each) > 2**53:
+                if isinstance(each, float) and abs(each) > EXACT:
                     self._refuse(batch, int(rows[row]), each, "is larger than 2^53")
             if len(self.known) >= MAX_STATES:
                 what = ", ".join(self.columns)
@@ -155,10 +185,29 @@ class Numbering:
         raise RecordingError(f"{batch.where(row)}: {', '.join(self.columns)} = {str(value)!r:.80} {problem}")
 
 
+def level_name(level: float) -> str:
+    """Return the name of an action that recordings name by a number, as short as it is exact.
+
+    >>> level_name(40.0), level_name(-0.5)
+    ('40', '-0.5')
+    """
+    return str(int(level)) if level.is_integer() else repr(level)
+
+
 def _plain(value: object) -> float | str | bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     return str(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+
+
+def numbered_actions(batch: RowBatch, name: str) -> Numbering:
+    """Return a numbering for the actions in a column: text is their names, and numbers are levels.
+
+    Raises RecordingError if the column looks continuous.
+    """
+    option = "name the few actions there are in a column of their own, and give it with --action"
+    kind = chosen_kind(batch, (name,), "action", option)
+    return Numbering("name" if kind == "name" else "levels", (name,))
 
 
 def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> Kind:

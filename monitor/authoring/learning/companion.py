@@ -229,7 +229,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
         conditions=conditions,
         prior=about["prior"],
-        actions=_as_numbering(about["actions"], (), {}),
+        actions=_as_actions(about["actions"]),
         tally=tally,
         rows=about["rows"],
         files=about["files"],
@@ -239,6 +239,13 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         step=about.get("step"),
         joined=about.get("joined", 0),
     )
+
+
+def _as_actions(about: dict[str, Any] | None) -> Numbering | None:
+    """Return the numbering of actions; indices, as earlier versions wrote them, are levels too."""
+    if about is not None and about["kind"] == "index":
+        about |= {"kind": "levels", "known": [[float(index)] for index in range(about["size"])]}
+    return _as_numbering(about, (), {})
 
 
 def _as_numbering(

@@ -100,7 +100,7 @@ def built(
         samples=samples,
         sample_states=sample_states,
         state_names=_state_names(states, where, labels),
-        action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
+        action_names=actions.action_names,
         bin_edges=states.edges,
         ranges=states.ranges,
         centres=None if states.centres is None else states.centres.points,
@@ -125,7 +125,7 @@ class _CountedRows:
 
 
 def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
-    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
+    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + where.of_action(keys & ((1 << ACTION_BITS) - 1))
     return numbers
 
 

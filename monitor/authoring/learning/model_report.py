@@ -396,7 +396,7 @@ def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
     return tuple(
         Scarce(
             _named(model.state_names, int(chain.states.of_base(keys[i : i + 1] >> ACTION_BITS)[0])),
-            _named(model.action_names, int(keys[i] & ((1 << ACTION_BITS) - 1))),
+            _named(model.action_names, int(chain.states.of_action(keys[i : i + 1] & ((1 << ACTION_BITS) - 1))[0])),
             int(draws[i]),
             float(score[i]),
         )

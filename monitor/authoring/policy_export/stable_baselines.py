@@ -96,7 +96,7 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     if request.stochastic and kind == "q_values":
         raise PolicyError(f"{where}: {algorithm} has no probabilities; leave --stochastic out")
     exported = network_onnx(torch, _scores_of(torch, agent.policy, algorithm, where), model, request, kind)
-    assumed = _as_trained(agent, model, exported.normalisation, request)
+    assumed = [*model.named_actions.order, *_as_trained(agent, model, exported.normalisation, request)]
     mask = algorithm == "MaskablePPO"
     if mask:
         lacking = "" if not model.availability.all() else ", and none is unavailable in this model"

@@ -60,7 +60,7 @@ def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
         raise PolicyError(f"{where}: a network sees observations, and the model has none")
     if request.weights is not None:
         _load(torch, module, request.weights)
-    assumed: list[str] = []
+    assumed: list[str] = [*model.named_actions.order]
     head = _head(torch, module, where, assumed)
     refuse_memory(torch, module, where)
     kind: OutputKind = request.output or "logits"

@@ -11,6 +11,7 @@ import numpy as np
 
 from monitor.arrays import Bools
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
+from monitor.model.action_names import ActionNames
 from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import (
@@ -128,26 +129,35 @@ def measured(
     specs = [FormulaSpec(f"c{i}", each.text, alarm=each.alarm, bands="off") for i, each in enumerate(candidates)]
     monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
     traces = {spec.name: Trace() for spec in specs}
-    for number, seq, notices in replayed(monitor, paths, lambda state: (state, None), report):
+    for number, seq, notices in replayed(monitor, model.named_actions, paths, lambda state: (state, None), report):
         for notice in notices:
             take(notice, traces, number, seq)
     return [summary_of(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
 
 
 def replayed(
-    monitor: Monitor, paths: Sequence[RecordedPath], sent: Callable[[int], Sent], report: Callable[[int], None]
+    monitor: Monitor,
+    names: ActionNames,
+    paths: Sequence[RecordedPath],
+    sent: Callable[[int], Sent],
+    report: Callable[[int], None],
 ) -> Iterator[tuple[int, int, list[Notice]]]:
-    """Yield the number of a path, the step, and what the monitor says there. `sent`: what an agent sends of a state."""
+    """Yield the number of a path, the step, and what the monitor says there.
+
+    `names`: of its model's actions. `sent`: what an agent sends of a state.
+    """
     clock = 0
     for number, path in enumerate(paths):
-        for seq, step in enumerate(_observations(path, number, sent)):
+        for seq, step in enumerate(_observations(path, number, names, sent)):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
             yield number, seq, [*monitor.observe(step, now), *monitor.evaluate(now)]
             report(clock)
 
 
-def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) -> list[Observation]:
+def _observations(
+    path: RecordedPath, number: int, names: ActionNames, sent: Callable[[int], Sent]
+) -> list[Observation]:
     last = len(path.actions)
     return [
         Observation(
@@ -156,7 +166,7 @@ def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) 
             seq=seq,
             state=numbers,
             inputs=inputs,
-            action=int(path.actions[seq]) if seq < last else None,
+            action=names.sent(int(path.actions[seq])) if seq < last else None,
             terminated=seq == last and path.ended,
             truncated=seq == last and not path.ended,
         )

@@ -14,6 +14,7 @@ from monitor.arrays import Bools
 from monitor.authoring.proposal.measure import CandidateFormula, Measured, Trace, replayed, summary_of, take
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
+from monitor.model.action_names import ActionNames
 from monitor.runtime.monitor import Monitor
 from monitor.types import FormulaSpec, Judged, Notice, Outcome, Sampling, StreamSettings, TrustSettings, Verdict
 from monitor.worlds import CheckedWorld
@@ -77,7 +78,7 @@ def measured_in_world(
         sampling=Sampling(error=ERROR),
         trust=TrustSettings(enabled=False),
     )
-    for number, seq, notices in replayed(monitor, paths, numbers.sent, report):
+    for number, seq, notices in replayed(monitor, world.named_actions, paths, numbers.sent, report):
         values = dict(_values(notices))
         for replay in replays:
             if seq == 0:
@@ -93,18 +94,21 @@ def replayed_alone(
     recorded: tuple[Sequence[RecordedPath], RecordedNumbers],
     unsafe: Bools,
     report: Callable[[int], None] = lambda _: None,
+    *,
+    names: ActionNames,
 ) -> Measured:
     """Return what a monitor of one formula does on each path, as the first that it sees.
 
     Noise depends on agent, episode, step and number of the test, so `cfmon replay` of such a path alone, by the same
-    agent in its episode 1, draws the same numbers and raises the same alarms. `unsafe`: which states of the paths are.
+    agent in its episode 1, draws the same numbers and raises the same alarms. `names`: of the actions. `unsafe`: which
+    states of the paths are.
     """
     paths, numbers = recorded
     trace, done = Trace(), 0
     for number, path in enumerate(paths):
         monitor, trace.fires = new_monitor(), False
         traces = {query.spec.name: trace for query in monitor.queries}
-        for _, seq, notices in replayed(monitor, [path], numbers.sent, lambda _: None):
+        for _, seq, notices in replayed(monitor, names, [path], numbers.sent, lambda _: None):
             for notice in notices:
                 take(notice, traces, number, seq)
             done += 1

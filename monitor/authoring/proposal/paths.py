@@ -34,7 +34,7 @@ class RecordedPath:
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
-    """Return the paths of recorded transitions, in the states of the model."""
+    """Return the paths of recorded transitions, in the states and actions of the model."""
     if not len(held.state):
         return []
     after = where.of(held.code)
@@ -43,7 +43,7 @@ def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
     found = []
     for lo, hi in zip(begins, [*begins[1:], len(held.path)], strict=True):
         states = np.append(where.of_base(held.state[lo:hi]), after[hi - 1])
-        found.append(RecordedPath(states, held.action[lo:hi], bool(ended[hi - 1])))
+        found.append(RecordedPath(states, where.of_action(held.action[lo:hi]), bool(ended[hi - 1])))
     return found
 
 

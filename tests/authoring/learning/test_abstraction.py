@@ -10,9 +10,11 @@ from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import parsed
+from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.learner import Learner
+from monitor.authoring.proposal.paths import paths_of
 from monitor.errors import ModelError, RecordingError
-from monitor.model import encode_state
+from monitor.model import encode_state, model_sha256
 
 
 def batch(**columns: object) -> RowBatch:
@@ -178,3 +180,57 @@ def test_too_many_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.authoring.learning.abstraction.MAX_STATES", 3)
     with pytest.raises(ModelError, match="more than 3 different values; use --bins"):
         Numbering("values", ("x",)).encode(batch(x=[0.0, 1.0, 2.0, 3.0]), ("x",))
+
+
+def test_levels_become_names_in_ascending_order_whatever_came_first() -> None:
+    whole = batch(x=[0, 1, 2, 0, 1, 2, 0], a=[100, 0, 40, 0, 100, 40, 0])
+    models = []
+    for parts in (1, 7):
+        learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+        for rows in np.array_split(np.arange(7), parts):
+            learner.read(RowBatch({k: v[rows] for k, v in whole.columns.items()}, 1 + int(rows[0]), "f"))
+        models.append(learner.model("m"))
+    assert models[0].action_names == models[1].action_names == ("0", "40", "100")
+    for state, action, successor in ((0, 2, 1), (1, 0, 2), (2, 1, 0), (0, 0, 1), (1, 2, 2)):
+        for model in models:
+            assert model.row(state, action)[0].tolist() == [successor]
+    assert model_sha256(models[0]) == model_sha256(models[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([0, 1, 2], ()),
+        ([1.0, np.nan, 0.0], ()),
+        ([True, True, True], ()),
+        ([1, 2, 3], ("1", "2", "3")),
+        ([0, 2, 2], ("0", "2")),
+        ([-1, 1, 0], ("-1", "0", "1")),
+        ([1.0, 0.5, 0.5], ("0.5", "1")),
+        ([0.0, np.nan, 40.0], ("0", "40")),
+    ],
+)
+def test_actions_are_indices_only_if_they_are_all_of_them(values: list[float], names: tuple[str, ...]) -> None:
+    learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    learner.read(batch(x=[0, 0, 0, 0], a=[*values, values[0]]))
+    model = learner.model("m")
+    assert model.action_names == names
+    assert model.actions == len(names or {0, 1, 2} & {*range(3 if values == [0, 1, 2] else 2)})
+
+
+def test_the_paths_of_levels_have_the_actions_of_the_model() -> None:
+    learner, kept = Learner.new(Roles(("x",), "a"), None, [], 1.0), Collected(0, unsafe=np.zeros(0, np.bool_))
+    for first, action in enumerate((40, 0, 100, 40, 0)):
+        kept.add(learner.read(batch(x=[first % 2], a=[action])))
+    [path] = paths_of(kept.every(), learner.where())
+    assert path.actions.tolist() == [1, 0, 2, 1]
+
+
+def test_actions_that_look_continuous_are_refused_at_once() -> None:
+    rows = batch(x=np.zeros(500, np.int64), a=np.random.default_rng(0).normal(size=500))
+    with pytest.raises(RecordingError, match=r"column 'a' of the action looks continuous .* name the few"):
+        Learner.new(Roles(("x",), "a"), None, [], 1.0).read(rows)
+    mixed = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    mixed.read(batch(x=[0, 1], a=[0, 40]))
+    with pytest.raises(RecordingError, match="row 1: a = 'off' is text; numbers are needed"):
+        mixed.read(batch(x=[0, 1], a=["off", "on"]))

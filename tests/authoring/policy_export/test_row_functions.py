@@ -12,11 +12,19 @@ pytest.importorskip("onnx")
 
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.row_files import open_rows
+from monitor.authoring.policy_export.classifiers import of_classifier
 from monitor.authoring.policy_export.convert import on_first
 from monitor.authoring.policy_export.observed_rows import ObservedRows, observed_rows, offered
+from monitor.authoring.policy_export.original import ExportRequest
 from monitor.authoring.policy_export.row_functions import RowFunction
+from monitor.authoring.policy_export.tables import read_table
 from monitor.errors import PolicyError
 from monitor.model import MDP
+from monitor.policy.draft import draft_manifest
+from monitor.policy.export import table_onnx
+from monitor.policy.onnx_policy import table_from_onnx
+from tests.authoring.policy_export import sources
+from tests.policy.test_onnx_policy import built, helper, tensor
 
 MODEL = MDP.from_transitions(
     states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)], action_names=("stay", "go")
@@ -112,3 +120,66 @@ def test_only_what_depends_on_the_width_is_said_to() -> None:
         on_first(tables, of_four)
     with pytest.raises(PolicyError, match=r"^policy p: there is no such file$"):
         on_first(tables, missing)
+
+
+LEVELS = MDP.from_transitions(
+    states=3,
+    actions=3,
+    transitions=[(s, a, a, 1.0) for s in range(3) for a in range(3)],
+    observations=[[0.0], [1.0], [2.0]],
+    action_names=("0", "40", "100"),
+)
+
+
+@pytest.mark.parametrize("forty", [40, 40.0, np.int64(40), np.array([40]), "40"])
+def test_functions_return_levels_as_the_log_has_them(forty: object) -> None:
+    found = RowFunction.of(lambda row: forty if row["carts"] else 0, OFFERED, "policy p")
+    assert found.answers(ROWS, LEVELS).tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("index", [1, 2, 40.5, True])
+def test_the_index_of_a_level_is_no_answer(index: object) -> None:
+    found = RowFunction.of(lambda row: index if row["carts"] else 0, OFFERED, "policy p")
+    with pytest.raises(
+        PolicyError, match=r"which is no action \(.* is not an action of the model \(one of 0, 40, 100\)"
+    ):
+        found.answers(ROWS, LEVELS)
+
+
+def test_flags_are_answers_where_actions_are_two() -> None:
+    found = RowFunction.of(lambda row: row["carts"] > 0, OFFERED, "policy p")
+    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+
+
+def test_tables_and_classes_of_levels(tmp_path: Path) -> None:
+    request = ExportRequest(str(tmp_path / "p.json"))
+    for name, content in (("p.json", "[100, 0, 40.0]"), ("p.csv", "100\n0\n40\n")):
+        (tmp_path / name).write_text(content)
+        table = read_table(LEVELS, ExportRequest(str(tmp_path / name)))
+        assert table.actions is not None
+        assert table.actions.tolist() == [2, 0, 1]
+    original = of_classifier(sources.Says([0, 40, 100]), LEVELS, request)
+    assert original.actions is not None
+    assert original.actions.tolist() == [0, 1, 1]
+    assert "its classes are the names of actions" in original.assumed
+    with pytest.raises(PolicyError, match=r"1 is not an action of the model \(one of 0, 40, 100\)"):
+        of_classifier(sources.Says([0, 1, 2]), LEVELS, request)
+
+
+def test_what_a_network_says_is_a_level_or_the_scores_of_levels_in_their_order() -> None:
+    manifest, assumed = draft_manifest(levels_of(100, 0, 40), Path("p.onnx"), LEVELS)
+    table = table_from_onnx(levels_of(100, 0, 40), manifest, LEVELS, "p.onnx")
+    assert np.asarray(table.actions).tolist() == [2, 0, 1]
+    assert not any("column" in each for each in assumed)
+    with pytest.raises(PolicyError, match=r"it chooses 1, which is no action of the model \(one of 0, 40, 100\)"):
+        draft_manifest(levels_of(0, 1, 40), Path("p.onnx"), LEVELS)
+    scores = table_onnx(np.eye(3), "index", "q_values")
+    assert "column k is the k-th of the actions 0, 40, 100" in draft_manifest(scores, Path("p.onnx"), LEVELS)[1]
+
+
+def levels_of(*numbers: int) -> bytes:
+    """A network that looks up a number by that of a state."""
+    nodes = [helper.make_node("Gather", ["table", "state"], ["action"])]
+    return built(
+        nodes, [tensor("state", "INT64", ["n"])], [tensor("action", "INT64", ["n"])], {"table": np.array(numbers)}
+    )
