@@ -24,9 +24,9 @@ from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
-JOINED = (
-    "the path was joined in the middle of an episode, so what a policy remembers is not known; it is answered again in "
-    "the next episode"
+NOT_KNOWN = (
+    "what a policy remembers is not known: the path was joined in the middle of an episode, or a recurrent network may "
+    "have read too many different things since; it is answered again in the next episode"
 )
 
 
@@ -86,7 +86,7 @@ class HiddenChecker:
                 if change.decides:
                     raise error_at(NO_DECISIONS, text, change.at)
                 if change.steps is not None and any(
-                    reader.memories > 1 for reader in (world.nominal, world.change(change).reader or world.nominal)
+                    reader.remembers for reader in (world.nominal, world.change(change).reader or world.nominal)
                 ):
                     raise error_at(
                         "a policy that remembers takes over for good: what the other one would remember when it is "
@@ -183,7 +183,7 @@ class HiddenCheck:
         there at the last call; None: it is another path. The others are those of `monitor.check`. Raises PathError.
         """
         if not beliefs:
-            raise PathError(JOINED)
+            raise PathError(NOT_KNOWN)
         values = self._values
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]

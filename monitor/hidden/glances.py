@@ -60,8 +60,8 @@ def sights(model: MDP, reader: Reader, observed: int | None, place: tuple[int, i
     for shown, chance in model.shown(state):
         if observed is None or shown == observed:
             read = state if reader.sees_state else shown
-            after = int(reader.following[memory, read])
-            yield Glance(shown, after, reader.choice[after, read], None, chance)
+            after, choice = reader.read(memory, read)
+            yield Glance(shown, after, choice, None, chance)
 
 
 Place = tuple[int, int, int]

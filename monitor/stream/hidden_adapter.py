@@ -7,7 +7,7 @@ nothing else has to be kept beside it.
 from __future__ import annotations
 
 from monitor.arrays import Floats
-from monitor.errors import InputError
+from monitor.errors import InputError, MonitorError
 from monitor.hidden.filtering import NOTHING, Filter, Weights
 from monitor.hidden.glances import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_state
@@ -85,7 +85,10 @@ class HiddenAdapter(Adapter):
         if not self._filter.explains(before, (seen, action)):
             seen = action = None
         acting = None if policy == UNKNOWN_POLICY else self._readers[policy]
-        after = self._filter.following(before, (seen, action), acting)
+        try:
+            after = self._filter.following(before, (seen, action), acting)
+        except MonitorError:  # of a recurrent network: it fails, or what it may remember is too much
+            after = None
         return (seen, action, before), (seen, action, NOTHING if after is None else after)
 
     def _before(self, seen: int | None, seq: int) -> Weights:
@@ -129,4 +132,7 @@ class HiddenAdapter(Adapter):
 
     def _likely(self, pair: Pair) -> Floats | None:
         seen, _, before = pair
-        return None if before == NOTHING else self._filter.likely(before, seen)
+        try:
+            return None if before == NOTHING else self._filter.likely(before, seen)
+        except MonitorError:  # likewise
+            return None
