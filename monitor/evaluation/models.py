@@ -127,7 +127,7 @@ def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str
     sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
     if model.emissions is None:
         return table_from_onnx(content, manifest, model, where)
-    shown = _readable(model, sees)
+    shown = readable(model, sees)
     table = table_from_onnx(content, manifest, shown, where)
     with _named(where):
         return as_reader(Sighted(table.actions if table.probabilities is None else table.probabilities, sees), model)
@@ -152,7 +152,7 @@ def _recurrent_of(manifest: RecurrentManifest, content: bytes, model: AnyModel, 
         )
     from monitor.policy.recurrent import RecurrentReader  # noqa: PLC0415 - only where one is named
 
-    shown = _readable(model, manifest.sees)
+    shown = readable(model, manifest.sees)
     allowed = np.ones((shown.states, model.actions), dtype=np.bool_)
     for state in range(model.states):
         for each in [state] if shown is model else [signal for signal, _ in model.shown(state)]:
@@ -160,7 +160,7 @@ def _recurrent_of(manifest: RecurrentManifest, content: bytes, model: AnyModel, 
     return RecurrentReader(content, manifest, shown, allowed, where)
 
 
-def _readable(model: MDP, sees: str) -> MDP:
+def readable(model: MDP, sees: str) -> MDP:
     """Return what a policy may read as a table of states: the states, or the observations where states are hidden."""
     if model.emissions is None or sees == "state":
         return model

@@ -54,19 +54,29 @@ class Filter:
         self._unseen: list[Weights] = []
 
     def start(self, seq: int) -> Weights:
-        """Return the belief before step `seq` of an episode of which nothing was observed; NOTHING: there is none."""
+        """Return the belief before step `seq` of an episode of which nothing was observed.
+
+        NOTHING: there is none, or a recurrent network may remember too much there.
+        """
         model = self.model
-        if model.initial is None or (seq > 0 and self._width):  # what a network may have read is too much to list
+        if model.initial is None:
             return NOTHING
         if not self._unseen:
             memories = (0,) * len(self._rememberers)
             here = enumerate(model.initial.tolist())
             self._unseen.append(self._plain({(state, memories): chance for state, chance in here if chance > 0.0}))
         while len(self._unseen) <= min(seq, MOST_STEPS):
-            after = self.following(self._unseen[-1], (None, None), self._nominal)
-            assert after is not None, "some observation and some action are always possible"
-            self._unseen.append(after)
+            self._unseen.append(self._unobserved(self._unseen[-1]))
         return self._unseen[min(seq, MOST_STEPS)]
+
+    def _unobserved(self, before: Weights) -> Weights:
+        """Return the belief after a step of which nothing was observed; NOTHING: a network may remember too much."""
+        try:
+            after = None if before == NOTHING else self.following(before, (None, None), self._nominal)
+        except LimitError:
+            return NOTHING
+        assert after is not None or before == NOTHING, "some observation and some action are always possible"
+        return after or NOTHING
 
     def begun(self, state: int) -> Weights:
         """Return the belief before the first step of an episode that begins in a seen state."""

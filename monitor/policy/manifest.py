@@ -50,7 +50,7 @@ class Output(_Strict):
     """[batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
 
 
-class _Network(_Strict):
+class NetworkManifest(_Strict):
     """What the manifests of all networks have."""
 
     file: _Text
@@ -87,7 +87,7 @@ class _Network(_Strict):
         return self
 
 
-class Manifest(_Network):
+class Manifest(NetworkManifest):
     """Manifest of a policy."""
 
 
@@ -132,18 +132,20 @@ class State(_Strict):
     """Name of the output that has it after the step."""
 
 
-class RecurrentManifest(_Network):
+class RecurrentManifest(NetworkManifest):
     """Manifest of a recurrent network, which remembers.
 
     Dimensions of its tensors that are free are 1: it runs for one agent, one step at a time.
     """
 
     kind: Literal["recurrent"]
-    """What it is."""
+    """Only of a recurrent network, and needed there."""
     states: Annotated[tuple[State, ...], Field(min_length=1, max_length=64)]
-    """What it remembers, such as the hidden state and the cell state of an LSTM."""
+    """Of a recurrent network: what it remembers, such as the hidden state and the cell state of an LSTM."""
     memory: Literal["shadow", "reset"] = "shadow"
-    """What it remembers when it takes over: what it has read all along (`shadow`), or nothing (`reset`)."""
+    """Of a recurrent network: when it takes over, it remembers what it has read all along (`shadow`), or nothing
+    (`reset`).
+    """
     sees: Literal["observation", "state"] = "observation"
     """What it reads; where states are seen, that is the state."""
 

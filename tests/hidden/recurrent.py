@@ -34,15 +34,16 @@ def network(
     return content
 
 
-def hysteresis(chances: tuple[float, float]) -> bytes:
-    """Return a GRU of one unit over three readings: 0 lowers it, 1 leaves it, 2 raises it; it begins in the middle.
+def hysteresis(chances: tuple[float, float], effects: str = "lower keep raise") -> bytes:
+    """Return a GRU of one unit, which each reading lowers, keeps or raises; it begins in the middle.
 
-    `chances`: of action 1 while it is not raised, and while it is; as logits.
+    `chances`: of action 1 while it is not raised, and while it is.
     """
-    keep, lower, upper = 60.0, -60.0, 60.0
+    gates = [60.0 if each == "keep" else -60.0 for each in effects.split()]
+    targets = [{"lower": -60.0, "keep": 0.0, "raise": 60.0}[each] for each in effects.split()]
     low, high = (np.log(chance / (1 - chance)) for chance in chances)
     weights = {
-        "W": np.array([[[lower, keep, lower], [0.0, 0.0, 0.0], [lower, 0.0, upper]]], np.float32),
+        "W": np.array([[gates, [0.0] * len(gates), targets]], np.float32),
         "R": np.zeros((1, 3, 1), np.float32),
         "axis": np.array([0], np.int64),
         "half": np.array(0.5, np.float32),
@@ -59,7 +60,7 @@ def hysteresis(chances: tuple[float, float]) -> bytes:
     return network(
         nodes,
         weights,
-        {"seen": ["batch", 3], "h_in": [1, "batch", 1]},
+        {"seen": ["batch", len(gates)], "h_in": [1, "batch", 1]},
         {"logits": ["batch", 2], "h_out": [1, "batch", 1]},
     )
 
