@@ -41,8 +41,11 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
         ),
     ),
     "observation": (
-        "whole number or `null`",
-        "In place of `state` where the model has hidden states: what the sensor showed; `null`: it said nothing.",
+        "whole number, text or `null`",
+        (
+            "In place of `state` where the model has hidden states: what the sensor showed, by number or by name; "
+            "`null`: it said nothing."
+        ),
     ),
     "action": (
         "whole number or text",

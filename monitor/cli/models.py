@@ -200,6 +200,7 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "signals a state, most": 0 if mdp.emissions is None else int(np.diff(mdp.emissions.indptr).max()),
         "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
         "state names": bool(mdp.state_names),
+        "observation names": list(mdp.signal_names),
         "action names": bool(mdp.action_names),
         "state encoders": _encoders(mdp),
     }

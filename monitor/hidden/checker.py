@@ -105,6 +105,8 @@ class HiddenChecker:
         for n, each in enumerate(path):
             try:
                 seen, action, *known = each
+                if isinstance(seen, str) and seen in self.model.signal_index:
+                    seen = self.model.signal_index[seen]
                 pairs.append((_index(seen), _index(action)))
                 if n == 0 and known:
                     before = tuple(float(part) for part in known[0])  # type: ignore[attr-defined]

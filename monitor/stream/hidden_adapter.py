@@ -10,7 +10,7 @@ from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError
 from monitor.hidden.filtering import NOTHING, Filter, Weights
 from monitor.hidden.glances import impossible
-from monitor.model.encode import StateEncoder, encode_action, encode_state
+from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
 from monitor.stream.adapter import Adapter, Pair, seen_state
 from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
@@ -45,10 +45,7 @@ class HiddenAdapter(Adapter):
                 "unknown_key",
                 "the model's states are hidden: send `observation`, or null where there is none, and no `state`",
             )
-        seen, signals = observation.observation, self._model.emissions.signals
-        if seen is None or (isinstance(seen, int) and not isinstance(seen, bool) and 0 <= seen < signals):
-            return seen
-        raise InputError("unknown_state", f"{seen!r:.80} is not an observation of the model (0 to {signals - 1})")
+        return None if observation.observation is None else encode_signal(self._model, observation.observation)
 
     def encode_action(self, raw: int | str) -> int:
         """Return the number of an action. Raises InputError."""

@@ -417,7 +417,9 @@ def path(data: bytes) -> None:
         case _:
             with contextlib.suppress(PathError):
                 pairs = read_path(file, world)
-                assert all(0 <= s < world.states and (a is None or 0 <= a < world.actions) for s, a in pairs)
+                assert all(
+                    s is not None and 0 <= s < world.states and (a is None or 0 <= a < world.actions) for s, a in pairs
+                )
 
 
 def _check_whole(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no common type to us

@@ -162,7 +162,7 @@ def _model(given: PomdpText, found: _Reached, source: str) -> MDP:
             len(states),
             given.sizes["observations"] + 1,
             [(n, seen, chance) for n, row in enumerate(shown) for seen, chance in row.items()],
-        ),
+        ).named([*names, "nothing yet"] if (names := given.names["observations"]) else ()),
     )
     names = _names(given, found, states)
     return as_mdp(choices, source, given.limit, initial=initial, state_names=names, reward_spread=spread)
