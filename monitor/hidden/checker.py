@@ -11,12 +11,14 @@ from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
+from monitor.hidden.course import States, course_of
 from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair, impossible
 from monitor.hidden.path_values import HiddenWorld, ObservedValues
+from monitor.hidden.trace import Trace
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Goal, Label, Probability
+from monitor.logic.syntax import Goal, InterventionRef, Label, Probability
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
@@ -137,6 +139,30 @@ class HiddenChecker:
                 raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
             found.append(after)
         return found
+
+    def courses(
+        self,
+        changes: Sequence[tuple[InterventionRef, int]],
+        path: Sequence[Pair],
+        beliefs: Sequence[Weights],
+        *,
+        steps: int,
+        acted: Sequence[str] = (),
+        terminated: bool = False,
+    ) -> list[list[States]]:
+        """Return the distribution of the state at each of `steps` steps, under each change from a pair of a path on.
+
+        `changes`: with the number of that pair. The path is checked, and has the belief before each pair. Raises
+        LimitError, PathError.
+        """
+        world = self._world
+        trace = Trace(world.filter)
+        acting = [world.readers[name] for name in acted] or [world.nominal] * len(path)
+        trace.extend(path, acting, beliefs, len(path))
+        return [
+            course_of(world, trace, world.change(change), start=begins, steps=steps, terminated=terminated)
+            for change, begins in changes
+        ]
 
     def _check_pair(self, n: int, seen: int | None, action: int | None) -> None:
         model = self.model

@@ -112,6 +112,23 @@ class PairChain:
             total += weight * self._close(last, last - self._start, node, tail, terminated=terminated)
         return total / self._trace[last].share
 
+    def pairs(self) -> Iterator[Mapping[Node, float]]:
+        """Yield the weights of nodes at each pair from the start on, given what was observed before it."""
+        nodes = self._begin(self._start)
+        for number in range(self._start, self._trace.last):
+            yield nodes
+            nodes, _ = self._step(number, number - self._start, nodes, {})
+        yield nodes
+
+    def departures(self) -> Iterator[tuple[Node, int, int, float]]:
+        """Yield what is done at the last pair: node, action, what is remembered afterwards, probability."""
+        last = self._trace.last
+        *_, nodes = self.pairs()
+        for node, weight in nodes.items():
+            for glance in self._trace.glances(last, node.state, node.memory):
+                for action, memory, chance in self._decisions(node, glance, last, last - self._start):
+                    yield node, action, memory, weight * glance.weight * chance / self._trace[last].share
+
     def _begin(self, number: int) -> Mapping[Node, float]:
         reader = self._change.reader
         resets = reader is not None and not reader.shadows

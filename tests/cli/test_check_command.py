@@ -203,7 +203,7 @@ def test_hidden_states_are_asked_about_by_names_of_observations(cfmon: Run, tmp_
     policies = [part for file in files for part in ("--policy", file)]
     code, out, _ = cfmon("check", *asked, *policies, "--formula", 'stop@2.P=? [ F<=3 "ice" ]')
     assert code == 0
-    assert "begins in state (observation dry), 2 steps before the last" in out
+    assert "begins in state (observation dry), 2 steps before the last" in " ".join(out.split())
     assert "probability now: ice" in out
     (tmp_path / "path.csv").write_text("observation,action\nwet,0\n")
     code, _, err = cfmon("check", *asked, *policies, "--formula", 'P=? [ F<=3 "ice" ]')
