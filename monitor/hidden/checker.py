@@ -18,7 +18,7 @@ from monitor.hidden.path_values import HiddenWorld, ObservedValues
 from monitor.hidden.trace import Trace
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Goal, InterventionRef, Label, Probability
+from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
@@ -139,6 +139,11 @@ class HiddenChecker:
                 raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
             found.append(after)
         return found
+
+    def horizon(self, measure: Probability | Reward) -> int:
+        """Return after how many steps a measure is decided at the latest."""
+        automaton = self._world.evaluators.automaton(measure)
+        return automaton.horizon(automaton.start)
 
     def courses(
         self,
