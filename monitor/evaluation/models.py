@@ -164,7 +164,7 @@ def readable(model: MDP, sees: str) -> MDP:
     """Return what a policy may read as a table of states: the states, or the observations where states are hidden."""
     if model.emissions is None or sees == "state":
         return model
-    return places(model.emissions.signals, model, f"the observations of {model}")
+    return places(model.emissions.signals, model, f"the observations of {model.source}")
 
 
 class _Controller(msgspec.Struct, forbid_unknown_fields=True):

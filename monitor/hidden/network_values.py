@@ -46,11 +46,16 @@ class NetworkValues:
         self._model, self._reader, self._end = model, reader, end
         self._automaton, self._masks = automaton, masks
         self._known: dict[Pair, float] = {}
+        self._met = 0
+
+    def begin(self) -> None:
+        """Begin the value of another world: `MAX_PAIRS` is for each."""
+        self._met = 0
 
     def values(self, obligation: int, states: Ints, memory: int) -> Floats:
         """Return the values [n] of an obligation in n states, to be read there, with one memory.
 
-        Raises LimitError: more than `MAX_PAIRS` pairs may be met.
+        Raises LimitError: more than `MAX_PAIRS` pairs may be met since `begin`.
         """
         if obligation in (FALSE, TRUE):
             return np.full(len(states), float(obligation == TRUE))
@@ -58,10 +63,10 @@ class NetworkValues:
             self._known.clear()
         roots = [Pair(obligation, state, memory) for state in states.tolist()]
         layers: list[dict[Pair, tuple[float, dict[Pair, float]]]] = []
-        wanted, count = {each for each in roots if each not in self._known}, 0
+        wanted = {each for each in roots if each not in self._known}
         while wanted:
-            count += len(wanted)
-            if count > MAX_PAIRS:
+            self._met += len(wanted)
+            if self._met > MAX_PAIRS:
                 raise LimitError(
                     f"a recurrent network may remember too much: more than {MAX_PAIRS:,} pairs of a state and what it "
                     "remembers there lie ahead (limit MAX_PAIRS); use a shorter horizon, or one that remembers less"

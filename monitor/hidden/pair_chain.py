@@ -105,6 +105,7 @@ class PairChain:
         while self._at < last:
             self._nodes, self._done = self._step(self._at, self._at - self._start, self._nodes, self._done)
             self._at += 1
+        tail.begin()
         total = 0.0
         for (state, memory), weight in self._done.items():
             total += weight * sum(glance.weight for glance in self._trace.glances(last, state, memory))

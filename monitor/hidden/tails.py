@@ -87,6 +87,11 @@ class Tail:
         self._ahead: dict[int | None, NetworkValues] = {}
         self._worth: dict[tuple[int, int, int, int, int | None, bool], float] = {}
 
+    def begin(self) -> None:
+        """Begin the value of another world."""
+        for ahead in self._ahead.values():
+            ahead.begin()
+
     def worth(  # noqa: PLR0917 - by position they are passed in less time
         self,
         memory: int,

@@ -166,6 +166,7 @@ def test_a_recurrent_agent(cfmon: Run, tmp_path: Path) -> None:
     assert (code, "holds pickles" in told) == (0, True)
     assert "  equal to the original in 3" in shown
     assert "steps of 20 random episodes" in shown
+    assert "8 numbers" in cfmon("policy", "info", "agent.yaml", "--model", "model.npz")[1]
     code, shown, told = cfmon(
         *("check", "--model", "model.npz", "--path", "path.json", "--policy", "nominal=agent.yaml"),
         *("--formula", 'P=? [ F<=4 "goal" ]', "--json"),
