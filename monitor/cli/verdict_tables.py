@@ -107,6 +107,9 @@ def verdict_table(verdict: Verdict, path: Path, names: ActionNames) -> Renderabl
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
         parts.append(_profile(verdict))
+    if verdict.likely:
+        now = ", ".join(f"{name} {_number(chance)}" for name, chance in verdict.likely.items())
+        parts.append(Text(f"  probability now: {now}"))
     parts += [Text(f"  {line}") for line in _recourse(verdict)]
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))

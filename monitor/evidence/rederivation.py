@@ -376,16 +376,23 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
         return
     path = evidence.path if evidence.start_observed else _given_path(evidence, tables)
     derived = beliefs(model, path, readers, evidence.acted)
+    size = 2 + sum(each.width for each in {reader.content(): reader for reader in readers.values()}.values())
     for k, (recorded, follows) in enumerate(zip(evidence.inputs, derived, strict=True)):
-        held, due = (dict(zip(each[::2], each[1::2], strict=False)) for each in (recorded, follows))
-        if len(recorded) != 2 * len(held) or list(held) != sorted(held):
+        held, due = _entries(recorded, size), _entries(follows, size)
+        if len(recorded) != size * len(held) or list(held) != sorted(held):
             yield f"inputs[{k}]: the belief is not place, weight, place, weight, ... with places that ascend"
             return
         for place in sorted(held.keys() | due.keys()):
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
-                yield f"inputs[{k}]: the belief has {one!r} at place {place:g}, {other!r} follows"
+                yield f"inputs[{k}]: the belief has {one!r} at place {place[0]:g}, {other!r} follows"
                 return  # what follows later rests on it
+
+
+def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], float]:
+    """Return the weight of each place of a belief, with what networks remember there; `size`: numbers of an entry."""
+    entries = [belief[n : n + size] for n in range(0, len(belief) - size + 1, size)]
+    return {(place, *remembered): weight for place, weight, *remembered in entries}
 
 
 def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:

@@ -18,7 +18,7 @@ from monitor.model.sparse_rows import as_array, as_floats, as_indices, frozen
 Valuation = tuple[float | str | bool, ...]
 
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
-_NAME_LENGTH = 256
+LONGEST_NAME = 256
 
 
 def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, Bools]:
@@ -58,8 +58,8 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
     if given and len(given) != count:
         raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
     for name in given:
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH or not name.isprintable():
-            raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {_NAME_LENGTH} characters")
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {LONGEST_NAME} characters")
     if len(set(given)) != len(given):
         twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"{what} name {twice!r} is given twice")

@@ -55,6 +55,18 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     return state
 
 
+def encode_signal(model: MDP, raw: object) -> int:
+    """Return the observation of a hidden state that `raw` is: its number, or its name. Raises InputError."""
+    assert model.emissions is not None, "states are hidden"
+    signals, names = model.emissions.signals, model.signal_names
+    if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < signals:
+        return raw
+    if isinstance(raw, str) and raw in model.signal_index:
+        return model.signal_index[raw]
+    named = f", or a name: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else ""
+    raise InputError("unknown_state", f"{_shown(raw)} is not an observation of the model (0 to {signals - 1}{named})")
+
+
 def _check_range(model: MDP, raw: RawState) -> None:
     """Raise InputError if a number lies outside what was recorded by more than is usual."""
     if not model.limits or not isinstance(raw, tuple):

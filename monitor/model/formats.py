@@ -73,6 +73,7 @@ OPTIONAL: Mapping[str, str] = {
     "state_names": "state names",
     "valuations": "valuations",
     "emissions": "what hidden states show: the states would count as seen",
+    "signal_names": "names of what hidden states show",
     "observations": "observations",
     "samples": "recorded inputs of policies",
     "bin_edges": "bin edges",

@@ -124,6 +124,7 @@ class MDP:
         initial: Mapping[int, float] | None = None,
         signals: int | None = None,
         emissions: Iterable[tuple[int, int, float]] | None = None,
+        signal_names: Iterable[str] = (),
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
     ) -> MDP:
         """Return a model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
@@ -138,6 +139,7 @@ class MDP:
             initial: state -> probability that an episode starts there.
             signals: number of observations, where states are hidden; None: they are seen.
             emissions: (state, observation, probability), for every state, where states are hidden.
+            signal_names: of the observations, where states are hidden.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
                 `ranges`, `ended_as`, `source`, as in `from_rows`.
 
@@ -168,7 +170,7 @@ class MDP:
             transition_rewards=extra,
             labels=labels,
             initial=None if initial is None else distribution_array(initial, states),
-            emissions=_emissions(states, signals, emissions),
+            emissions=_emissions(states, signals, emissions, tuple(signal_names)),
             **carried,
         )
 
@@ -311,6 +313,16 @@ class MDP:
         """State name -> state."""
         return {name: i for i, name in enumerate(self.state_names)}
 
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the observations that hidden states show; empty where there are none."""
+        return () if self.emissions is None else self.emissions.names
+
+    @cached_property
+    def signal_index(self) -> Mapping[str, int]:
+        """Name of an observation -> observation."""
+        return {name: i for i, name in enumerate(self.signal_names)}
+
     @cached_property
     def named_actions(self) -> ActionNames:
         """The names of actions, and what a number means that is given for one."""
@@ -404,11 +416,17 @@ class MDP:
         )
 
 
-def _emissions(states: int, signals: int | None, given: Iterable[tuple[int, int, float]] | None) -> Emissions | None:
+def _emissions(
+    states: int, signals: int | None, given: Iterable[tuple[int, int, float]] | None, names: tuple[str, ...]
+) -> Emissions | None:
+    if names and signals is None:
+        raise ModelError("signal_names name observations, and the model has none: hidden states need signals too")
     if (signals is None) != (given is None):
         missing, there = ("signals", "emissions") if signals is None else ("emissions", "signals")
         raise ModelError(f"{there} without {missing}: hidden states need both, and states that are seen neither")
-    return None if signals is None or given is None else Emissions.from_tuples(states, signals, given)
+    if signals is None or given is None:
+        return None
+    return Emissions.from_tuples(states, signals, given).named(names)
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:

@@ -13,6 +13,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     initial         [S] floats, the distribution of the first state
     signals         scalar, the number of observations where states are hidden; with it emission_indptr, [S + 1]
                     integers, observed, [K] integers, and emission_probabilities, [K] floats: what each state shows
+    signal_names    [signals] text, the names of the observations
     observations    [S, D] floats, input of a policy in each state
     samples         [M, D] floats, inputs of a policy that were recorded, and sample_states, [M] ascending integers, the
                     state of each
@@ -168,7 +169,8 @@ def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
         return {}
     shown = emissions.indptr.astype("<i8", copy=False), emissions.observed.astype("<i8", copy=False)
     chances = emissions.probabilities.astype("<f8", copy=False)
-    return dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
+    members = dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
+    return members | ({"signal_names": _text(emissions.names)} if emissions.names else {})
 
 
 def _counts_members(counts: Counts, index: str) -> dict[str, AnyArray]:
@@ -220,13 +222,15 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
 def _emissions(arrays: dict[str, AnyArray], states: int) -> Emissions | None:
     there = [key for key in EMISSIONS if key in arrays]
     if not there:
+        if "signal_names" in arrays:
+            raise ModelError("it has 'signal_names' but not 'signals': there are no observations to name")
         return None
     if missing := [key for key in EMISSIONS if key not in arrays]:
         raise ModelError(
             f"it has {there[0]!r} but not {missing[0]!r}; hidden states need all of {', '.join(EMISSIONS)}"
         )
     rows = arrays["emission_indptr"], arrays["observed"], arrays["emission_probabilities"]
-    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows)
+    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows).named(_texts(arrays, "signal_names"))
 
 
 def _counts(arrays: dict[str, AnyArray], states: int) -> Counts | None:

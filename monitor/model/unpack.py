@@ -80,6 +80,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "emission_indptr": _Key("iu", "*", 40),
     "observed": _Key("iu", "*", 80),
     "emission_probabilities": _Key("f", "*", 80),
+    "signal_names": _Key("U", "*", _NAMES, 12),
     "observations": _Key("fiu", "S*"),
     "samples": _Key("fiu", "**", 40),
     "sample_states": _Key("iu", "*", 40),

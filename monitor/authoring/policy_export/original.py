@@ -21,8 +21,9 @@ Anything = Any
 """An object of a package that may not be installed, or of the user."""
 
 MEMORY: Final = (
-    "a policy with memory cannot be evaluated in states alone, as the monitor does. Include the last n "
-    "observations in the state: wrap the environment in "
+    "a policy with memory cannot be evaluated in states alone. Of an agent that is an sb3-contrib RecurrentPPO export "
+    "the .zip that its save() writes; of another network write ONNX with named states, and a manifest of kind "
+    "recurrent; or include the last n observations in the state: wrap the environment in "
     "gymnasium.wrappers.FrameStackObservation(env, n), train a policy without recurrence on it, and explore the same "
     "environment with --key observation"
 )
