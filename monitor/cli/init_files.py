@@ -93,6 +93,8 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
 
     `no_bounds`: why it has no bounds over every causal model. `doubt`: what counts against the model.
     """
+    from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
+
     candidate = best.candidate
     return CONFIG.format(
         topic=topic,
@@ -109,7 +111,7 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
         false=best.false,
         preceded=best.preceded,
         events=many(best.events, "unsafe event"),
-        lead="" if best.lead is None else f", in the median {best.lead:g} steps earlier",
+        lead="" if best.lead is None else f", in the median {steps(best.lead)} earlier",
         text=candidate.text,
         bounds=f"    # without `causal_model: any`: {no_bounds}\n"
         if no_bounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -39,8 +40,8 @@ class ActionNames:
         found = [(number, action) for action, name in enumerate(self.names) if (number := number_in(name)) is not None]
         if not found:
             return {action: action for action in range(self.count)}
-        given = [number for number, _ in found]
-        return {number: action for number, action in found if given.count(number) == 1}
+        times = Counter(number for number, _ in found)
+        return {number: action for number, action in found if times[number] == 1}
 
     @cached_property
     def by_index(self) -> bool:
