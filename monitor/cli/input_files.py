@@ -57,7 +57,7 @@ def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]
     Raises:
         PathError: the message names the file, the line (or the place in the list) and the reason.
     """
-    rows = _rows(file)
+    rows = _rows(file, unknown=model.emissions is not None)
     path = [_pair(raw, model, where) for where, raw in rows]
     if model.emissions is not None:
         return path
@@ -133,10 +133,10 @@ def _read(file: Path, what: str) -> str:
         raise PathError(f"cannot read the {what} file {file}: {reason}") from error
 
 
-def _rows(file: Path) -> list[tuple[str, object]]:
-    """Return what a file says of each pair, with its place."""
+def _rows(file: Path, *, unknown: bool = False) -> list[tuple[str, object]]:
+    """Return what a file says of each pair, with its place; `unknown`: an empty cell is what is not known."""
     text = _read(file, "path")
-    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    rows = _csv_rows(text, file, unknown=unknown) if file.suffix.lower() == ".csv" else _json_rows(text, file)
     found = [(f"{file}, {place}", raw) for place, raw in rows]
     if not found:
         raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
@@ -147,11 +147,11 @@ def _has_content(lines: list[str]) -> bool:
     return any(line.split("//")[0].strip() for line in lines)
 
 
-def _csv_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+def _csv_rows(text: str, file: Path, *, unknown: bool) -> Iterator[tuple[str, object]]:
     for number, row in enumerate(_cells(text, file), start=1):
         cells = [cell.strip() for cell in row]
         header = number == 1 and [cell.lower() for cell in cells] in (["state", "action"], ["observation", "action"])
-        if any(cells) and not header:
+        if (any(cells) or (unknown and len(cells) > 1)) and not header:
             yield f"line {number}", [_number_or_name(cell) for cell in cells]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
@@ -85,6 +86,13 @@ def assert_same(one: monitor.Verdict, other: monitor.Verdict) -> None:
     assert one.belief == pytest.approx(other.belief, abs=1e-9)
 
 
+def verdicts(watching: monitor.Monitor, step: Observation) -> list[monitor.Verdict]:
+    """Send a step, and return the verdicts that come of it."""
+    now = Instant(float(step.seq), float(step.seq))
+    notices = [*watching.observe(step, now), *watching.evaluate(now)]
+    return [notice.verdict for notice in notices if isinstance(notice, monitor.types.Judged)]
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=slow) for seed in range(3, 40))])
 def test_a_network_that_imitates_a_controller_has_its_answers(seed: int, hidden: bool, tmp_path: Path) -> None:  # noqa: FBT001
@@ -128,15 +136,7 @@ def test_on_the_stream_a_belief_has_what_networks_remember(tmp_path: Path, monke
     for seq in range(12):
         shown = None if seq % 5 == 3 else int(rng.integers(SIGNALS))
         step = Observation("a", 1, seq, action=int(rng.integers(2)), observation=shown)
-        now = Instant(float(seq), float(seq))
-        found, wanted = (
-            [
-                notice.verdict
-                for notice in [*each.observe(step, now), *each.evaluate(now)]
-                if isinstance(notice, monitor.types.Judged)
-            ]
-            for each in watching
-        )
+        found, wanted = (verdicts(each, step) for each in watching)
         assert len(found) == len(wanted) == 1
         assert_same(found[0], wanted[0])
 
@@ -182,3 +182,20 @@ def test_manifests_that_do_not_fit_the_network(tmp_path: Path, fields: dict[str,
     model, _ = world(np.random.default_rng(1), hidden=True)
     with pytest.raises(monitor.PolicyError, match=why):
         monitor.check('P=? [ F<=3 "bad" ]', model=model, path=[(0, 0)], policies={"nominal": path})
+
+
+def test_what_it_remembers_outlives_a_restart(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    model, _ = world(rng, hidden=True)
+    files = {"nominal": both(tmp_path, rng)[0], "other": both(tmp_path, rng)[0]}
+    one, two = (  # each reads the networks for itself, and numbers their memories as they arise
+        monitor.Monitor(model, files, ['other@2.P=? [ F<=3 "bad" ]'], monitor.StreamSettings(window=4))
+        for _ in range(2)
+    )
+    steps = [Observation("a", 1, seq, action=seq % 2, observation=int(rng.integers(SIGNALS))) for seq in range(10)]
+    for step in steps[:6]:
+        verdicts(one, step)
+    saved = one.save(everything=True)
+    two.load(msgspec.msgpack.decode(msgspec.msgpack.encode(saved), type=type(saved)))
+    for step in steps[6:]:
+        assert verdicts(one, step) == verdicts(two, step)
