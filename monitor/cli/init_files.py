@@ -273,13 +273,17 @@ def sent_state(state: int, model: MDP, encoder: str) -> object:
             return state
 
 
-def _within(state: int, model: MDP) -> list[float]:
+def _within(state: int, model: MDP) -> list[float | str]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     places = np.unravel_index(state, [len(edges) - 1 for edges in model.bin_edges])
     ranges = np.tile([-np.inf, np.inf], (len(places), 1)) if model.ranges is None else model.ranges
-    values = []
-    for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
+    texts = model.bin_names or ((),) * len(places)
+    values: list[float | str] = []
+    for edges, named, place, (least, most) in zip(model.bin_edges, texts, places, ranges.tolist(), strict=True):
+        if named:
+            values.append(named[place])
+            continue
         lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
         middle = (lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2
