@@ -9,11 +9,20 @@ import pytest
 
 from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.holdout import HELD, HeldOut
-from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.state_codes import code_of
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
-from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
+from monitor.authoring.proposal.measure import (
+    CandidateFormula,
+    Measured,
+    PathAlarms,
+    Trace,
+    measured,
+    replayed,
+    summary_of,
+    take,
+)
 from monitor.authoring.proposal.paths import RecordedPath, first_steps, outcomes_of, paths_of, simulated, unsafe_events
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
@@ -21,7 +30,8 @@ from monitor.authoring.proposal.simulated_forecasts import judge_of
 from monitor.errors import ModelError
 from monitor.exact.all_states import values
 from monitor.model.mdp import MDP
-from monitor.types import AlarmSpec
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, FormulaSpec, TrustSettings
 from tests.authoring.learning.recorded import batches, learned, random_rows, roles
 
 ALARM = AlarmSpec(for_=1, keep=2)
@@ -161,6 +171,36 @@ def test_alarms_are_compared_with_what_followed() -> None:
     assert row.leads[0] == row.lead
     rates = AlarmRates(row)
     assert [each.value for each in (rates.alarms, rates.false, rates.preceded)] == [0.2, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("alarm", [ALARM, AlarmSpec(for_=2, keep=1)])
+def test_values_compared_with_thresholds_are_the_formulas_themselves(alarm: AlarmSpec) -> None:
+    """On a learned model, where labels are unknown in places and steps impossible."""
+    rows = random_rows(np.random.default_rng(11), episodes=60)
+    conditions = labels_of([], ["high: x >= 2"], roles("step"), tuple(rows[0]))
+    learner, kept = Learner.new(roles("step"), None, conditions, 1.0), Collected(0, unsafe=np.ones(1, np.bool_))
+    for batch in batches(rows, 50):
+        kept.add(learner.read(batch))
+    learner.end_file()
+    model = learner.model("rows")
+    assert model.counts is not None
+    assert model.counts.unknown
+    paths = paths_of(kept.every(), learner.where())
+    rng = np.random.default_rng(1)
+    policies = {name: rng.dirichlet(np.ones(model.actions), model.states) for name in ("nominal", "fallback")}
+    every = [CandidateFormula(3, 2, threshold, "high", alarm) for threshold in (0.2, 0.4, 0.5, 0.6, 0.8)]
+    found = measured(model, policies, every, paths)
+    specs = [FormulaSpec(f"c{i}", each.text, alarm=alarm, bands="off") for i, each in enumerate(every)]
+    traces = {spec.name: Trace() for spec in specs}
+    monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
+    for number, seq, notices in replayed(monitor, paths, lambda state: (state, None), lambda _: None):
+        for notice in notices:
+            take(notice, traces, number, seq)
+    assert found == [
+        summary_of(each, trace, paths, model.labels["high"]) for each, trace in zip(every, traces.values(), strict=True)
+    ]
+    assert len({each.alarms for each in found}) > 1
+    assert sum(traces["c2"].outcomes.values()) > sum(traces["c2"].outcomes[name] for name in ("safe", "regret"))
 
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:
