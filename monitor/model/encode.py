@@ -21,8 +21,8 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
     `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple, one number or text per
     dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, or the i-th
-    text of `model.bin_names`; the state is the row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
-    `model.centres`, however far away it is.
+    text of `model.bin_names`; the state is the row-major index of the bins. `nearest`: a tuple of finite numbers; the
+    state is that of the nearest of `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a

@@ -80,9 +80,10 @@ class MDP:
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
             the bins. bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i
-            of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
-            or None. ranges: [D, 2] float64, the least and the greatest number recorded of each dimension of the bins or
-            centres, or None; a number far outside is no state.
+            of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S
+            tuples, or empty. centres: for the `nearest` encoder, or None. ranges: [D, 2] float64, the least and the
+            greatest number recorded of each dimension of the bins or centres, or None; a number far outside is no
+            state.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.

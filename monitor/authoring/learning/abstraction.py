@@ -14,8 +14,8 @@ from monitor.model.centres import Centres
 
 Kind = Literal["index", "name", "values", "bins", "nearest"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
-`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges, and text. `nearest`: numbers, by the nearest centre of
-clusters. The kinds are those of state encoders."""
+`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges, and text. `nearest`: numbers, by the nearest
+centre of clusters. The kinds are those of state encoders."""
 
 MAX_STATES: Final = 1 << 22
 

@@ -1,6 +1,7 @@
 """Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows.
 
-A column of text has a bin for each of its texts. Bins that are counted also have the edges of the labels' conditions, so that a bin has a label everywhere or nowhere.
+A column of text has a bin for each of its texts. Bins that are counted also have the edges of the labels' conditions,
+so that a bin has a label everywhere or nowhere.
 """
 
 from __future__ import annotations

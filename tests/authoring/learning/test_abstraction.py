@@ -11,9 +11,9 @@ from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.authoring.learning.conditions import parsed
 from monitor.authoring.learning.learner import Learner
-from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.errors import InputError, ModelError, RecordingError
 from monitor.model import encode_state, load_model, save_model
 
