@@ -12,6 +12,7 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from monitor.cli.init_base import InitBase
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
+
+NO_STATES = ("terminal", "elsewhere")
+"""Labels of states that no row is in."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -109,20 +113,22 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
     )
 
 
-def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str]) -> Original:
+def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Original:
     """Return a policy that sees recorded columns as a table: in a state, what it does on the rows recorded there.
 
-    Raises PolicyError.
+    `limit`: rows on which a function may fail. Raises PolicyError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
 
-    request, where = ExportRequest(given.source), f"policy {given.source}"
+    request, where, left_out = ExportRequest(given.source), f"policy {given.source}", ()
     assert rows.of is not None
     if given.function is not None or given.classifier is not None:
-        values: AnyArray = given.chosen(rows, model)
+        answered = given.chosen(rows, model, limit)
+        values: AnyArray = answered.values
+        rows, left_out = answered.rows, answered.notes
     else:
         seen = [rows.table(each, model, where) for each in given.seen]
         values = on_first(
@@ -130,11 +136,14 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
         )
         if bool((values.max(axis=1) == 1.0).all()):
             values = values.argmax(axis=1)
-    without = model.states - len(np.unique(rows.of))
-    never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
+    assert rows.of is not None
+    live = ~np.logical_or.reduce([model.labels.get(name, ~np.ones(model.states, np.bool_)) for name in NO_STATES])
+    without = int(live.sum()) - len(np.unique(rows.of))
+    never = f"; {without:,} of {live.sum():,} states have none: there it takes the action that it takes most often"
     notes.append(
         f"{given.source}: called on {len(rows):,} recorded rows; "
         f"in each state it acts as often in each way as on the rows there{never if without else ''}"
+        + "".join(f"; {note}" for note in left_out)
     )
     return tabulated_inputs(values, rows.of, model, request, ())
 

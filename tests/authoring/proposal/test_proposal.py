@@ -23,7 +23,15 @@ from monitor.authoring.proposal.measure import (
     summary_of,
     take,
 )
-from monitor.authoring.proposal.paths import RecordedPath, first_steps, outcomes_of, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.paths import (
+    RecordedPath,
+    first_steps,
+    measured_paths,
+    outcomes_of,
+    paths_of,
+    simulated,
+    unsafe_events,
+)
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
 from monitor.authoring.proposal.simulated_forecasts import judge_of
@@ -90,6 +98,20 @@ def test_paths_and_events() -> None:
     assert first_steps(found, 3) == found
     nothing = np.zeros(0, np.int64)
     assert paths_of(HeldOut(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+
+
+def test_paths_are_measured_until_there_are_enough_events() -> None:
+    bad = np.array([False, True])
+    calm = RecordedPath(np.zeros(11, np.int64), np.zeros(10, np.int64), ended=False)
+    event = RecordedPath(np.array([0] * 10 + [1]), np.zeros(10, np.int64), ended=True)
+    often, rare = [event] * 1000, [*([calm] * 9), event] * 1000
+    assert len(measured_paths(often, bad, None, 30_000)) == 300, "3,000 steps, with more than 100 events"
+    assert len(measured_paths(rare, bad, None, 30_000)) == 1000, "until the hundredth event"
+    assert len(measured_paths(rare, bad, None, 5_000)) == 500, "no more work than this"
+    assert len(measured_paths(rare[:70], bad, None, 5_000)) == 70
+    assert len(measured_paths(rare, bad, 25, 5_000)) == 2
+    assert len(measured_paths(rare, bad, 1, 5_000)) == 1, "at least one path"
+    assert measured_paths([], bad, None, 10) == []
 
 
 def test_simulated_episodes_follow_the_model() -> None:
