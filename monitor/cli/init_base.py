@@ -34,11 +34,11 @@ FEW: Final = 5
 class InitRequest:
     """What the user gave.
 
-    `roles`, `said`: options of `cfmon model learn`. `steps`: to measure on; None: until there are enough events. `offset`, `alarm`: of every
-    candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
-    settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes.
-    `step_seconds`: between two steps.
+    `roles`, `said`: options of `cfmon model learn`. `steps`: to measure on; None: until there are enough events.
+    `offset`, `alarm`: of every candidate formula. `accept`: go on with a model that forecasts no better than the
+    frequency. `dynamics`: a world with numbers; None: the better of both. `inputs`: columns that the agent does not
+    influence. `record`: the file of settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a
+    world to resampled episodes. `step_seconds`: between two steps.
     """
 
     folder: Path

@@ -10,6 +10,7 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original

@@ -130,7 +130,7 @@ class RowFunction:
             return MISSING
         try:
             said = self.function(**row) if self.columns else self.function(row)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it may raise anything
             lost = row.read or (isinstance(error, KeyError) and error.args[:1] and error.args[0] in row.missing)
             return MISSING if lost else PolicyError(f"{self._row(rows, n)}: it failed ({explained(error)})")
         return MISSING if row.read else said
