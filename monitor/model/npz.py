@@ -161,8 +161,8 @@ def _members(model: MDP) -> dict[str, AnyArray]:
             nowhere = np.zeros(model.states, np.bool_)
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
     edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
-    names = {f"bin_names_{i}": _text(each) for i, each in enumerate(model.bin_names) if each}
-    return members | _emission_members(model.emissions) | edges | names
+    texts = {f"bin_names_{i}": _text(each) for i, each in enumerate(model.bin_names) if each}
+    return members | _emission_members(model.emissions) | edges | texts
 
 
 def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:

@@ -115,8 +115,8 @@ def observed_rows(
             stride, of, places = 2 * stride, of[::2], places[::2]
             held = {name: each[::2] for name, each in held.items()}
     columns = {name: tuple(each) for name, each in held.items()}
-    states = None if state_of is None else np.array(of, np.int64)
-    return ObservedRows(columns, roles.state, roles.inputs, states, tuple(places))
+    found = None if state_of is None else np.array(of, np.int64)
+    return ObservedRows(columns, roles.state, roles.inputs, found, tuple(places))
 
 
 def _plain(values: AnyArray) -> list[object]:

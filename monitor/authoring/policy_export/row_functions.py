@@ -172,7 +172,7 @@ class _Row(dict[str, object]):
         self.read = self.read or name in self.missing
         return super().__contains__(name)
 
-    def get(self, name: str, default: object = None) -> object:  # type: ignore[override]
+    def get(self, name: str, default: object = None) -> object:
         self.read = self.read or name in self.missing
         return super().get(name, default)
 

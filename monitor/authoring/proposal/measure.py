@@ -193,7 +193,10 @@ def compared(
 
     `labels`: [S] each, of the states of the paths.
     """
-    rows = [_Candidate(each, *(specs[text].name for text in _values_of(each))) for each in candidates]
+    rows = []
+    for each in candidates:
+        nominal, fallback = _values_of(each)
+        rows.append(_Candidate(each, specs[nominal].name, specs[fallback].name))
     for number, seq, notices in steps:
         values = {
             notice.formula: notice.verdict.quantities[0]
