@@ -242,6 +242,10 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Probability that the band contains the value of the true model, if that is distributed as the posterior says."""
     delta: Rate = 0.05
     """Probability that the guaranteed band misses, for all answers together."""
+    doubt: str = ""
+    """Why the model cannot be relied on where it says that handing over does not suffice, or that carrying on does;
+    empty if it can. `cfmon init` writes what it found wrong with the model.
+    """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
@@ -514,6 +518,8 @@ class Bands(msgspec.Struct, frozen=True):
     """Why a band or the support is missing, or fits have no answer; empty if none is."""
     fits: int = 0
     """In a learned world with numbers: number of its fits to resampled recordings, behind the credible band."""
+    doubt: str = ""
+    """Why the model cannot be relied on where it denies something, as configured; empty if it can."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -639,6 +645,10 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Of the values in `profile`, from offset 0 on: least and greatest under nominal, least and greatest under the
     alternative (`Quantity.extremes`); left out where there are none.
     """
+    credible_now: tuple[float, float, float, float] | None = None
+    """On a learned model: credible bands of the values in `profile` at offset 0, under nominal and under the policy or
+    action that is handed over to; left out otherwise.
+    """
     tiers: tuple[Tier, ...] = ()
     """In a world with numbers: what is known of the noise of the held steps it rests on; left out otherwise."""
     resampled_from: int | None = None
@@ -733,7 +743,8 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     helps_now: bool | None
     """True if handing over now meets the goal and carrying on does not; of `handover(...)`, if handing over now meets
     the goal: it is not too late; of a comparison of `delta(policy,nominal)@0`, if it holds. `null`: not known (while
-    blind, by a sampled or undecided verdict, and where what was never recorded decides whether it meets the goal).
+    blind, by a sampled or undecided verdict, and where what was never recorded decides whether it meets the goal). On
+    a learned model false only where the credible band excludes the opposite and nothing is known against the model.
     """
     latest_useful: int | None
     """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known. Of
@@ -743,6 +754,8 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     """Least and greatest value of handing over now, whatever pairs that were never recorded lead to; left out if there
     are none.
     """
+    credible_now: tuple[float, float] | None = None
+    """On a learned model: credible band of the value of handing over now; left out otherwise."""
 
 
 class Figures(msgspec.Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from monitor.alarm.figures import ANY, advised_change, given_now, handover_of, is_open
+from monitor.alarm.figures import ANY, advised_change, given_now, handover_of, in_doubt, is_open, needless
 from monitor.alarm.finding import Open, ranges
-from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, noun
+from monitor.alarm.phrases import ACTING, DO, DOING, NEEDED, been, capital, decimals, noun
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Formula, InterventionRef, Regret, Test
 from monitor.logic.traversal import handover_goal
@@ -31,29 +31,47 @@ class Advice:
             unknown = f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
             return "" if self._verdict.outcome == "safe" else unknown
         own, given, bound = self._now()
-        needless = all(test.holds(value) for value in (now[0], *(self._open_now(0) or ()))) and not handover.helps_now
+        fine = needless(self._parsed, self._verdict) and not handover.helps_now
         if blind not in (None, "model_doubt"):
-            if needless:
+            if fine:
                 return f"There was no need to act then ({own})"
             if self._not_shown(test):
                 return f"The recordings did not show whether {doing} sufficed then ({given})"
             return f"{capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
         if handover.helps_now:
             return f"{DO[change.kind].format(short)} now: {_instead(own, given)}"
-        if needless:
-            return f"No need to act: without {doing} it is {own} from now on"
         if handover.helps_now is None:
-            show = "not recorded" if self._brevity > 1 else "the recordings do not show"
-            if self._better_at_worst(test):
-                return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
-            return f"You decide: {show} whether {doing} suffices ({given})"
+            return self._unknown(change, test, own, given)
+        if fine:
+            return f"No need to act: without {doing} it is {own} from now on"
         if not self._better(test):
+            if blind == "model_doubt":
+                return f"Stop the agent safely: {self._poor()} whether {doing} suffices ({given})"
             return f"Stop the agent safely: {doing} {'does not suffice' if self._open() else 'does not help'} ({given})"
         do = DO[change.kind].format(short)
         anyway = f"{do[0].lower()}{do[1:]}: {_instead(own, given)}"
         if self._brevity:
             return f"Stop the agent safely; if impossible, {anyway}"
         return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
+
+    def _unknown(self, change: InterventionRef, test: Test, own: str, given: str) -> str:
+        """Return what to do now if it is not known whether carrying on or handing over suffices."""
+        short = noun(self._subject.short(change))
+        doing, show = DOING[change.kind].format(short), self._does_not_show()
+        if needless(self._parsed, self._verdict):
+            return f"You decide: {show} whether it is safe without {doing} ({own})"
+        if self._better_at_worst(test):
+            return f"{DO[change.kind].format(short)} now: {_instead(own, given)}; {show} whether that suffices"
+        return f"You decide: {show} whether {doing} suffices ({given})"
+
+    def _does_not_show(self) -> str:
+        """Return what leaves open whether the goal is met."""
+        if self._verdict.bands is not None and self._verdict.bands.doubt:
+            return self._poor()
+        return "not recorded" if self._brevity > 1 else "the recordings do not show"
+
+    def _poor(self) -> str:
+        return "the model is too poor to say" if self._brevity else "the model is not good enough to say"
 
     def _on_effect(self, blind: BlindReason | None) -> str:
         """Return what to do now if the effect of handing over is large enough."""
@@ -63,8 +81,9 @@ class Advice:
         short = noun(self._subject.short(change))
         if handover.helps_now is None:
             open_ = self._verdict.method == "exact" and bool(self._verdict.quantities)
-            show = "not recorded" if self._brevity > 1 else "the recordings do not show"
-            return f"You decide: {show} whether {DOING[change.kind].format(short)} helps" if open_ else ""
+            return (
+                f"You decide: {self._does_not_show()} whether {DOING[change.kind].format(short)} helps" if open_ else ""
+            )
         if blind not in (None, "model_doubt"):
             return f"{capital(DOING[change.kind].format(short))} helped then"
         return f"{DO[change.kind].format(short)} now"
@@ -83,11 +102,24 @@ class Advice:
             case _:
                 return ""
 
+    def credibly(self, blind: BlindReason | None) -> str:
+        """Return the credible band that leaves open whether handing over, or carrying on, suffices now."""
+        bands, how = self._verdict.credible_now, self._verdict.bands
+        if self._handover is None or self._handover[2].helps_now is not None or blind is not None:
+            return ""
+        if bands is None or how is None or how.level is None or not in_doubt(self._parsed, self._verdict):
+            return ""
+        fine = needless(self._parsed, self._verdict)
+        low, high = decimals(*(bands[:2] if fine else bands[2:]))
+        acting = ACTING[self._handover[0].kind]
+        who = f"Without {acting}" if fine else capital(acting)
+        return f"{who} now: credibly {low} to {high} ({100 * how.level:.4g} %)"
+
     def too_late(self, blind: BlindReason | None) -> str:
         """Return when handing over last sufficed, if it no longer does."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
-                if blind not in (None, "model_doubt") or test.holds(own):
+                if blind not in (None, "model_doubt") or test.holds(own) or in_doubt(self._parsed, self._verdict):
                     return ""
                 known = " with hindsight" if change.kind == "best" else ""
                 surely = any(is_open(each[2:]) for each in self._verdict.profile_extremes[:latest])
@@ -128,7 +160,9 @@ class Advice:
         return own, given, bound
 
     def _not_shown(self, test: Test) -> bool:
-        """Return whether what was never recorded decides whether handing over now suffices."""
+        """Return whether what was never or hardly recorded decides whether handing over now suffices."""
+        if in_doubt(self._parsed, self._verdict) and self._verdict.latest_useful != 0:
+            return True
         return len({test.holds(value) for value in self._open_now(1) or ()}) > 1
 
     def _open(self) -> bool:

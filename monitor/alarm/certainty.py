@@ -97,6 +97,8 @@ class Certainty:
         if quantity is not None and quantity.credible is not None and how.level is not None:
             low, high = decimals(*quantity.credible)
             parts.append(f"credible band ({100 * how.level:.4g} %) {low} to {high}")
+        if how.doubt:
+            parts.append(f"the model is not good enough: {how.doubt.rstrip('.')}")
         if self._vacuous():
             parts.append("the data guarantee nothing yet (cfmon check --visits says what to record)")
         elif quantity is not None and quantity.guaranteed is not None:

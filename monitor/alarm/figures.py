@@ -126,9 +126,10 @@ def handover_of(formula: Formula, verdict: Verdict) -> Handover | None:
     else:
         helps, useful = _helps_now(formula, verdict), verdict.latest_useful
     given = given_now(formula, verdict)
-    if helps is None and given is not None and not verdict.profile_extremes:
+    if helps is None and (in_doubt(formula, verdict) or (given is not None and not verdict.profile_extremes)):
         useful = None  # nor is it known of earlier steps
-    return Handover(print_change(change), helps, useful, None if given == ANY else given)
+    credible = None if verdict.credible_now is None else verdict.credible_now[2:]
+    return Handover(print_change(change), helps, useful, None if given == ANY else given, credible)
 
 
 def given_now(formula: Formula, verdict: Verdict) -> tuple[float, float] | None:
@@ -159,15 +160,46 @@ def _helps_now(formula: Formula, verdict: Verdict) -> bool | None:
     """Return whether handing over now meets the goal, and carrying on may not; None if that is not known."""
     if 0 not in verdict.profile or (verdict.bands is not None and NO_EXTREMES in verdict.bands.reason):
         return None
-    goal, given = formula.goal if isinstance(formula, Regret) else handover_goal(formula), given_now(formula, verdict)
-    if given is None or goal is None or goal.test is None:
-        return verdict.latest_useful == 0
-    suffices = {goal.test.holds(value) for value in given}
-    if verdict.latest_useful == 0 and len(suffices) == 1:
+    test, given = _test(formula), given_now(formula, verdict)
+    suffices = set() if given is None or test is None else {test.holds(value) for value in given}
+    if verdict.latest_useful == 0 and len(suffices) <= 1:
         return True
+    if in_doubt(formula, verdict):
+        return None
+    return None if len(suffices) > 1 and not needless(formula, verdict) else False
+
+
+def needless(formula: Formula, verdict: Verdict) -> bool:
+    """Return whether carrying on from now on meets the goal, whatever was never recorded."""
+    test = _test(formula)
+    if test is None or 0 not in verdict.profile:
+        return False
     own = verdict.profile_extremes[0][:2] if verdict.profile_extremes else verdict.profile[0][:1]
-    needless = all(goal.test.holds(value) for value in own)
-    return None if len(suffices) > 1 and not needless else False
+    return all(test.holds(value) for value in own)
+
+
+def in_doubt(formula: Formula, verdict: Verdict) -> bool:
+    """Return whether a learned model cannot be relied on where it says that there is no use in handing over now.
+
+    Carrying on meets the goal by its estimate, or handing over does not: but its credible band does not exclude the
+    opposite, or something is known against the model.
+    """
+    test = _test(formula)
+    if test is None or verdict.bands is None or 0 not in verdict.profile:
+        return False
+    if verdict.bands.doubt:
+        return True
+    fine = needless(formula, verdict)
+    if verdict.credible_now is None:
+        return False
+    band = verdict.credible_now[:2] if fine else verdict.credible_now[2:]
+    return any(test.holds(value) is not fine for value in band)
+
+
+def _test(formula: Formula) -> Test | None:
+    """Return what the values of carrying on and of handing over now are compared with."""
+    goal = formula.goal if isinstance(formula, Regret) else handover_goal(formula)
+    return None if goal is None else goal.test
 
 
 def effect_of_now(formula: Formula) -> bool:
@@ -244,8 +276,13 @@ def _stance(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> St
 
 
 def _advice(formula: Formula, verdict: Verdict, blind: BlindReason | None) -> Handover | None:
-    """Return the advice of a firing alarm. While blind (`model_doubt` aside), whether handing over helps is unknown."""
+    """Return the advice of a firing alarm. While blind, whether handing over helps is unknown.
+
+    A rejected model is believed only where it says that handing over helps: that is the safe side.
+    """
     handover = handover_of(formula, verdict)
+    if handover is not None and blind == "model_doubt" and handover.helps_now is False:
+        return Handover(handover.policy, None, None, handover.extremes, handover.credible_now)
     if handover is not None and blind not in (None, "model_doubt"):
         return Handover(handover.policy, None, None)
     return handover

@@ -328,7 +328,9 @@ FOLLOWING: Final = (
     "rests_on", "recourse",
 )  # fmt: skip
 """Fields that follow the newest verdict without a new revision."""
-OPTIONAL: Final = ("bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples")
+OPTIONAL: Final = (
+    "bands", "rests_on", "recourse", "extremes", "nominal_extremes", "alternative_extremes", "samples", "credible_now",
+)  # fmt: skip
 """Fields that are left out where they do not apply."""
 
 

@@ -118,7 +118,13 @@ def _parts(
     match state:
         case "firing":
             lead = [_caution(blind) + found + finding.met_again(), advice.sentence(blind) or RUNBOOK]
-            details = [advice.without(blind), *([had] if had else unsure), advice.too_late(blind), *could]
+            details = [
+                advice.without(blind),
+                advice.credibly(blind),
+                *([had] if had else unsure),
+                advice.too_late(blind),
+                *could,
+            ]
         case "fired":
             lead = [f"when it fired, {found}"]
             then = "; ".join(part for part in (had, advice.then(had)) if part)

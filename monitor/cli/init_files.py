@@ -46,7 +46,7 @@ formulas:
     every: 1
 {bounds}    alarm: {{for: {for_}, keep: {keep}, severity: critical}}
 stream: {{stale_after: 5s, forget_after: 1h, max_lag: 2s}}
-heartbeat: 10s
+{doubt}heartbeat: 10s
 http: {{listen: "127.0.0.1:9108"}}
 store: {{path: var/cfmon.sqlite}}
 limits: {{message_bytes: 65536, agents: 1000, deadline: 50ms}}
@@ -85,8 +85,17 @@ def takeover_text(base: InitBase, rows: Sequence[Guarded], hold: int | None) -> 
     return TAKEOVER.format(reason=head + lines + why, rule=f"hold: {hold}")
 
 
-def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = "") -> str:
-    """Return the configuration with the measured formula; `no_bounds`: why it has none over every causal model."""
+DOUBT = """\
+# The model was not good enough (report.md). While this stands here, no alarm says that handing over does not suffice.
+bands: {{doubt: {doubt}}}
+"""
+
+
+def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = "", doubt: str = "") -> str:
+    """Return the configuration with the measured formula.
+
+    `no_bounds`: why it has no bounds over every causal model. `doubt`: what counts against the model.
+    """
     candidate = best.candidate
     return CONFIG.format(
         topic=topic,
@@ -110,6 +119,7 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
         else "    causal_model: any # also bounds over every causal model\n",
         for_=candidate.alarm.for_,
         keep=candidate.alarm.keep,
+        doubt=DOUBT.format(doubt=json.dumps(doubt, ensure_ascii=False)) if doubt else "",
     )
 
 

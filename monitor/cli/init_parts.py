@@ -117,7 +117,8 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     no_bounds, bases = _configure(request, base, first, staging)
     with progress("replaying the chosen formula", total=total) as bar, warned():
         best = base.replayed(first, staging / "config.yaml", bar.at)
-    text = config_text(best, base, request.topic, no_bounds=no_bounds)
+    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, bases=bases)
+    text = config_text(best, base, request.topic, no_bounds=no_bounds, doubt=found.doubt)
     (staging / "config.yaml").write_text(text, "utf-8")
     rows = [best if row is first else row for row in rows]
     with progress("comparing lengths of takeovers"):
@@ -134,7 +135,6 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")
     sample = best.first is not None
-    found = replace(found, alarms=AlarmRates(best), horizon=best.candidate.horizon, bases=bases)
     _write_report(request, base, found, staging)
     result = InitResult(
         request.folder,

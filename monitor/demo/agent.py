@@ -134,7 +134,7 @@ def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
         for message in agent.messages(arguments.steps):
             sent = client.publish(arguments.topic, msgpack.packb({**message, "time": time.time()}), qos=1)
             sent.wait_for_publish(ACKNOWLEDGED_WITHIN)
-            if not sent.is_shown():
+            if not sent.is_published():
                 raise TimeoutError(f"{broker.address} did not acknowledge a step within {ACKNOWLEDGED_WITHIN:.0f} s")
             time.sleep(arguments.interval)
     except RuntimeError as error:  # paho raises this when the connection is lost

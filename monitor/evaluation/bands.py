@@ -21,7 +21,7 @@ from monitor.exact.row_uses import RowUses, row_uses
 from monitor.exact.verdict import Path, resolve
 from monitor.logic import Formula, print_formula
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Regret
-from monitor.logic.traversal import nested_goals, quantity_goals
+from monitor.logic.traversal import goals_now, nested_goals, quantity_goals
 from monitor.types import Bands, BandSettings, RestsOn, Verdict
 
 CARRIED = 0.9
@@ -75,10 +75,12 @@ class LearnedBands:
         uses = self._uses(goals, observed, reasons)
         if credible is not None:
             effect = credible[1].minus(credible[0]) if isinstance(formula, Regret) else None
-            verdict = with_credible(verdict, formula, credible, effect, settings.level)
+            now = self._credible(list(goals_now(formula) or ()), observed, reasons)
+            verdict = with_credible(verdict, formula, credible, effect, now, settings.level)
         if uses is not None:
             verdict = _with_support(verdict, formula, uses)
-        how = replace(verdict.bands or Bands(), draws=settings.draws, seed=settings.seed, level=settings.level)
+        how = verdict.bands or Bands()
+        how = replace(how, draws=settings.draws, seed=settings.seed, level=settings.level, doubt=settings.doubt)
         return replace(verdict, bands=missing(how, reasons))
 
     def uses(self, formula: Formula, path: Path, *, terminated: bool = False) -> list[RowUses]:
@@ -160,10 +162,18 @@ class _Observed(NamedTuple):
         return _Observed(self.path[first:], self.terminated, self.acted[first:])
 
 
-def with_credible(
-    verdict: Verdict, formula: Formula, credible: Sequence[Samples], effect: Samples | None, level: float
+def with_credible(  # noqa: PLR0917 - a verdict, what it answers, and its bands
+    verdict: Verdict,
+    formula: Formula,
+    credible: Sequence[Samples],
+    effect: Samples | None,
+    now: Sequence[Samples] | None,
+    level: float,
 ) -> Verdict:
-    """Return the verdict with credible bands: of the values of each goal, and of the effect of `regret`."""
+    """Return the verdict with credible bands: of each goal if any, of the effect of `regret`, and of `goals_now`."""
+    ends = (*now[0].band(level), *now[1].band(level)) if now else None
+    if not credible:
+        return replace(verdict, credible_now=ends)
     bands = [values.band(level) for values in credible]
     index = goal_numbers(verdict, quantity_goals(formula))
     quantities = tuple(replace(quantity, credible=bands[index[quantity.text]]) for quantity in verdict.quantities)
@@ -172,6 +182,7 @@ def with_credible(
         quantities=quantities,
         credible=quantities[-1].credible if len(bands) == 1 or isinstance(formula, Regret) else None,
         effect_credible=None if effect is None else effect.band(level),
+        credible_now=ends,
     )
 
 

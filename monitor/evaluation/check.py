@@ -11,7 +11,7 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.credible import check_band_settings
 from monitor.evaluation.engines import NOT_EXACT, neither
-from monitor.evaluation.fit_bands import FitBands
+from monitor.evaluation.fit_bands import FitBands, fit_bands
 from monitor.evaluation.models import read_policies, require_table
 from monitor.evaluation.sampled_checker import SampledChecker
 from monitor.evaluation.seeding import SEEDS, alone, check_sampling
@@ -163,7 +163,7 @@ def check_many(
     check_acted(acted, path if hidden else settings.path or settings.moments, policies)
     read = read_all(queries)
     if worlds is not None:
-        fitted = None if credible is None or not worlds.fits else FitBands(worlds, credible)
+        fitted = None if credible is None else fit_bands(worlds, credible)
         return _collect(_in_world(read, worlds, fitted, settings), each)
     if not isinstance(model, MDP) and hasattr(model, "holds") and not isinstance(model, type):
         simulator = cast("Simulator | VectorSimulator", model)

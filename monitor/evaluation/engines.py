@@ -12,7 +12,7 @@ from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.bands import LearnedBands
 from monitor.evaluation.basis import basis_at_start
 from monitor.evaluation.credible import check_band_settings
-from monitor.evaluation.fit_bands import FitBands
+from monitor.evaluation.fit_bands import fit_bands
 from monitor.evaluation.models import read_policies, require_table
 from monitor.evaluation.noise_rows import NoiseRows
 from monitor.evaluation.observation_rows import ObservationRows
@@ -212,7 +212,7 @@ class WorldEngines:
     def __init__(self, checker: WorldChecker, sampling: Sampling, bands: BandSettings = BANDS) -> None:
         self.checker, self.names, self.sampling = checker, checker, check_sampling(sampling)
         check_band_settings(bands)
-        self.learned = FitBands(checker, bands) if checker.fits else None
+        self.learned = fit_bands(checker, bands)
         self.tested = NoiseRows(checker.model)
 
     def prepare(self, formula: Formula, spec: FormulaSpec, *, window: int | None = None) -> tuple[bool, str]:

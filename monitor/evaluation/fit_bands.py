@@ -21,7 +21,7 @@ from monitor.evaluation.sampled_checker import ERRORS, outcomes_of, with_error
 from monitor.evaluation.worlds import WorldChecker
 from monitor.logic import Formula
 from monitor.logic.syntax import Goal, Regret
-from monitor.logic.traversal import handover_goal, quantity_goals
+from monitor.logic.traversal import goals_now, handover_goal, quantity_goals
 from monitor.types import Bands, BandSettings, Drawn, Verdict
 from monitor.worlds import Moment
 
@@ -43,7 +43,7 @@ class FitBands:
     """
 
     def __init__(self, checker: WorldChecker, settings: BandSettings) -> None:
-        self._level = check_band_settings(settings).level
+        self._level, self._doubt = check_band_settings(settings).level, settings.doubt
         self._checker = checker
         self._fits = [checker.fit(number) for number in range(min(checker.fits, settings.draws))]
 
@@ -64,25 +64,30 @@ class FitBands:
         goals = quantity_goals(formula)
         if not goals or not verdict.quantities:
             return verdict
-        count = len(self._fits)
-        if any(handover_goal(goal) is not None for goal in goals):
-            how = replace(verdict.bands or Bands(), fits=count, level=min(self._level, highest_level(count)))
-            return replace(verdict, bands=missing(how, [NOT_NESTED]))
-        answers, problems = self._answers(goals, path, drawn, terminated=terminated, acted=acted)
-        reasons = [f"{len(problems)} of {count} fits have no answer: {problems[0]}"] if problems else []
+        if not self._fits:
+            return replace(verdict, bands=replace(verdict.bands or Bands(), doubt=self._doubt))
+        count, now = len(self._fits), list(goals_now(formula) or ())
+        nested = any(handover_goal(goal) is not None for goal in goals)
+        asked = [*([] if nested else goals), *now]
+        answers, problems = self._answers(asked, path, drawn, terminated=terminated, acted=acted)
+        reasons = [NOT_NESTED] if nested else []
+        if problems:
+            reasons.append(f"{len(problems)} of {count} fits have no answer: {problems[0]}")
         enough = len(answers) >= LEAST_FITS
         level = min(self._level, highest_level(len(answers) if enough else count))
-        how = replace(verdict.bands or Bands(), fits=count, level=level)
+        how = replace(verdict.bands or Bands(), fits=count, level=level, doubt=self._doubt)
         if not enough:
-            return replace(verdict, bands=missing(how, ["no credible band", *reasons]))
-        spans = [span(goal, None) for goal in goals]
+            return replace(verdict, bands=missing(how, reasons if nested else ["no credible band", *reasons]))
+        spans = [span(goal, None) for goal in asked]
         if isinstance(formula, Regret):
             spans.append(span(_effect(*goals), None))
-            answers = [[own, other, other - own] for own, other in answers]
+            answers = [[*each, each[1] - each[0]] for each in answers]
         found = [[with_error(outcomes) for outcomes in answer] for answer in answers]
         credible = [_samples(within, each) for within, each in zip(spans, zip(*found, strict=True), strict=True)]
         effect = credible.pop() if isinstance(formula, Regret) else None
-        verdict = replace(with_credible(verdict, formula, credible, effect, level), bands=missing(how, reasons))
+        at_end, credible = credible[len(asked) - len(now) :], credible[: len(asked) - len(now)]
+        verdict = with_credible(verdict, formula, credible, effect, at_end, level)
+        verdict = replace(verdict, bands=missing(how, reasons))
         if all(isinstance(outcomes, float) for answer in answers for outcomes in answer):
             return verdict
         verdict = replace(verdict, drawn=drawn)
@@ -100,6 +105,12 @@ class FitBands:
             except MonitorError as error:
                 problems.append(str(error))
         return answers, problems
+
+
+def fit_bands(checker: WorldChecker, settings: BandSettings) -> FitBands | None:
+    """Return what computes the bands of a world; None for one that is not learned, or has nothing to say of it."""
+    says = checker.fits or (settings.doubt and checker.model.learned_from)
+    return FitBands(checker, settings) if says else None
 
 
 def highest_level(fits: int) -> float:

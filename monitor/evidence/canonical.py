@@ -27,6 +27,7 @@ ONLY_LEARNED = frozenset(
         "credible",
         "guaranteed",
         "effect_credible",
+        "credible_now",
         "effect_guaranteed",
         "support",
         "to_visit",

@@ -19,8 +19,8 @@ from monitor.evidence.contradictions import TOLERANCE, differences
 from monitor.evidence.document import Evidence
 from monitor.evidence.maker import seen_states
 from monitor.logic import parse
-from monitor.logic.syntax import Goal, InterventionRef, Regret, WorldRef
-from monitor.logic.traversal import handover_goal, quantity_goals
+from monitor.logic.syntax import Formula, Goal, InterventionRef, Regret, WorldRef
+from monitor.logic.traversal import goals_now, handover_goal, quantity_goals
 from monitor.model import MDP
 from monitor.policy.controller import Reader
 from monitor.policy.table import PolicyTable
@@ -135,7 +135,7 @@ def _band_settings(evidence: Evidence) -> BandSettings | None:
         return None
     level = default.level if bands.level is None else bands.level
     delta = default.delta if bands.delta is None else bands.delta
-    return BandSettings(bands.draws or bands.fits, bands.seed, level, delta)
+    return BandSettings(bands.draws or bands.fits, bands.seed, level, delta, bands.doubt)
 
 
 ENGINE: Final = Deriver("engine", lambda *given: Derived([_verdict(*given)]))
@@ -248,7 +248,7 @@ def _drawn_again(evidence: Evidence, world: CheckedWorld, tables: Policies, mode
         drawn, stays = given._replace(draws=DRAWS), dataclasses.replace(late, world=WorldRef())
         profile = {0: (mean(stays, drawn), mean(late, drawn))}
     judged = replace(verdict, quantities=quantities, profile=profile, recourse=recourse)
-    return Derived([_with_fits(judged, asked, given), verdict], helped)
+    return Derived([_with_fits(judged, formula, asked, given), verdict], helped)
 
 
 def _with_draws(given: Given, samples: int) -> Given:
@@ -262,15 +262,21 @@ def _left_again(recorded: RestsOn | None, goal: Goal, given: Given) -> RestsOn |
     return recorded if recorded is None or found is None else replace(recorded, never=found)
 
 
-def _with_fits(verdict: Verdict, asked: Sequence[Goal], given: Given) -> Verdict:
+def _with_fits(verdict: Verdict, formula: Formula, asked: Sequence[Goal], given: Given) -> Verdict:
     """Return a verdict on a learned world with the credible band that the referee finds at its level."""
     how = verdict.bands
-    if how is None or how.level is None or any(handover_goal(goal) is not None for goal in asked):
+    if how is None or how.level is None:
         return verdict
-    found = credible_bands(asked, given._replace(draws=DRAWS), how.fits, how.level)
+    regret, now = verdict.outcome is not None, list(goals_now(formula) or ())
+    nested = any(handover_goal(goal) is not None for goal in asked)
+    goals = [*([] if nested else asked), *now]
+    found = credible_bands(goals, given._replace(draws=DRAWS), how.fits, how.level, effect=regret)
+    own, other = found.goals[-2:] if now else (None, None)
+    verdict = replace(verdict, credible_now=None if own is None or other is None else (*own, *other))
+    if nested:
+        return verdict
     number = goal_numbers(verdict, asked)
     quantities = tuple(replace(each, credible=found.goals[number[each.text]]) for each in verdict.quantities)
-    regret = verdict.outcome is not None
     return replace(
         verdict,
         quantities=quantities,
@@ -316,6 +322,7 @@ def _completed(judged: Verdict, other: Verdict, *, guaranteed: bool) -> Verdict:
         quantities=tuple(quantities),
         credible=other.credible,
         effect_credible=other.effect_credible,
+        credible_now=other.credible_now,
         support=other.support,
         to_visit=other.to_visit,
         bands=other.bands,

@@ -91,6 +91,20 @@ def handover_goal(formula: Formula) -> Goal | None:
             return None
 
 
+def goals_now(formula: Formula) -> tuple[Goal, Goal] | None:
+    """Return the goal of `regret` or `handover` at the newest step, without and with handing over.
+
+    None for every other formula, and where it is not handed over to a policy or an action.
+    """
+    match formula:
+        case Regret(WorldRef(InterventionRef("policy" | "action") as change), goal):
+            return Goal(WorldRef(), goal.measure, goal.test), Goal(WorldRef(change), goal.measure, goal.test)
+        case _ if (late := handover_goal(formula)) is not None:
+            return Goal(WorldRef(), late.measure, late.test), late
+        case _:
+            return None
+
+
 def largest_offset(formula: Formula) -> int:
     """Return the largest |t| outside all brackets; 0 if the formula has no goal."""
     return max((abs(offset) for _, _, offset in goals(formula)), default=0)

@@ -17,14 +17,16 @@ Band = tuple[float, float]
 
 
 class CredibleBands(NamedTuple):
-    """Bands of each goal, and of the second goal's value minus the first's; none if fewer than two fits answer."""
+    """Bands of each goal, and if asked of the second's value minus the first's; none if fewer than two fits answer."""
 
     goals: Sequence[Band | None]
     effect: Band | None
 
 
-def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float) -> CredibleBands:
+def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float, *, effect: bool) -> CredibleBands:
     """Return the bands at a level, over at most `fits` fits; one that cannot explain the path is left out.
+
+    `effect`: of the second goal over the first, too.
 
     Raises LimitError for what is not drawn again here.
     """
@@ -42,11 +44,10 @@ def credible_bands(goals: Sequence[Goal], given: Given, fits: int, level: float)
         return CredibleBands([None] * len(goals), None)
     bounded = all(isinstance(goal.measure, Probability) for goal in goals)
     bands = [_band([answer[n] for answer in answers], level, *_range(goal)) for n, goal in enumerate(goals)]
-    effect = None
-    if len(goals) == 2:
-        ends = (-1.0, 1.0) if bounded else (-math.inf, math.inf)
-        effect = _band([other - own for own, other in answers], level, *ends)
-    return CredibleBands(bands, effect)
+    if not effect:
+        return CredibleBands(bands, None)
+    ends = (-1.0, 1.0) if bounded else (-math.inf, math.inf)
+    return CredibleBands(bands, _band([answer[1] - answer[0] for answer in answers], level, *ends))
 
 
 def _range(goal: Goal) -> Band:

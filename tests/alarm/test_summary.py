@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.blindness import BLIND_WORDS
+from monitor.alarm.figures import figures_of
 from monitor.alarm.phrases import departing_text
 from monitor.alarm.summary import LONGEST, Told, tell
 from monitor.logic import parse
@@ -124,6 +125,69 @@ def test_first_what_and_how_bad_then_what_to_do_then_what_would_have_been(
 def test_it_says_when_it_was_not_too_late() -> None:
     verdict = regretted("regret", profile={0: (0.60, 0.70)}, latest_useful=2)
     assert say(f"regret(c@5, {GOAL})", verdict).endswith("5 steps ago: 0.93. Handing over last sufficed 2 steps ago")
+
+
+NOT_SHOWN = "You decide: the recordings do not show whether"
+
+
+@pytest.mark.parametrize(
+    ("now", "band", "doubt", "helps", "advice", "detail"),
+    [
+        ((0.60, 0.70), (0.5, 0.7, 0.6, 0.75), "", False, stop("c"), ""),
+        ((0.70, 0.63), (0.6, 0.9, 0.5, 0.7), "", False, "Stop the agent safely: handing over to 'c' does not help", ""),
+        (
+            (0.70, 0.63),
+            (0.6, 0.7, 0.03, 1),
+            "",
+            None,
+            f"{NOT_SHOWN} handing over to 'c' suffices (0.63)",
+            "0.03 to 1.00",
+        ),
+        (
+            *((0.60, 0.70), (0.5, 0.7, 0.6, 0.8), "", None),
+            *(
+                "Hand over to 'c' now: 0.70 instead of 0.60; the recordings do not show whether that",
+                "0.60 to 0.80",
+            ),
+        ),
+        (
+            *((0.70, 0.63), (0.6, 0.7, 0.5, 0.7), "not Markov", None),
+            *("You decide: the model is too poor to say whether handing over to 'c' suffices", "0.50 to 0.70"),
+        ),
+        ((0.81, 0.90), (0.80, 0.85, 0.1, 1.0), "", False, "No need to act: without handing over to 'c' it is", ""),
+        (
+            *((0.81, 0.90), (0.79, 0.85, 0.85, 1.0), "", None),
+            *(f"{NOT_SHOWN} it is safe without handing over to 'c' (0.81)", "0.79 to 0.85"),
+        ),
+        ((0.60, 0.90), (0.5, 0.7, 0.1, 1.0), "wrong", True, "Hand over to 'c' now: 0.90 instead of 0.60", ""),
+    ],
+)
+def test_what_is_denied_must_be_excluded_by_the_recordings(  # noqa: PLR0917 - a case
+    now: tuple[float, float],
+    band: tuple[float, float, float, float],
+    doubt: str,
+    helps: bool | None,  # noqa: FBT001 - likewise
+    advice: str,
+    detail: str,
+) -> None:
+    bands = Bands(64, 0, 0.95, doubt=doubt)
+    useful = 0 if helps else 3
+    verdict = regretted("regret", profile={0: now}, latest_useful=useful, bands=bands, credible_now=band, robust=False)
+    text = f"regret(c@5, {GOAL})"
+    handover = figures_of(parse(text), verdict).handover
+    assert handover is not None
+    assert (handover.helps_now, handover.credible_now) == (helps, band[2:])
+    assert handover.latest_useful == (None if helps is None else useful)
+    told = tell_all(text, verdict)
+    assert f"required. {advice}" in told.summary
+    assert ([each for each in told.details if "credibly" in each] == []) == (not detail)
+    assert not detail or f"now: credibly {detail} (95 %)." in told.text
+    assert (f"The model is not good enough: {doubt}." in told.text) == bool(doubt)
+    assert ("last sufficed" in told.text) == (helps is False and "No need" not in advice)
+    late = parse('handover(c, P>=0.8 [ X "death" ], 3) >= 0.2')
+    handover = figures_of(late, replace(verdict, outcome=None, holds=True)).handover
+    assert handover is not None
+    assert handover.helps_now == helps
 
 
 USELESS = "Stop the agent safely: handing over to 'c' does not help"

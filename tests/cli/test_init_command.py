@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+import yaml
 from cfmon_client import ClientError
 from cfmon_client.takeover_rules import read_rules
 
@@ -68,6 +69,7 @@ def test_from_a_csv_to_an_alarm(cfmon: Run, tmp_path: Path) -> None:
     ):
         assert words in out
     assert cfmon("config", "check", "tank/config.yaml")[0] == 0
+    assert "doubt" not in Path("tank/config.yaml").read_text("utf-8")
     assert "firing" in alarms(cfmon, "tank")
     assert not list(tmp_path.glob(".cfmon-init-*"))
     assert "tank/takeover.yaml: rules for a guard; with hold: " in out
@@ -147,6 +149,8 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     assert "verdict: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
+    doubt = yaml.safe_load(Path("t/config.yaml").read_text("utf-8"))["bands"]["doubt"]
+    assert doubt.startswith("burst: its condition holds in no row")
     assert cfmon("config", "check", "t/config.yaml")[0] == 0
 
 
@@ -375,7 +379,7 @@ def test_a_function_of_columns_is_in_a_state_what_it_does_on_the_rows_recorded_t
              "--action", "move", "--steps", "100", "--accept-model")  # fmt: skip
     code, out, err = cfmon(*given, "--fallback", "rules.py:keep_away", "--nominal", "rules.py:careful")
     assert (code, faults(err)) == (0, "")
-    assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in a state it" in out
+    assert f"  fallback: rules.py:keep_away: called on {len(rows)} recorded rows; in each state it" in out
     model = load_model("t/model.npz")
     go = model.action_names.index("go")
     policies = [load_policy(f"t/{name}.yaml", model).table for name in ("fallback", "nominal")]

@@ -131,6 +131,19 @@ def test_the_band_of_an_effect_is_that_of_its_differences(seed: int) -> None:
     assert delta.credible == pytest.approx(verdict.effect_credible)
 
 
+@pytest.mark.parametrize("seed", first(3, range(6)))
+def test_the_values_of_handing_over_now_have_bands_of_their_own(seed: int) -> None:
+    learned = learned_world(Random(seed))
+    goal = 'P>=0.5 [ G<=3 !"a" ]'
+    ends = [ask(learned, f"{change}@0.{goal}").credible for change in ("nominal", "alt")]
+    for text in (f"regret(alt@{len(learned.setting.path) - 1}, {goal})", f"handover(alt, {goal}, 2) >= 0.5"):
+        now = ask(learned, text).credible_now
+        assert now is not None, text
+        assert [now[:2], now[2:]] == [pytest.approx(each) for each in ends], text
+    for text in (f"regret(best@0, {goal})", f"alt@0.{goal}", f"delta(alt, nominal)@0.{goal.replace('0.5', '0.1')}"):
+        assert ask(learned, text).credible_now is None, text
+
+
 def drawn_rows(model: MDP, number: int) -> Floats:
     return np.array([*islice(drawn_probabilities(model, np.random.default_rng(5)), number)])
 

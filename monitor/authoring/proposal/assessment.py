@@ -94,3 +94,14 @@ class Assessment:
         """True if nothing that could be judged counts against the model."""
         main = self.main
         return not self.problems and not self.refused and (main is None or (main.better and main.calibrated))
+
+    @property
+    def doubt(self) -> str:
+        """The worst that counts against the model, without what to do about it; empty if nothing does."""
+        if self.good:
+            return ""
+        if self.main is not None and not self.main.better:
+            return f"its forecasts of '{self.label}' are no better than the base rate"
+        if self.main is not None and not self.main.calibrated:
+            return f"its forecasts of '{self.label}' were wrong"
+        return self.problems[0].partition(";")[0]

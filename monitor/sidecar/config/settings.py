@@ -203,6 +203,7 @@ class BandsConfig(Section):
     seed: Count = setting(BandSettings, "seed")
     level: float = setting(BandSettings, "level")
     delta: float = setting(BandSettings, "delta")
+    doubt: str = setting(BandSettings, "doubt")
 
 
 class TrustConfig(Section):
