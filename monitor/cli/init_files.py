@@ -133,7 +133,8 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
     from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
 
-    request, where, left_out = ExportRequest(given.source), f"policy {given.source}", ()
+    request, where = ExportRequest(given.source), f"policy {given.source}"
+    left_out: tuple[str, ...] = ()
     assert rows.of is not None
     if given.function is not None or given.classifier is not None:
         answered = given.chosen(rows, model, limit)
