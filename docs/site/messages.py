@@ -36,8 +36,8 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "state": (
         "whole number, text, list or map",
         (
-            "As the `state_encoder` requires: a number, a name, values of variables, floats to be binned, or the "
-            "features of a world with numbers, in order or by name."
+            "As the `state_encoder` requires: a number, a name, values of variables, floats and texts to be binned, or "
+            "the features of a world with numbers, in order or by name."
         ),
     ),
     "observation": (

@@ -132,6 +132,7 @@ def policy_export(
 def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
     """Return a policy that sees columns of recordings as a table over the states of the model learned from them."""
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
+    from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
     from monitor.cli.init_files import row_policy  # noqa: PLC0415 - likewise
     from monitor.cli.recorded_inputs import open_recording, recorded_files, rows_of, with_function  # noqa: PLC0415 - likewise
@@ -158,7 +159,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     policy, notes = GivenPolicy.of(request.source, source.names(), learner.roles), list[str]()
     if not policy.sees_columns:
         raise PolicyError(f"policy {request.source}: it takes the number of a state; leave --recordings out")
-    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes)
+    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes, RowLimit.parsed(DEFAULT))
     return replace(original, assumed=[*original.assumed, *notes]), mdp
 
 

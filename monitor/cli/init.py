@@ -91,7 +91,7 @@ def init(
         str | None, typer.Option(help="topic pattern of the agent's steps", show_default="agents/+/steps")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="steps to measure the candidate formulas on", show_default="3000")
+        int | None, typer.Option(min=1, help="steps to measure the formulas on; default: until 100 unsafe events")
     ] = None,
     offset: Annotated[
         int | None, typer.Option(min=0, max=63, help="the fallback takes over so many steps ago", show_default="2")

@@ -12,6 +12,7 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
+
+NO_STATES = ("terminal", "elsewhere")
+"""Labels of states that no row is in."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -122,10 +126,10 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
     )
 
 
-def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str]) -> Original:
+def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Original:
     """Return a policy that sees recorded columns as a table: in a state, what it does on the rows recorded there.
 
-    Raises PolicyError.
+    `limit`: rows on which a function may fail. Raises PolicyError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -133,9 +137,12 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
     from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
 
     request, where = ExportRequest(given.source), f"policy {given.source}"
+    left_out: tuple[str, ...] = ()
     assert rows.of is not None
     if given.function is not None or given.classifier is not None:
-        values: AnyArray = given.chosen(rows, model)
+        answered = given.chosen(rows, model, limit)
+        values: AnyArray = answered.values
+        rows, left_out = answered.rows, answered.notes
     else:
         seen = [rows.table(each, model, where) for each in given.seen]
         values = on_first(
@@ -143,11 +150,14 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
         )
         if bool((values.max(axis=1) == 1.0).all()):
             values = values.argmax(axis=1)
-    without = model.states - len(np.unique(rows.of))
-    never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
+    assert rows.of is not None
+    live = ~np.logical_or.reduce([model.labels.get(name, ~np.ones(model.states, np.bool_)) for name in NO_STATES])
+    without = int(live.sum()) - len(np.unique(rows.of))
+    never = f"; {without:,} of {live.sum():,} states have none: there it takes the action that it takes most often"
     notes.append(
         f"{given.source}: called on {len(rows):,} recorded rows; "
         f"in each state it acts as often in each way as on the rows there{never if without else ''}"
+        + "".join(f"; {note}" for note in left_out)
     )
     return tabulated_inputs(values, rows.of, model, request, ())
 
@@ -291,13 +301,17 @@ def sent_state(state: int, model: MDP, encoder: str) -> object:
             return state
 
 
-def _within(state: int, model: MDP) -> list[float]:
+def _within(state: int, model: MDP) -> list[float | str]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     places = np.unravel_index(state, [len(edges) - 1 for edges in model.bin_edges])
     ranges = np.tile([-np.inf, np.inf], (len(places), 1)) if model.ranges is None else model.ranges
-    values = []
-    for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
+    texts = model.bin_names or ((),) * len(places)
+    values: list[float | str] = []
+    for edges, named, place, (least, most) in zip(model.bin_edges, texts, places, ranges.tolist(), strict=True):
+        if named:
+            values.append(named[place])
+            continue
         lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
         middle = (lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2

@@ -110,8 +110,11 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
 
 
 def _is_continuous(request: InitRequest) -> bool:
-    """Return whether the columns of the state need bins, clusters or a world: numbers with decimals."""
-    from monitor.authoring.learning.abstraction import chosen_kind  # noqa: PLC0415 - keep `cfmon --help` light
+    """Return whether the columns of the state need bins, clusters or a world.
+
+    Those are numbers with decimals, and tuples of values that hardly ever come again.
+    """
+    from monitor.authoring.learning.abstraction import chosen_kind, hardly_revisited  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
 
     source = open_recording(recorded_files(request.recordings)[0], request.topic)
@@ -120,10 +123,10 @@ def _is_continuous(request: InitRequest) -> bool:
     if first is None:
         raise RecordingError(f"{source.path}: has no rows")
     try:
-        chosen_kind(first, roles.state, "state", "")
+        kind = chosen_kind(first, roles.state, "state", "")
     except RecordingError:
         return True
-    return False
+    return kind == "values" and hardly_revisited(first, roles.state)
 
 
 def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Found | None:

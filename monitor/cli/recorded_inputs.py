@@ -116,7 +116,10 @@ SkipBad = Annotated[
 ]
 Bins = Annotated[
     str | None,
-    typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width)"),
+    typer.Option(
+        metavar="SPEC",
+        help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width); text: one each",
+    ),
 ]
 
 

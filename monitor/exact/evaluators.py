@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, assert_never
@@ -51,6 +52,7 @@ from monitor.exact.value_table import (
 )
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
 from monitor.logic.comparison import probability
+from monitor.logic.polarity import split_measure
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import looks_back
@@ -348,16 +350,22 @@ class Evaluators:
         return self._value_tables[key]
 
     def prepare(self, goal: Goal, change: InterventionRef) -> None:
-        """Make the value table of a goal under a change, unless the model is too large for one.
+        """Make the value tables of a goal under a change, also those of its extremes, unless the model is too large.
 
         Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
         """
         if change.decides:
             self.decided(change, goal.measure, Observed(*pair_arrays([(0, None)])))
             return
+        self._prepare_table(goal.measure, change)
+        for side in self.sides or ():
+            with suppress(LimitError):  # a goal without extremes, or values that are found one by one
+                side._prepare_table(split_measure(goal.measure), change)  # noqa: SLF001 - of this class
+
+    def _prepare_table(self, measure: Probability | Reward, change: InterventionRef) -> None:
         nominal = self.nominal()
-        value_table = self.value_table(nominal.under(self.intervention(change, None)), goal.measure)
-        if not self._past(goal.measure, nominal, None):
+        value_table = self.value_table(nominal.under(self.intervention(change, None)), measure)
+        if not self._past(measure, nominal, None):
             value_table.prepare()
 
     def prepare_bounds(self, goal: Goal, change: InterventionRef, offset: int) -> None:

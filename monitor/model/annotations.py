@@ -78,6 +78,24 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
     return checked
 
 
+def checked_bin_names(names: Iterable[Sequence[str]], edges: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
+    """Return for each dimension of the bins its names, none for numbers; empty if no dimension has any.
+
+    A named dimension has one different text for each of its bins.
+    """
+    given = tuple(map(tuple, names))
+    if not any(given):
+        return ()
+    if len(given) != len(edges):
+        raise ModelError(f"bin names of {len(given)} dimensions for bins of {len(edges)}: give each, or () for numbers")
+    for i, (each, cuts) in enumerate(zip(given, edges, strict=True)):
+        if each and (len(each) != len(cuts) - 1 or len(set(each)) != len(each)):
+            raise ModelError(f"bin names of dimension {i}: its {len(cuts) - 1} bins need one different name each")
+        if not all(isinstance(name, str) and name for name in each):
+            raise ModelError(f"bin names of dimension {i}: a name is text that is not empty")
+    return given
+
+
 def checked_ranges(ranges: object, dimensions: int) -> Floats | None:
     """Return the least and the greatest number of each dimension of bins or centres, [D, 2], read-only; or None."""
     if ranges is None:

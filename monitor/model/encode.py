@@ -19,10 +19,10 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` names.
 
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple of
-    numbers, one per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
-    too, and the state is the row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of
-    the nearest of `model.centres`, however far away it is.
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple, one
+    number or text per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
+    too, or the i-th text of `model.bin_names`; the state is the row-major index of the bins. `nearest`: a tuple of
+    finite numbers; the state is that of the nearest of `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
@@ -43,7 +43,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
         case "valuation":
             state = _valuation(model, raw)
         case "bins":
-            state = _bin(raw, model.bin_cuts)
+            state = _bin(raw, model)
         case "nearest":
             state = _nearest(model, raw)
         case _:
@@ -72,7 +72,9 @@ def _check_range(model: MDP, raw: RawState) -> None:
     if not model.limits or not isinstance(raw, tuple):
         return
     for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
-        if not low <= value <= high:  # type: ignore[operator] # it has a state, so it holds numbers
+        if isinstance(value, str):  # of a named bin, or it would have no state
+            continue
+        if not low <= value <= high:
             assert model.ranges is not None
             least, most = model.ranges[place].tolist()
             raise InputError(
@@ -120,14 +122,21 @@ def _valuation(model: MDP, raw: object) -> int | None:
         return None
 
 
-def _bin(raw: object, cuts: tuple[tuple[float, ...], ...]) -> int | None:
+def _bin(raw: object, model: MDP) -> int | None:
+    cuts = model.bin_cuts
     if not cuts or not isinstance(raw, tuple) or len(raw) != len(cuts):
         return None
     state = 0
-    for value, edges in zip(raw, cuts, strict=True):
+    for value, edges, named in zip(raw, cuts, model.bin_places, strict=True):
+        bins = len(edges) - 1
+        if named is not None:
+            place = named.get(value) if isinstance(value, str) else None
+            if place is None:
+                return None
+            state = state * bins + place
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not edges[0] <= value <= edges[-1]:
             return None
-        bins = len(edges) - 1
         state = state * bins + min(bisect_right(edges, value) - 1, bins - 1)
     return state
 
@@ -148,8 +157,11 @@ def _expected(model: MDP, encoder: StateEncoder) -> str:
         case "valuation":
             return "one of its valuations is expected" if model.valuations else "it has no valuations"
         case "bins":
-            spans = ", ".join(f"[{edges[0]:g}, {edges[-1]:g}]" for edges in model.bin_cuts)
-            return f"one number in each of {spans} is expected" if spans else "it has no bins"
+            spans = [
+                f"[{edges[0]:g}, {edges[-1]:g}]" if named is None else f"{_shown(list(named))}"
+                for edges, named in zip(model.bin_cuts, model.bin_places, strict=True)
+            ]
+            return f"one of each of {', '.join(spans)} is expected" if spans else "it has no bins"
         case "nearest" if model.centres is None:
             return "it has no centres"
         case "nearest":

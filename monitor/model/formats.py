@@ -77,6 +77,7 @@ OPTIONAL: Mapping[str, str] = {
     "observations": "observations",
     "samples": "recorded inputs of policies",
     "bin_edges": "bin edges",
+    "bin_names": "names of bins",
     "centres": "centres",
     "ranges": "recorded ranges",
     "ended_as": "copies of states for episodes that have terminated",

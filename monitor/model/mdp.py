@@ -18,6 +18,7 @@ from monitor.errors import ModelError
 from monitor.model.action_names import ActionNames
 from monitor.model.annotations import (
     Valuation,
+    checked_bin_names,
     checked_bins,
     checked_ended_as,
     checked_labels,
@@ -79,9 +80,11 @@ class MDP:
             each; or None, if no state has different ones. A policy's choice in a state is that over its samples.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
-            the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
-            or None. ranges: [D, 2] float64, the least and the greatest number recorded of each dimension of the bins or
-            centres, or None; a number far outside is no state.
+            the bins. bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i
+            of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S
+            tuples, or empty. centres: for the `nearest` encoder, or None. ranges: [D, 2] float64, the least and the
+            greatest number recorded of each dimension of the bins or centres, or None; a number far outside is no
+            state.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.
@@ -105,6 +108,7 @@ class MDP:
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
+    bin_names: tuple[tuple[str, ...], ...] = ()
     valuations: tuple[Valuation, ...] = ()
     centres: Centres | None = None
     ranges: Floats | None = None
@@ -140,8 +144,8 @@ class MDP:
             signals: number of observations, where states are hidden; None: they are seen.
             emissions: (state, observation, probability), for every state, where states are hidden.
             signal_names: of the observations, where states are hidden.
-            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
-                `ranges`, `ended_as`, `source`, as in `from_rows`.
+            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `bin_names`, `valuations`, `centres`,
+                `scales`, `ranges`, `ended_as`, `source`, as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -195,6 +199,7 @@ class MDP:
         state_names: Iterable[str] = (),
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
+        bin_names: Iterable[Sequence[str]] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
         centres: object = None,
         scales: object = None,
@@ -243,6 +248,7 @@ class MDP:
             state_names=checked_names(state_names, states, "state"),
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=edges,
+            bin_names=checked_bin_names(bin_names, edges),
             valuations=checked_valuations(valuations, states),
             centres=middles,
             ranges=checked_ranges(ranges, len(edges) if middles is None else len(middles.scales)),
@@ -361,6 +367,13 @@ class MDP:
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
         """`bin_edges` as Python numbers, for the search at every message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
+
+    @cached_property
+    def bin_places(self) -> tuple[dict[str, int] | None, ...]:
+        """For each dimension of the bins, text -> bin; None: it holds numbers. For the search at every message."""
+        if not self.bin_names:
+            return (None,) * len(self.bin_edges)
+        return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:

@@ -20,6 +20,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
+    bin_names_0 ..  [K] text each, for dimensions that hold text: what the bins stand for, in their order
     centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
                     each column, for the `nearest` encoder
     ranges          [D, 2] floats, the least and the greatest number recorded of each dimension of the bins or centres
@@ -51,7 +52,7 @@ from monitor.model.archive import packed
 from monitor.model.counts import Counts
 from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
-from monitor.model.unpack import BIN_EDGES, unpacked
+from monitor.model.unpack import BIN_EDGES, BIN_NAMES, unpacked
 
 FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
@@ -161,7 +162,8 @@ def _members(model: MDP) -> dict[str, AnyArray]:
             nowhere = np.zeros(model.states, np.bool_)
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
     edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
-    return members | _emission_members(model.emissions) | edges
+    texts = {f"bin_names_{i}": _text(each) for i, each in enumerate(model.bin_names) if each}
+    return members | _emission_members(model.emissions) | edges | texts
 
 
 def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
@@ -209,6 +211,7 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         state_names=_texts(arrays, "state_names"),
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),
+        bin_names=_bin_names(arrays),
         valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
         centres=arrays.get("centres"),
         scales=arrays.get("centre_scales"),
@@ -273,6 +276,12 @@ def _bin_edges(arrays: dict[str, AnyArray]) -> list[AnyArray]:
     if found != list(range(len(found))):
         raise ModelError(f"there are bin edges of dimensions {found}; number them from 0 without gaps")
     return [arrays[f"bin_edges_{i}"] for i in found]
+
+
+def _bin_names(arrays: dict[str, AnyArray]) -> list[list[str]]:
+    found = {int(m[1]): key for key in arrays if (m := BIN_NAMES.match(key))}
+    edges = sum(BIN_EDGES.match(key) is not None for key in arrays)
+    return [_texts(arrays, found.get(i, "")) for i in range(max([edges, *(n + 1 for n in found)]))] if found else []
 
 
 def _valuation(text: str) -> list[Any]:

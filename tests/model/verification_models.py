@@ -81,6 +81,7 @@ def optional(model: MDP) -> dict[str, dict[str, Any]]:
         "observations": {"observations": numbers.astype(np.float32)},
         "samples": {"samples": numbers[1:].astype(np.float32), "sample_states": np.arange(1, states)},
         "bin_edges": {"bin_edges": (np.arange(states + 1.0),)},
+        "bin_names": {"bin_names": (tuple(f"kind {s} ü" for s in range(states)),)},
         "centres": {"centres": Centres(numbers, np.ones(2))},
         "ranges": {"ranges": np.array([[0.0, 1.0], [-1.0, 2.0]])},
         "ended_as": {"ended_as": np.zeros(states, np.int64)},

@@ -14,14 +14,18 @@ from monitor.model.centres import Centres
 
 Kind = Literal["index", "name", "values", "bins", "nearest", "levels"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
-`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of
-clusters. These are kinds of state encoders. `levels`: one column of numbers, of actions: those that occur, ascending.
+`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges, and text. `nearest`: numbers, by the nearest
+centre of clusters. These are kinds of state encoders. `levels`: one column of numbers, of actions: those that occur,
+ascending.
 """
 
 MAX_STATES: Final = 1 << 22
 
 DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds of the classes of distances from the centre, in units of the columns."""
+
+ENOUGH: Final = 10
+"""Rows of a state, for its transitions to be known."""
 
 FEW: Final = 20
 MANY: Final = 1000
@@ -36,6 +40,7 @@ class Numbering:
         kind: see `Kind`.
         columns: their names, for messages.
         edges: of bins, one array per column.
+        names: of bins, the texts of each column, () for numbers; empty if no column holds text.
         centres: of clusters.
         known: what has a number, in its order: values of a column for `name` and `levels`, tuples for `values`.
         size: how many numbers are in use.
@@ -47,6 +52,7 @@ class Numbering:
     kind: Kind
     columns: tuple[str, ...]
     edges: tuple[Floats, ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
     centres: Centres | None = None
     known: dict[tuple[float | str | bool, ...], int] = field(default_factory=dict)
     size: int = 0
@@ -131,12 +137,27 @@ class Numbering:
 
     def _binned(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         state = np.zeros(len(rows), np.int64)
-        for each, edges in zip(values, self.edges, strict=True):
-            if each.dtype.kind == "U":
-                self._refuse(batch, int(rows[0]), each[0], "is text; bins need numbers")
-            state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each.astype(np.float64), side="right")
-        self._widen(np.column_stack(values).astype(np.float64))
+        names = self.names or ((),) * len(values)
+        numbers = [self._coded(*pair, batch, rows) for pair in zip(values, names, strict=True)]
+        for each, edges in zip(numbers, self.edges, strict=True):
+            state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each, side="right")
+        self._widen(np.column_stack(numbers))
         return state
+
+    def _coded(self, values: AnyArray, names: tuple[str, ...], batch: RowBatch, rows: Ints) -> Floats:
+        """Return the values of a column of bins as numbers: those of its texts, if it has any."""
+        if not names:
+            if values.dtype.kind == "U":
+                self._refuse(batch, int(rows[0]), values[0], "is text; its bins are for numbers")
+            return values.astype(np.float64)
+        if values.dtype.kind != "U":
+            self._refuse(batch, int(rows[0]), values[0], "is no text; its bins are for texts")
+        kinds, places = np.unique(values, return_inverse=True)
+        numbers = np.array([names.index(kind) if kind in names else -1 for kind in kinds.tolist()])[places]
+        if (unknown := np.flatnonzero(numbers < 0)).size:
+            row = int(unknown[0])
+            self._refuse(batch, int(rows[row]), values[row], "has no bin: it was never recorded; learn the model again")
+        return numbers.astype(np.float64)
 
     def _nearest(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         assert self.centres is not None
@@ -192,6 +213,17 @@ def level_name(level: float) -> str:
     ('40', '-0.5')
     """
     return str(int(level)) if level.is_integer() else repr(level)
+
+
+def hardly_revisited(batch: RowBatch, names: tuple[str, ...]) -> bool:
+    """Return whether, with the tuples of values as states, most rows are in states of fewer than `ENOUGH` rows.
+
+    In a batch of fewer than `MANY` rows that says nothing.
+    """
+    states = Numbering("values", names).encode(batch, names)
+    states = states[states >= 0]
+    visits = np.bincount(states)[states]
+    return len(states) >= MANY and 2 * int((visits < ENOUGH).sum()) > len(states)
 
 
 def _plain(value: object) -> float | str | bool:

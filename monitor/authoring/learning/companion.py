@@ -199,6 +199,7 @@ def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
     return {
         "kind": numbering.kind,
         "columns": numbering.columns,
+        "names": numbering.names,
         "known": [list(known) for known in numbering.known],
         "size": numbering.size,
     }
@@ -254,7 +255,8 @@ def _as_numbering(
     if about is None:
         return None
     known = {tuple(values): i for i, values in enumerate(about["known"])}
-    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, known=known, size=about["size"])
+    names = tuple(map(tuple, about.get("names", ())))
+    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, names, known=known, size=about["size"])
     numbering.ranges = members.get("ranges")
     if numbering.kind == "nearest":
         numbering.centres = checked_centres(members["centres"], members["scales"], numbering.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.learning.row_files import open_rows
 from monitor.authoring.policy_export.classifiers import of_classifier
 from monitor.authoring.policy_export.convert import on_first
@@ -29,6 +31,7 @@ from tests.policy.test_onnx_policy import built, helper, tensor
 MODEL = MDP.from_transitions(
     states=1, actions=2, transitions=[(0, 0, 0, 1.0), (0, 1, 0, 1.0)], action_names=("stay", "go")
 )
+NONE = RowLimit.parsed("0")
 ROWS = ObservedRows({"cell": ("A1", "B2", "A1"), "carts": (2, 0, 2), "load": (0.5, 1.0, 0.5)}, ("cell",))
 OFFERED = tuple(ROWS.columns)
 
@@ -42,19 +45,19 @@ def test_parameters_named_like_columns_get_their_values() -> None:
 
     found = RowFunction.of(act, OFFERED, "policy p")
     assert found.columns == ("cell", "carts")
-    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+    assert found.answers(ROWS, MODEL, NONE).values.tolist() == [1, 0, 1]
     assert sorted(set(calls)) == [("A1", 2, 3), ("B2", 0, 3)]
     assert all(type(each[1]) is int for each in calls), "whole numbers stay whole"
 
 
 def test_one_parameter_of_another_name_gets_a_dict_of_all_columns() -> None:
     found = RowFunction.of(lambda obs: int(obs["load"] < 1 and obs["cell"] == "A1"), OFFERED, "policy p")
-    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+    assert found.answers(ROWS, MODEL, NONE).values.tolist() == [1, 0, 1]
 
 
 def test_scores_are_taken_too() -> None:
     found = RowFunction.of(lambda row: [0.25, 0.75] if row["carts"] else [1.0, 0.0], OFFERED, "policy p")
-    assert found.answers(ROWS, MODEL).tolist() == [[0.25, 0.75], [1.0, 0.0], [0.25, 0.75]]
+    assert found.answers(ROWS, MODEL, NONE).values.tolist() == [[0.25, 0.75], [1.0, 0.0], [0.25, 0.75]]
 
 
 def test_what_does_not_fit_names_the_columns() -> None:
@@ -63,9 +66,57 @@ def test_what_does_not_fit_names_the_columns() -> None:
         RowFunction.of(lambda cell, cart1: (cell, cart1), OFFERED, "policy p")
     with pytest.raises(PolicyError, match=r"called with a dict of all columns cell='A1', carts=2, load=0.5: it failed "
                                           r"\(KeyError: 'speed'\)"):  # fmt: skip
-        RowFunction.of(lambda row: row["speed"], OFFERED, "policy p").answers(ROWS, MODEL)
+        RowFunction.of(lambda row: row["speed"], OFFERED, "policy p").answers(ROWS, MODEL, NONE)
     with pytest.raises(PolicyError, match="called with the columns cell='A1': it returned 'jump', which is no action"):
-        RowFunction.of(lambda cell: cell and "jump", OFFERED, "policy p").answers(ROWS, MODEL)
+        RowFunction.of(lambda cell: cell and "jump", OFFERED, "policy p").answers(ROWS, MODEL, NONE)
+
+
+HOLES = ObservedRows(
+    {"cell": ("A1", None, "A1", "B2"), "carts": (2, 0, None, 0), "load": (0.5, 1.0, 0.5, None)},
+    ("cell",),
+    places=tuple(("log.csv", n) for n in (3, 4, 9, 10)),
+)
+"""Rows of which some lack a value."""
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda cell, carts: int(cell == "A1") * (carts // 2),
+        lambda row: int(row["cell"] == "A1") * (row["carts"] // 2),
+        lambda row: int({**row}["cell"] == "A1") * ({**row}["carts"] // 2),
+        lambda row: 0 if any(row[name] is None for name in ("cell", "carts")) else int(row["carts"] > 1),
+        lambda row: 0 if row.get("cell") is None or row.get("carts") is None else int(row["carts"] > 1),
+        lambda row: int("cell" in row and "carts" in row and row["carts"] > 1),
+    ],
+)
+def test_nothing_is_asked_where_a_value_that_is_read_is_missing(act: Callable[..., int]) -> None:
+    found = RowFunction.of(act, OFFERED, "policy p").answers(HOLES, MODEL, NONE)
+    assert found.values.tolist() == [1, 0], "that the load is missing does not matter"
+    assert found.rows.places == (("log.csv", 3), ("log.csv", 10))
+    assert found.notes == ("on 2 rows a column that it reads is missing",)
+
+
+def test_few_rows_on_which_a_function_fails_are_left_out_and_more_are_refused() -> None:
+    def act(cell: str) -> int:
+        return {"A1": 1}[cell]
+
+    function = RowFunction.of(act, OFFERED, "policy p")
+    function.tried(HOLES)
+    found = function.answers(HOLES, MODEL, RowLimit.parsed("1"))
+    assert (found.values.tolist(), found.rows.places) == ([1, 1], (("log.csv", 3), ("log.csv", 9)))
+    assert found.notes == (
+        "on 1 rows a column that it reads is missing",
+        "on 1 rows it failed: policy p: log.csv, row 10: called with the columns cell='B2': it failed (KeyError: 'B2')",
+    )
+    with pytest.raises(PolicyError, match=r"row 10: .* so on 1 of 4 rows, more than --skip-bad 0"):
+        function.answers(HOLES, MODEL, NONE)
+    with pytest.raises(PolicyError, match=r"log.csv, row 3: called with a dict of all columns .*KeyError: 'speed'"):
+        RowFunction.of(lambda row: row["speed"], OFFERED, "policy p").tried(HOLES)
+    with pytest.raises(PolicyError, match="on none of 2 recorded rows it has all columns that it reads"):
+        RowFunction.of(lambda row: 0 if row["cell"] == row["load"] + row["carts"] else 1, OFFERED, "p").answers(
+            HOLES[np.array([1, 2])], MODEL, NONE
+        )
 
 
 def test_memory_is_noticed() -> None:
@@ -76,7 +127,7 @@ def test_memory_is_noticed() -> None:
         return len(seen) % 2
 
     with pytest.raises(PolicyError, match="when called again"):
-        RowFunction.of(act, OFFERED, "policy p").answers(ROWS, MODEL)
+        RowFunction.of(act, OFFERED, "policy p").answers(ROWS, MODEL, NONE)
 
 
 def test_rows_of_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +185,7 @@ LEVELS = MDP.from_transitions(
 @pytest.mark.parametrize("forty", [40, 40.0, np.int64(40), np.array([40]), "40"])
 def test_functions_return_levels_as_the_log_has_them(forty: object) -> None:
     found = RowFunction.of(lambda row: forty if row["carts"] else 0, OFFERED, "policy p")
-    assert found.answers(ROWS, LEVELS).tolist() == [1, 0, 1]
+    assert found.answers(ROWS, LEVELS, NONE).values.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("index", [1, 2, 40.5, True])
@@ -143,12 +194,12 @@ def test_the_index_of_a_level_is_no_answer(index: object) -> None:
     with pytest.raises(
         PolicyError, match=r"which is no action \(.* is not an action of the model \(one of 0, 40, 100\)"
     ):
-        found.answers(ROWS, LEVELS)
+        found.answers(ROWS, LEVELS, NONE)
 
 
 def test_flags_are_answers_where_actions_are_two() -> None:
     found = RowFunction.of(lambda row: row["carts"] > 0, OFFERED, "policy p")
-    assert found.answers(ROWS, MODEL).tolist() == [1, 0, 1]
+    assert found.answers(ROWS, MODEL, NONE).values.tolist() == [1, 0, 1]
 
 
 def test_tables_and_classes_of_levels(tmp_path: Path) -> None:
