@@ -80,8 +80,9 @@ class Sources:
 
     def overview(self, search: str, most: int) -> dict[str, Any]:
         """Return the data of the status page; `search` and `most` as in `StatusView.overview`."""
-        overview = self.view.overview(search, most)
-        return {**overview, "status": self.status(), "problem": self.problem(), "now": time.time()}
+        now = time.time()
+        overview = self.view.overview(search, most, now)
+        return {**overview, "status": self.status(), "problem": self.problem(), "now": now}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return the data of an agent's page; as `StatusView.life`."""
