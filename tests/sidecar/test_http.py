@@ -173,7 +173,7 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert client.get("/api/status").json() == STATUS
     overview = client.get("/api/overview").json()
     assert overview["firing"] == [alarm]
-    recent = [formula.pop("recent") for formula in overview["agents"][0]["formulas"]]
+    recent = [formula.pop("last_minutes") for formula in overview["agents"][0]["formulas"]]
     assert overview["agents"] == [agent]
     assert overview["count"] == {"firing": 1, "blind": 0, "agents": 1, "found": 1, "day": 1}
     assert overview["states"] == {"firing": 1, "pending": 0, "blind": 0, "unknown": 0, "fine": 1}

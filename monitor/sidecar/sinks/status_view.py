@@ -154,7 +154,7 @@ class StatusView:
     def overview(self, search: str, most: int, now: float) -> dict[str, Any]:
         """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
 
-        Agents are ordered by how much they need a person, then by name, each formula with its last minutes (`recent`);
+        Agents are ordered by how much they need a person, then by name, each formula with its last minutes (`last_minutes`);
         alarms by severity, then the newest first. `now`: seconds since the epoch. `states` counts all formulas of all
         agents.
         """
@@ -177,7 +177,7 @@ class StatusView:
             count = len(self._agents)
         formulas = (formula for agent in agents for formula in agent["formulas"])
         for formula, curve in zip(formulas, curves, strict=True):  # which takes a while, so without the lock
-            formula["recent"] = curve.thinned(RECENT_POINTS)
+            formula["last_minutes"] = curve.thinned(RECENT_POINTS)
         day = self.history.find(AlarmFilter(since=now - DAY))
         lists = {
             "firing": firing,
