@@ -276,7 +276,14 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     cards = [card(alarm) for alarm in (*told["firing"], *told["recent"])]
     assert shown["alarms"] == cards
     about = f"{told['status']['model']['name']} {told['status']['model']['sha256'][:12]}"
-    more = [about, "5 min ago", "24 h ago", f"{told['lag']['seconds']:.2f} s at most", *(cell for row in rows for cell in row), *(head for head, _ in cards)]
+    more = [
+        about,
+        "5 min ago",
+        "24 h ago",
+        f"{told['lag']['seconds']:.2f} s at most",
+        *(cell for row in rows for cell in row),
+        *(head for head, _ in cards),
+    ]
     assert strangers(shown["text"], told, *more) == []
 
 

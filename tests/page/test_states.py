@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = ("", "agent?name=robot-0", "alarms")
-CLEAR = ("No alarm is firing", "No formula is blind", "No alarm in the last day", "No alarm is pending", "has no alarm", "No alarm matches")
+CLEAR = (
+    "No alarm is firing",
+    "No formula is blind",
+    "No alarm in the last day",
+    "No alarm is pending",
+    "has no alarm",
+    "No alarm matches",
+)
 
 
 def visible(page: Page) -> str:

@@ -297,7 +297,9 @@ def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: StatusView,
     for share, notable in ((0.09, False), (0.1, True), (0.0, False)):
         board.take(Effects(notices=(Deviates("ada", share, 100),)), driver.now)
         deviation = {"share": share, "steps": 100, "notable": notable}
-        assert board.overview("", 1, driver.now.wall)["deviating"] == ([{"agent": "ada", **deviation}] if notable else [])
+        assert board.overview("", 1, driver.now.wall)["deviating"] == (
+            [{"agent": "ada", **deviation}] if notable else []
+        )
         life = board.life("ada", 1)
         assert life is not None
         assert life["deviation"] == deviation

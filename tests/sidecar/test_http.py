@@ -27,8 +27,10 @@ from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.web import http as http_module
+from monitor.sidecar.web import page as page_module
 from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.http import Sources, answering_probes, make_app, nothing_kept
+from monitor.sidecar.web.page import FILES
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.sidecar.web.server import HttpServer, _BoundedHttp
@@ -229,6 +231,11 @@ def test_the_longest_lag_is_named_and_none_is_unknown(world: World, driver: Driv
     hear("bert", 0.5)
     hear("cleo", 0.25)
     assert lag() == {"agent": "bert", "seconds": 0.5}
+
+
+def test_all_files_of_the_pages_are_light() -> None:
+    folder = Path(page_module.__file__).with_name("static")
+    assert sum((folder / name).stat().st_size for name, _ in FILES.values()) < 150 * 1024
 
 
 def test_the_page_is_whole_and_holds_no_data(client: httpx.Client) -> None:

@@ -185,7 +185,7 @@ def state_of(row: FormulaStatus) -> State:
 
 
 def rank(agent: AgentStatus) -> int:
-    """Return how much it needs a person, least first: an alarm fires, is pending, it is blind, the model is in doubt."""
+    """Return its place among the agents that need a person: alarms that fire, are pending, blindness, doubts, none."""
     states = {state_of(row) for row in agent.rows.values()}
     for place, state in enumerate(("firing", "pending", "blind")):
         if state in states:

@@ -154,9 +154,9 @@ class StatusView:
     def overview(self, search: str, most: int, now: float) -> dict[str, Any]:
         """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
 
-        Agents are ordered by how much they need a person, then by name, each formula with its last minutes (`last_minutes`);
-        alarms by severity, then the newest first. `now`: seconds since the epoch. `states` counts all formulas of all
-        agents.
+        Agents are ordered by how much they need a person, then by name; alarms by severity, then the newest first.
+        `last_minutes` has a formula's newest values, `states` counts all formulas of all agents. `now`: seconds since
+        the epoch.
         """
         over = AlarmFilter(state="over")
         alarms, recent = self.history.find(AlarmFilter(state="firing")), self.found(over, MOST_RECENT)

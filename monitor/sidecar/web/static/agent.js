@@ -27,6 +27,7 @@ function makeFormula({ formula: { name: title } }) {
     const { formula } = told;
     card.dataset.state = formula.state;
     shape.render(formula.state);
+    shape.className = `shape word-${formula.state}`;
     summary.render(formula.summary || "No verdict: between episodes.");
     details.render(formula.details);
     facts.render(factsOf(formula));

@@ -39,7 +39,7 @@ function makeCard(show) {
 function aboutModel(test) {
   if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `The transitions of all agents together do not contradict the model so far (${evidenceOf(test)}).`;
+  return `The transitions of all agents together do not contradict the model (${evidenceOf(test)}).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -168,6 +168,14 @@ function say(id, text, why = "") {
   put(line, why ? `Unknown: ${why}.` : text);
 }
 
+// Of a state whose reason to be unknown is said beside it already.
+function sayBriefly(state, some, none, why) {
+  const line = at(`${state}-none`);
+  line.className = why ? "unknown" : "";
+  const count = seen.told.states[state];
+  put(line, why ? (count ? "There may be more." : "Unknown.") : count ? some : none);
+}
+
 // About one thing: whether it needs somebody (`yes`), and what there is to say.
 function sayOf(name, id, wrong, text, why = "") {
   at(`${name}-shape`).dataset.state = why ? "unknown" : wrong ? "pending" : "fine";
@@ -196,7 +204,7 @@ function describeSystem(told, lost) {
   const about = `${aboutModel(doubt.model)}${others && ` Below: ${others}.`}`;
   sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
   const longest = lag && `${lag.seconds.toFixed(2)} s at most (${lag.agent})`;
-  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || (lag === null && "no step with a time yet"));
+  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
 }
 
 // ---- the whole page ----
@@ -237,6 +245,7 @@ function show(told) {
   at("firing-section").hidden = at("firing").childElementCount === 0;
   at("doubt-section").hidden = !["doubt", "wrong", "deviating"].some((name) => at(name).childElementCount > 0);
   at("recent-more").hidden = at("recent").childElementCount === 0;
+  at("rows").hidden = at("legend").hidden = told.agents.length === 0;
   at("day").hidden = at("lanes").childElementCount === 0;
   for (const fold of FOLDS) fold.render();
   const more = told.count.found - told.agents.length;
@@ -260,10 +269,11 @@ function judge(lost) {
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
   const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
-  tell("pending-none", !told.states.pending, "No alarm is pending.", unseen || unanswered);
   tell("blind-none", !told.states.blind, told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
-  say("unknown-none", told.states.unknown ? "between episodes, or undecided" : "none", unseen);
-  say("fine-none", told.states.fine ? "a verdict, and no alarm" : "none", unseen);
+  sayBriefly("pending", "may fire soon", "No alarm is pending.", unseen || unanswered);
+  sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
+  sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
+  for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
   describeSystem(told, lost);
   tell("agents-none", !told.agents.length, agents ? "No agent matches." : "No agent yet: waiting for steps on the configured topic.", lost);
   tell("day-none", !told.day.length, "No alarm in the last day.", lost || told.problem);

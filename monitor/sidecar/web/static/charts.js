@@ -71,7 +71,7 @@ export function makeTrace() {
     const current = last >= 0 && own[last] !== null && x(time[last]) > 0;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
     bound.setAttribute("visibility", threshold === null ? "hidden" : "visible");
-    for (const name of ["y1", "y2"]) bound.setAttribute(name, y(threshold ?? 0));
+    for (const name of ["y1", "y2"]) bound.setAttribute(name, y(threshold ?? 0).toFixed(1));
     fill(holes, holesOf(time, own, x), { fill: HATCH });
     const spans = alarms.map((alarm) => spanOf(alarm, now).map(x)).filter(([, to]) => to >= 0);
     fill(fired, spans.map(([from, to]) => [from, Math.max(to - from, 1), 0, HEIGHT]), { class: "fired" });
