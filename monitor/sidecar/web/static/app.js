@@ -84,7 +84,8 @@ const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "l
 function makeRow() {
   const cells = {};
   const row = element("tr");
-  row.setAttribute("role", "row");  // the style, which lays them out anew, would take their meaning as a table away
+  // The style lays rows and cells out anew, which would take their meaning as a table away.
+  row.setAttribute("role", "row");
   for (const name of COLUMNS) {
     cells[name] = element("td", ["value", "step"].includes(name) ? "number" : "");
     cells[name].dataset.label = name;
