@@ -146,10 +146,12 @@ def _many(answers: Answers) -> Told:
 
 def _doubted(answers: Answers) -> Told:
     loud = {"state": 0, "action": 1, "successor": 8, "seen": 30, "of": 40, "expected": 13.333}
-    doubt = {"agent": "robot-2", "doubted": True, "log10_e": 4.5, "transitions": 120, "departing": [loud]}
+    doubt = {"doubted": True, "log10_e": 4.5, "transitions": 120, "departing": [loud]}
     told = answers.overview(answers.agent("robot-1", "fine"), answers.agent("robot-2", "fine", 1.0))
-    told["doubt"]["agents"] = [doubt]
-    return {**told, "deviating": [{"agent": "robot-1", "share": 0.37, "steps": 100, "notable": True}]}
+    deviation = {"share": 0.37, "steps": 100, "notable": True}
+    told["doubt"]["agents"] = [{"agent": "robot-2", **doubt}]
+    told["agents"][1]["doubt"], told["agents"][0]["deviation"] = doubt, deviation
+    return {**told, "deviating": [{"agent": "robot-1", **deviation}]}
 
 
 def _disconnected(answers: Answers) -> Told:

@@ -71,6 +71,8 @@ def test_a_thousand_agents_are_folded_with_a_count(blank: Page, calmly_served: s
     folded.click()
     expect(rows).to_have_count(100, timeout=SOON)
     expect(rows.last.locator("path.value")).to_have_attribute("d", re.compile("M.+L"), timeout=SOON)
+    with blank.expect_request("**/api/overview?drawn=100&search="):
+        pass
     blank.get_by_role("button", name="Show the first 12 only").click()
     expect(rows).to_have_count(12, timeout=SOON)
     assert blank.locator("#lanes li:visible").count() == 8
@@ -160,3 +162,5 @@ def test_what_is_unknown_is_not_counted_as_nothing(blank: Page, calmly_served: s
         "Below: 1 agent in doubt, 1 agent not following its policy.", timeout=SOON
     )
     assert blank.locator("#strip-model").get_attribute("data-on") == "yes"
+    says = blank.locator("#agents td[data-label='says']").all_inner_texts()
+    assert says == ["NOT ITS POLICY: its actions differ from it", "IN DOUBT: its transitions contradict the model"]

@@ -187,6 +187,10 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
         watch[name] for name in ("value", "threshold", "alternative")
     ]
     assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
+    [undrawn] = client.get("/api/overview", params={"drawn": "0"}).json()["agents"]
+    assert [formula["last_minutes"] for formula in undrawn["formulas"]] == [None, None]
+    refused = client.get("/api/overview", params={"drawn": "101"})
+    assert (refused.status_code, refused.text) == (400, "drawn must be a number from 0 to 100")
 
 
 def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from itertools import zip_longest
 from typing import Any, Final, get_args
 
 from monitor.alarm.blindness import READY
@@ -53,6 +54,8 @@ RECENT: Final = 300.0
 """Seconds of values shown of each formula in an overview."""
 RECENT_POINTS: Final = 60
 """About as many points of them."""
+DRAWN: Final = 12
+"""Agents whose last minutes an overview has, unless more are asked for: as many as the page shows unfolded."""
 DAY: Final = 86_400.0
 """Seconds of alarms in an overview's timeline."""
 MOST_OUTLINED: Final = 200
@@ -151,12 +154,12 @@ class StatusView:
         with self._lock:
             return [alarm.shown(self._live(alarm)) for alarm in alarms]
 
-    def overview(self, search: str, most: int, now: float) -> dict[str, Any]:
+    def overview(self, search: str, most: int, now: float, drawn: int = DRAWN) -> dict[str, Any]:
         """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
 
         Agents are ordered by how much they need a person, then by name; alarms by severity, then the newest first.
-        `last_minutes` has a formula's newest values, `states` counts all formulas of all agents. `now`: seconds since
-        the epoch.
+        `last_minutes` has a formula's newest values for the first `drawn` agents, `states` counts all formulas of all
+        agents. `now`: seconds since the epoch.
         """
         over = AlarmFilter(state="over")
         alarms, recent = self.history.find(AlarmFilter(state="firing")), self.found(over, MOST_RECENT)
@@ -166,7 +169,7 @@ class StatusView:
             firing = [alarm.shown(self._live(alarm)) for alarm in alarms[:most]]
             blind = blind_groups(self._agents)
             agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
-            rows = [row for _, name in found[:most] for _, row in self._rows(self._agents[name])]
+            rows = [row for _, name in found[: min(drawn, most)] for _, row in self._rows(self._agents[name])]
             curves = [row.curve.since(now - RECENT) for row in rows]
             states = Counter(state_of(row) for agent in self._agents.values() for _, row in self._rows(agent))
             lag = max(
@@ -176,8 +179,9 @@ class StatusView:
             deviating = self._deviating()
             count = len(self._agents)
         formulas = (formula for agent in agents for formula in agent["formulas"])
-        for formula, curve in zip(formulas, curves, strict=True):  # which takes a while, so without the lock
-            formula["last_minutes"] = curve.thinned(RECENT_POINTS)
+        for formula, curve in zip_longest(formulas, curves):
+            # Thinning takes a while, so it is done without the lock.
+            formula["last_minutes"] = None if curve is None else curve.thinned(RECENT_POINTS)
         day = self.history.find(AlarmFilter(since=now - DAY))
         lists = {
             "firing": firing,

@@ -77,6 +77,8 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
 
 // Rows, alarms and agents that are shown before the rest is folded, with a count; the classes `fold-N` say the same.
 const ROWS = 12;
+// Agents of an answer, and so curves that can be asked for.
+const MOST = 100;
 const CARDS = 3;
 const LANES = 8;
 const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", "why", "says"];
@@ -99,7 +101,7 @@ function makeRow() {
   cells.value.append(value, band);
   cells["last values"].append(trace);
   cells.why.append(why);
-  return part(row, ({ agent, formula, alarms, says, now }, place) => {
+  return part(row, ({ agent, formula, alarms, says, now }) => {
     row.dataset.state = formula.state;
     put(page, agent.name);
     page.href = agentPage(agent.name);
@@ -112,7 +114,8 @@ function makeRow() {
     put(value, figures(formula));
     put(band, widest(formula));
     put(cells.required, required(formula.threshold));
-    if (place < ROWS || !at("agents").classList.contains("folded")) trace.render({ formula, alarms, now });
+    trace.hidden = formula.last_minutes === null;
+    if (!trace.hidden) trace.render({ formula, alarms, now });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
     put(cells["last message"], ago(agent.last_message, now));
     why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
@@ -121,14 +124,16 @@ function makeRow() {
   });
 }
 
-// A row for each formula of each agent, with its alarms of the day and why it is blind; why it fires is said above.
+// A row for each formula of each agent, with its alarms of the day, and why it is blind or what makes its value doubtful;
+// why it fires is said above.
 function rowsOf(told) {
   const alarms = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
   const words = new Map(told.blind.map((group) => [group.reason, group.words]));
   return told.agents.flatMap((agent) => agent.formulas.map((formula) => {
     const name = `${agent.name} ${formula.name}`;
-    const says = formula.blind ? formula.detail || words.get(formula.blind) || "" : "";
-    return { name, agent, formula, alarms: alarms.get(name) ?? [], says, now: told.now };
+    const says = [formula.blind && (formula.detail || words.get(formula.blind)), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
+      agent.deviation.notable && "NOT ITS POLICY: its actions differ from it"];
+    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), now: told.now };
   }));
 }
 
@@ -282,4 +287,7 @@ function judge(lost) {
 }
 
 at("search").addEventListener("input", look);
-follow(() => `api/overview?search=${encodeURIComponent(at("search").value)}`, show, judge);
+follow(() => {
+  const drawn = at("agents").classList.contains("folded") ? ROWS : MOST;
+  return `api/overview?drawn=${drawn}&search=${encodeURIComponent(at("search").value)}`;
+}, show, judge);

@@ -97,7 +97,7 @@ export function sync(list, items, key, make) {
   const held = pointed !== null && list.contains(pointed);
   const order = held ? [...old.keys(), ...[...fresh.keys()].filter((name) => !old.has(name))] : [...fresh.keys()];
   let before = list.firstElementChild;
-  order.forEach((name, place) => {
+  order.forEach((name) => {
     let child = old.get(name);
     old.delete(name);
     if (!child) {
@@ -105,7 +105,7 @@ export function sync(list, items, key, make) {
       child.dataset.key = name;
     }
     child.classList.toggle("gone", !fresh.has(name));
-    if (fresh.has(name)) child.render(fresh.get(name), place);
+    if (fresh.has(name)) child.render(fresh.get(name));
     if (child === before) before = before.nextElementSibling;
     else list.insertBefore(child, before);
   });
