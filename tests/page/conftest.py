@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,11 +49,18 @@ class Scene:
         self.evidence: dict[str, bytes] = {}
         self.problem = ""
         self.ticks = 0.0
+        self.start = time.time() - 60.0
+        """A minute ago, so that what happens is in the last minutes."""
         self._seq: dict[str, int] = {}
         self.objects = folder / "objects"
         self.objects.mkdir()
         for name, content in self.loaded.objects().items():
             (self.objects / name).write_bytes(content)
+
+    @property
+    def now(self) -> Instant:
+        """The monitor's time."""
+        return Instant(self.start + self.ticks, self.ticks)
 
     def feed(self, event: Event) -> None:
         """Let an event happen."""
@@ -63,7 +71,7 @@ class Scene:
     def step(self, agent: str, state: int, *, skip: int = 0, action: int | None = None) -> None:
         """The agent is in a state, and does there what its policy says."""
         self.ticks += 0.01
-        now = Instant(1_780_000_000.0 + self.ticks, self.ticks)
+        now = self.now
         self._seq[agent] = self._seq.get(agent, -1) + 1 + skip
         table = self.loaded.tables["nominal"].actions
         assert table is not None
@@ -114,7 +122,7 @@ def scene(tmp_path: Path) -> Scene:
             scene.step(f"robot-{n}", state)
     scene.step("robot-blind", 0, skip=2)
     scene.ticks += 1.0
-    scene.feed(Evaluate(Instant(1_780_000_000.0 + scene.ticks, scene.ticks)))
+    scene.feed(Evaluate(scene.now))
     for state in (0, 1, 2, 10, 11, 12, 13, 14, 15, 14, 22, 30):  # into the corner between two holes
         scene.step("robot-danger", state)
     return scene
@@ -181,6 +189,12 @@ def page(browser: Browser, served: str, request: pytest.FixtureRequest) -> Itera
     yield page
     context.close()
     assert errors == []
+
+
+def unfold(page: Page) -> None:
+    """Unfold the details of all formulas of an agent's page."""
+    page.locator("details.more").first.wait_for(state="attached")
+    page.locator("details.more").evaluate_all("all => all.forEach((each) => { each.open = true; })")
 
 
 @pytest.fixture

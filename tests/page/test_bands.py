@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
-from tests.page.conftest import Scene
+from tests.page.conftest import Scene, unfold
 from tests.page.test_page import SOON, accessible
 from tests.runtime.test_learned_streams import ROAD, road
 from tests.sidecar.project import write_project
@@ -50,6 +50,7 @@ def shown(scene: Scene) -> dict[str, Any]:
 
 def test_the_bands_are_drawn_and_said(page: Page, served: str, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
     page.goto(f"{served}/agent?name=ada")
+    unfold(page)
     section = page.locator("#formula-fall .bands")
     expect(section.locator("tbody tr")).to_have_count(2, timeout=SOON)
     told = shown(scene)
@@ -81,6 +82,7 @@ def test_the_bands_are_drawn_and_said(page: Page, served: str, scene: Scene, kee
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_what_a_formula_does_not_have_is_not_drawn(page: Page, served: str) -> None:
     page.goto(f"{served}/agent?name=ada")
+    unfold(page)
     plain = page.locator("#formula-plain .bands tbody tr")
     expect(plain).to_have_count(1, timeout=SOON)
     assert plain.locator("td").all_inner_texts()[3] == "none"

@@ -22,7 +22,7 @@ from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.web import page as page_module
 from monitor.sidecar.web.http import make_app
 from monitor.sidecar.web.server import HttpServer
-from tests.page.conftest import Scene
+from tests.page.conftest import Scene, unfold
 from tests.page.test_bands import CONFIG as LEARNED
 from tests.page.test_page import SOON
 from tests.runtime.test_learned_streams import ROAD, road
@@ -181,7 +181,7 @@ def numbers_in(told: object) -> Iterator[str]:
     match told:
         case dict():
             for name, value in told.items():
-                if name not in {"curve", "history"}:
+                if name not in {"curve", "last_minutes"}:
                     yield from numbers_in(value)
         case list():
             for value in told:
@@ -221,16 +221,17 @@ def strangers(text: str, told: object, *more: str) -> list[str]:
 # ---- what the page shows ----
 
 READ = """() => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
   const cells = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
   return {
   state: document.getElementById("state").textContent,
   text: document.body.innerText,
   formulas: [...document.querySelectorAll("#formulas > section")].map((card) => ({
     summary: card.querySelector(":scope > .summary").textContent,
-    details: [...card.querySelectorAll(":scope > .details > li")].map((line) => line.textContent),
-    facts: Object.fromEntries([...card.querySelectorAll(".facts > div:not([hidden])")].map(
+    details: [...card.querySelectorAll(":scope > .more > .details > li")].map((line) => line.textContent),
+    facts: Object.fromEntries([...card.querySelectorAll(":scope > .facts > div:not([hidden])")].map(
       (fact) => [...fact.children].map((each) => each.textContent))),
-    profile: cells([...card.querySelectorAll(":scope > .scroll tbody tr")]),
+    profile: cells([...card.querySelectorAll(":scope > .more > .scroll tbody tr")]),
     range: card.querySelector(".range").textContent,
     bands: cells([...card.querySelectorAll(".bands tbody tr")]).map((row) => row.slice(0, 5)),
   })),
@@ -263,10 +264,11 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
 
 def check_overview(page: Page, told: dict[str, Any]) -> None:
     shown = page.evaluate(READ)
+    words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
         [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"],
          figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
-         ago(agent["last_message"], told["now"]), "Why?"]
+         ago(agent["last_message"], told["now"]), "Why?", formula["detail"] or words.get(formula["blind"], "")]
         for agent in told["agents"]
         for formula in agent["formulas"]
     ]  # fmt: skip
@@ -274,7 +276,14 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     cards = [card(alarm) for alarm in (*told["firing"], *told["recent"])]
     assert shown["alarms"] == cards
     about = f"{told['status']['model']['name']} {told['status']['model']['sha256'][:12]}"
-    more = [about, *(cell for row in rows for cell in row), *(head for head, _ in cards)]
+    more = [
+        about,
+        "5 min ago",
+        "24 h ago",
+        f"{told['lag']['seconds']:.2f} s at most",
+        *(cell for row in rows for cell in row),
+        *(head for head, _ in cards),
+    ]
     assert strangers(shown["text"], told, *more) == []
 
 
@@ -353,6 +362,7 @@ def test_why_shows_the_numbers_at_once_and_the_picture_when_it_comes(page: Page,
     )
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     told = scene.board.found(scene.asked(agent="robot-danger", state="firing"))[0]
+    unfold(page)
     tables = page.locator("#why table")
     rows = {row.locator("td").first.inner_text(): row.locator("td").all_inner_texts()[1:] for row in
             tables.first.locator("tbody tr").all()}  # fmt: skip

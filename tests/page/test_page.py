@@ -11,7 +11,6 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.events import Connected
-from monitor.types import Instant
 from tests.page.conftest import Scene
 from tests.servers import PATIENCE
 from tests.tiers import slow
@@ -34,15 +33,24 @@ def accessible(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_firing_alarms_come_first_and_blindness_cannot_be_missed(page: Page, keep: Any) -> None:  # noqa: ANN401 - a function
-    headings = page.locator("h2").all_inner_texts()
-    assert [heading.split()[0] for heading in headings[:3]] == ["Firing", "Blind", "Agents"]
+    headings = page.locator("h2:visible").all_inner_texts()
+    assert headings[:3] == ["Firing", "Agents", "Alarms of the last day"]
+    strip = [" ".join(cell.split()) for cell in page.locator("#strip .label").all_inner_texts()]
+    assert strip == ["1 firing", "0 pending", "1 blind", "0 unknown", "10 fine", "Broker", "Model", "Lag"]
+    outline = (
+        "shape => ['clipPath', 'borderStyle', 'borderRadius'].map((each) => getComputedStyle(shape)[each]).join(' ')"
+    )
+    shapes = [shape.evaluate(outline) for shape in page.locator("#strip .shape").all()]
+    assert len(set(shapes[:5])) == 5, "states are told apart by more than colour"
     alarm = page.locator("#firing li")
     assert alarm.count() == 1
     text = alarm.inner_text()
     assert "FIRING · critical · regret_fallback · robot-danger" in text
     assert "required. " in text
     assert "fallback" in text
-    assert "BLIND · robot-blind · regret_fallback · gap" in page.locator("#blind li").inner_text()
+    blind = page.locator("#agents tr", has_text="robot-blind")
+    assert "blind: gap" in blind.inner_text()
+    assert "seq" in blind.locator("td[data-label='says']").inner_text()
     names = page.locator("#agents tr td:first-child").all_inner_texts()
     assert names[:3] == ["robot-danger", "robot-blind", "robot-0"]
     assert page.title() == "(1) Counterfactual monitor"
@@ -73,11 +81,11 @@ def test_it_follows_what_happens(page: Page, scene: Scene) -> None:
         scene.step("robot-new", state)
     expect(page.locator("#firing li")).to_have_count(2, timeout=SOON)
     assert announced.text_content() == "Alarm: regret_fallback fires for robot-new, critical."
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     scene.feed(Connected(now, up=False))
     scene.problem = "not connected to the broker"
     expect(page.locator("#state")).to_have_text("not connected to the broker", timeout=SOON)
-    assert page.locator("#blind li").count() >= 12
+    assert page.locator("#agents tr[data-state='blind']").count() >= 11
     assert page.locator("#firing li").first.locator(".blindness").inner_text() == "blind: disconnected"
     assert accessible(page) == []
 

@@ -11,7 +11,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.model import MDP
-from tests.page.conftest import Scene
+from tests.page.conftest import Scene, unfold
 from tests.page.test_page import SOON, accessible
 from tests.sidecar.project import write_project
 
@@ -63,6 +63,7 @@ def rows(page: Page, formula: str) -> list[list[str]]:
 
 def test_the_page_says_what_could_have_been_done(page: Page, served: str, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
     page.goto(f"{served}/agent?name=ada")
+    unfold(page)
     section = page.locator("#formula-slid .recourse")
     expect(section).to_be_visible(timeout=SOON)
     agent = scene.board.agent("ada")
@@ -105,6 +106,7 @@ def test_the_page_says_what_could_have_been_done(page: Page, served: str, scene:
 def test_it_disappears_once_the_goal_is_met(page: Page, served: str, scene: Scene) -> None:
     scene.step("eve", ROAD, action=RUSH)
     page.goto(f"{served}/agent?name=eve")
+    unfold(page)
     section = page.locator("#formula-fated .recourse")
     expect(section).to_be_visible(timeout=SOON)
     scene.step("eve", ROAD, action=CRAWL)

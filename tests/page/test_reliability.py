@@ -10,8 +10,8 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.pipeline import Effects
-from monitor.types import Calibrated, Calibration, Forecast, Instant
-from tests.page.conftest import Scene
+from monitor.types import Calibrated, Calibration, Forecast
+from tests.page.conftest import Scene, unfold
 from tests.page.test_page import SOON, accessible
 from tests.tiers import slow
 
@@ -24,13 +24,14 @@ MANY = Calibration((*BINS, (70, 59.6, 58), (120, 114.0, 99)), 30.0, 28.1, 7)
 
 def told(scene: Scene, agent: str, calibration: Calibration) -> None:
     """Let it be known how an agent's forecasts turned out."""
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     scene.board.take(Effects(notices=(Calibrated("regret_fallback", calibration, agent),)), now)
 
 
 def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, keep: Any) -> None:  # noqa: ANN401 - a function
     told(scene, "robot-danger", MANY)
     page.goto(f"{served}/agent?name=robot-danger")
+    unfold(page)
     section = page.locator(".reliability")
     expect(section.locator(".told")).to_have_text(
         "Of 120 forecasts of about 95 %, 83 % came true. In 1 of 9 groups the forecasts are outside the 95 % interval.",
@@ -55,11 +56,12 @@ def test_many_forecasts_make_a_diagram(page: Page, scene: Scene, served: str, ke
 @pytest.mark.parametrize("page", ["light"], indirect=True)
 def test_the_diagram_follows_what_comes_due(page: Page, scene: Scene, served: str) -> None:
     page.goto(f"{served}/agent?name=robot-0")
+    unfold(page)
     words = page.locator(".reliability .told")
     expect(words).to_have_text("Too few forecasts have an outcome yet: 0 of 10.", timeout=SOON)
     assert not page.locator(".reliability svg").is_visible()
     told(scene, "robot-0", Calibration((*[(0, 0.0, 0)] * 9, (9, 9 * 0.998, 9)), 0.1, 0.1))
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     scene.board.take(Effects(notices=(Forecast("robot-0", "regret_fallback", 0.998, came_true=None),)), now)
     expect(words).to_contain_text("9 of 10. 1 more was dropped", timeout=SOON)
     scene.board.take(Effects(notices=(Forecast("robot-0", "regret_fallback", 0.998, came_true=True),)), now)
@@ -76,6 +78,7 @@ def test_on_a_phone_the_diagram_is_not_cut_off(page: Page, scene: Scene, served:
     told(scene, "robot-danger", MANY)
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{served}/agent?name=robot-danger")
+    unfold(page)
     expect(page.locator(".reliability svg")).to_be_visible(timeout=SOON)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     keep(page, "reliability-narrow")

@@ -10,7 +10,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from monitor.sidecar.pipeline import Effects
-from monitor.types import Contradictions, Deviates, Instant, Trust, WrongAgent, WrongRow
+from monitor.types import Contradictions, Deviates, Trust, WrongAgent, WrongRow
 from tests.page.conftest import Scene
 from tests.page.test_page import SOON, accessible
 from tests.tiers import first
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = ("", "agent?name=robot-0", "alarms")
-CLEAR = ("No alarm is firing", "No formula is blind", "No alarm has ended", "has no alarm", "No alarm matches")
+CLEAR = (
+    "No alarm is firing",
+    "No formula is blind",
+    "No alarm in the last day",
+    "No alarm is pending",
+    "has no alarm",
+    "No alarm matches",
+)
 
 
 def visible(page: Page) -> str:
@@ -158,12 +165,13 @@ def test_why_is_answered_also_where_nothing_fires(page: Page, keep: Any) -> None
     expect(page.locator(".formula .summary")).to_contain_text("required", timeout=SOON)
     assert page.locator("h1").inner_text() == "robot-3"
     assert page.locator(".profile tbody tr").count() > 0
+    assert page.locator(".formula details.more").get_attribute("open") is not None, "who asks why reads the details"
     assert page.locator("#alarms-none").inner_text() == "This agent has no alarm in the list."
     keep(page, "agent-calm")
 
 
 def test_rows_and_agents_that_contradict_the_model_are_named_with_what_to_do(page: Page, scene: Scene) -> None:
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
     found = Contradictions((row,), (WrongAgent("robot-4", 5.0),), 12, 1, 64)
     scene.board.take(Effects(notices=(found,)), now)
@@ -182,7 +190,7 @@ def test_rows_and_agents_that_contradict_the_model_are_named_with_what_to_do(pag
 
 
 def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     scene.board.take(Effects(notices=(Trust(False, 0.2, 900), Trust(True, 4.5, 120, "robot-4"))), now)  # noqa: FBT003
     expect(page.locator("#doubt li")).to_contain_text("IN DOUBT · robot-4", timeout=SOON)
     told = scene.sources().overview("", 100)
@@ -201,7 +209,7 @@ def test_doubt_says_which_agent(page: Page, scene: Scene, keep: Any) -> None:  #
 
 
 def test_an_agent_that_does_not_follow_its_policy_is_named(page: Page, scene: Scene, keep: Any) -> None:  # noqa: ANN401 - a function
-    now = Instant(1_780_000_000.0 + scene.ticks, scene.ticks)
+    now = scene.now
     scene.board.take(Effects(notices=(Deviates("robot-4", 0.37, 100),)), now)
     expect(page.locator("#deviating li", has_text="robot-4")).to_contain_text("on 37 % of its last 100", timeout=SOON)
     assert accessible(page) == []

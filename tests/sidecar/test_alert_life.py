@@ -246,7 +246,7 @@ def test_page_and_api_say_what_the_newest_verdict_says(make: Callable[..., Pipel
         driver.send(seq, state, action)
         for effects in driver.effects[-2:]:
             show(board, effects, driver.now)
-        [alarm], overview = board.alarms(), board.overview("", 10)
+        [alarm], overview = board.alarms(), board.overview("", 10, driver.now.wall)
         [row] = overview["agents"][0]["formulas"]
         assert overview["firing"]
         for told in (alarm, *overview["firing"]):

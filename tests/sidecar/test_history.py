@@ -209,8 +209,22 @@ def test_alarms_stay_in_the_list_when_their_agent_is_forgotten(
 
 def test_critical_stands_above_warning_whenever_it_fired(board: StatusView) -> None:
     board.history.note([alert(severity, severity=severity) for severity in ("critical", "info", "page", "warning")])
-    firing = board.overview("", 10)["firing"]
+    firing = board.overview("", 10, 0.0)["firing"]
     assert [found["severity"] for found in firing] == ["critical", "page", "warning", "info"]
+
+
+def test_the_alarms_of_the_last_day_are_outlined_and_all_are_counted(board: StatusView) -> None:
+    board.history.note([alert("old"), alert("old", "resolved", 2, 110.0), alert("late", sent=200.0)])
+    board.history.note([alert("late", "resolved", 2, 300.0)])
+    told = board.overview("", 1, 86_400.0 + 200.0)
+    times = {"began_unix": 200.0, "over_unix": 300.0}
+    words = {"agent": "ada", "formula": "watch", "severity": "critical", "state": "resolved"}
+    assert told["day"] == [{"id": "late", **words, **times}]
+    assert told["count"]["day"] == 1
+    board.history.note([alert(f"{n}", sent=400.0 + n) for n in range(300)])
+    told = board.overview("", 1, 86_400.0)
+    assert (len(told["day"]), told["count"]["day"]) == (200, 302)
+    assert told["day"][0]["id"] == "299"
 
 
 def test_an_agent_over_time(client: httpx.Client, board: StatusView, driver: Driver) -> None:
@@ -229,7 +243,7 @@ def test_an_agent_over_time(client: httpx.Client, board: StatusView, driver: Dri
 
 def test_doubt_of_one_agent_stands_beside_the_models_own(board: StatusView, driver: Driver) -> None:
     board.take(driver.send(0, 0), driver.now)
-    assert board.overview("", 1)["doubt"] == {
+    assert board.overview("", 1, driver.now.wall)["doubt"] == {
         "model": {"doubted": None, "log10_e": None, "transitions": 0, "departing": []}, "agents": [],
     }  # fmt: skip
     told = (
@@ -238,7 +252,7 @@ def test_doubt_of_one_agent_stands_beside_the_models_own(board: StatusView, driv
     )
     board.take(Effects(notices=told), driver.now)
     doubted = {"doubted": True, "log10_e": 4.0, "transitions": 70, "departing": []}
-    assert board.overview("", 1)["doubt"] == {
+    assert board.overview("", 1, driver.now.wall)["doubt"] == {
         "model": {"doubted": False, "log10_e": 0.5, "transitions": 90, "departing": []},
         "agents": [{"agent": "ada", **doubted}],
     }  # fmt: skip
@@ -246,16 +260,16 @@ def test_doubt_of_one_agent_stands_beside_the_models_own(board: StatusView, driv
     assert life is not None
     assert (life["doubt"], life["model_doubt"]["doubted"]) == (doubted, False)
     board.take(Effects(notices=(Trust(doubted=False, log10_e=0.0, transitions=0, agent="ada"),)), driver.now)
-    assert board.overview("", 1)["doubt"]["agents"] == []
+    assert board.overview("", 1, driver.now.wall)["doubt"]["agents"] == []
 
 
 def test_rows_and_agents_that_contradict_the_model_are_listed(board: StatusView, driver: Driver) -> None:
     nothing = {"rows": [], "agents": [], "rows_rejected": 0, "agents_rejected": 0, "rows_tested": 0}
-    assert board.overview("", 1)["contradictions"] == nothing
+    assert board.overview("", 1, driver.now.wall)["contradictions"] == nothing
     row = WrongRow("hill", "walk", 4.0, "plain", 40, 100, 0.1, 3)
     found = Contradictions((row,), (WrongAgent("ada", 5.0),), rows_rejected=1, agents_rejected=1, rows_tested=64)
     board.take(Effects(notices=(found,)), driver.now)
-    assert board.overview("", 1)["contradictions"] == {
+    assert board.overview("", 1, driver.now.wall)["contradictions"] == {
         "rows": [
             {
                 "state": "hill",
@@ -283,7 +297,9 @@ def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: StatusView,
     for share, notable in ((0.09, False), (0.1, True), (0.0, False)):
         board.take(Effects(notices=(Deviates("ada", share, 100),)), driver.now)
         deviation = {"share": share, "steps": 100, "notable": notable}
-        assert board.overview("", 1)["deviating"] == ([{"agent": "ada", **deviation}] if notable else [])
+        assert board.overview("", 1, driver.now.wall)["deviating"] == (
+            [{"agent": "ada", **deviation}] if notable else []
+        )
         life = board.life("ada", 1)
         assert life is not None
         assert life["deviation"] == deviation
@@ -309,13 +325,32 @@ def test_a_hole_stays_a_hole_and_many_take_no_room() -> None:
     for n in range(3):
         curve.add(float(n), None, None)
     curve.add(3.0, 0.5, None)
-    assert curve.last(9) == [(None, None), (0.5, None)]
+    assert curve.columns() == {"time": [0.0, 3.0], "value": [None, 0.5], "alternative": [None, None]}
     for n in range(4, 100):
         curve.add(float(n), None if n % 2 else 0.5, None)
     values = curve.columns()["value"]
     assert len(values) <= 8
     assert all((one is None) != (two is None) for one, two in pairwise(values))
     assert not any(value is not None and math.isnan(value) for value in values)
+
+
+def test_the_last_minutes_begin_with_the_point_before_and_keep_the_worst_and_every_hole() -> None:
+    curve = Curve(most=512)
+    for n in range(400):
+        curve.add(float(n), None if n == 250 else 0.1 if n == 333 else 0.5, None)
+    assert curve.since(300.0).columns()["time"] == [float(n) for n in range(299, 400)]
+    assert curve.since(0.0).columns() == curve.columns()
+    assert curve.since(1e9).columns()["time"] == [399.0]
+    assert Curve().since(0.0).thinned(9) == {"time": [], "value": [], "alternative": []}
+    thinned = curve.since(200.0).thinned(60)
+    assert len(thinned["time"]) <= 60
+    assert dict(zip(thinned["time"], thinned["value"], strict=True))[333.0] == 0.1
+    assert thinned["value"].count(None) == 1
+    assert curve.since(390.0).thinned(60) == curve.since(390.0).columns()
+    assert len(curve.columns()["time"]) == 400, "it is a copy"
+    for n in range(400, 440):
+        curve.add(float(n), None if n % 2 else 0.5, None)
+    assert len(curve.since(400.5).thinned(10)["time"]) == 40, "a hole is never merged away"
 
 
 # ---- a restart ----

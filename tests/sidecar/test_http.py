@@ -27,12 +27,14 @@ from monitor.sidecar.events import Connected, Evaluate
 from monitor.sidecar.pipeline import Effects
 from monitor.sidecar.sinks.status_view import StatusView
 from monitor.sidecar.web import http as http_module
+from monitor.sidecar.web import page as page_module
 from monitor.sidecar.web import server as server_module
 from monitor.sidecar.web.http import Sources, answering_probes, make_app, nothing_kept
+from monitor.sidecar.web.page import FILES
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.runbooks import default_runbook
 from monitor.sidecar.web.server import HttpServer, _BoundedHttp
-from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received
+from monitor.types import AlarmMoved, Blind, FormulaSpec, Notice, Received, Trust
 from tests.servers import PATIENCE
 from tests.sidecar.alarms import alarm
 from tests.sidecar.conftest import CAREFUL, HOME, Driver
@@ -173,14 +175,22 @@ def test_the_api_tells_agents_formulas_values_and_alarms(client: httpx.Client, w
     assert client.get("/api/status").json() == STATUS
     overview = client.get("/api/overview").json()
     assert overview["firing"] == [alarm]
+    recent = [formula.pop("last_minutes") for formula in overview["agents"][0]["formulas"]]
     assert overview["agents"] == [agent]
-    assert overview["count"] == {"firing": 1, "blind": 0, "agents": 1, "found": 1}
-    assert overview["agents"][0]["formulas"][1]["history"][-1] == [chance["value"], None]
-    assert overview["agents"][0]["formulas"][0]["history"][-1] == [watch["value"], watch["alternative"]["value"]]
+    assert overview["count"] == {"firing": 1, "blind": 0, "agents": 1, "found": 1, "day": 1}
+    assert overview["states"] == {"firing": 1, "pending": 0, "blind": 0, "unknown": 0, "fine": 1}
+    assert [(curve["value"][-1], curve["alternative"][-1]) for curve in recent] == [
+        (watch["value"], watch["alternative"]["value"]),
+        (chance["value"], None),
+    ]
     assert [alarm[name] for name in ("value", "threshold", "alternative")] == [
         watch[name] for name in ("value", "threshold", "alternative")
     ]
     assert client.get("/api/overview", params={"search": "nobody"}).json()["agents"] == []
+    [undrawn] = client.get("/api/overview", params={"drawn": "0"}).json()["agents"]
+    assert [formula["last_minutes"] for formula in undrawn["formulas"]] == [None, None]
+    refused = client.get("/api/overview", params={"drawn": "101"})
+    assert (refused.status_code, refused.text) == (400, "drawn must be a number from 0 to 100")
 
 
 def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> None:
@@ -190,8 +200,10 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
     hear("anna")
     hear("bert", Blind("bert", "watch", "gap", "seq 3 did not come"))
     hear("cleo", AlarmMoved("cleo", "watch", "firing"))
-    told = world.board.overview("", 2)
-    assert [agent["name"] for agent in told["agents"]] == ["cleo", "bert"]
+    hear("dora", Trust(doubted=True, log10_e=4.0, transitions=70, agent="dora"))
+    hear("emma", AlarmMoved("emma", "watch", "pending"))
+    told = world.board.overview("", 2, driver.now.wall)
+    assert [agent["name"] for agent in told["agents"]] == ["cleo", "emma"]
     assert told["blind"] == [
         {
             "agent": "bert",
@@ -201,7 +213,33 @@ def test_agents_that_need_a_person_come_first(world: World, driver: Driver) -> N
             "formulas": ["watch"],
         }
     ]
-    assert told["count"]["found"] == 3
+    assert told["count"]["found"] == 5
+    everyone = world.board.overview("", 9, driver.now.wall)
+    assert [agent["name"] for agent in everyone["agents"]] == ["cleo", "emma", "bert", "dora", "anna"]
+    assert [agent["formulas"][0]["state"] for agent in everyone["agents"]] == [
+        *("firing", "pending", "blind", "unknown", "unknown"),
+    ]
+    assert everyone["states"] == {"firing": 1, "pending": 1, "blind": 1, "unknown": 7, "fine": 0}
+    assert sum(everyone["states"].values()) == 5 * len(everyone["formulas"])
+
+
+def test_the_longest_lag_is_named_and_none_is_unknown(world: World, driver: Driver) -> None:
+    def lag() -> object:
+        return world.board.overview("", 1, driver.now.wall)["lag"]
+
+    def hear(agent: str, lag: float | None) -> None:
+        world.board.take(Effects(notices=(Received(agent, "accepted", lag=lag),)), driver.now)
+
+    hear("anna", None)
+    assert lag() is None
+    hear("bert", 0.5)
+    hear("cleo", 0.25)
+    assert lag() == {"agent": "bert", "seconds": 0.5}
+
+
+def test_all_files_of_the_pages_are_light() -> None:
+    folder = Path(page_module.__file__).with_name("static")
+    assert sum((folder / name).stat().st_size for name, _ in FILES.values()) < 150 * 1024
 
 
 def test_the_page_is_whole_and_holds_no_data(client: httpx.Client) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 
 MOST = 512
 """Maximum number of points: 12 KB for each agent and formula."""
@@ -36,15 +37,24 @@ class Curve:
         if len(times) > self._most:
             self._coarsen()
 
-    def last(self, count: int) -> list[tuple[float | None, float | None]]:
-        """Return the newest points without their times, oldest first."""
-        _, values, others = self._columns
-        return [(_known(own), _known(other)) for own, other in zip(values[-count:], others[-count:], strict=True)]
+    def since(self, when: float) -> Curve:
+        """Return a copy of the points from `when` on, and of the one before, which holds until the next."""
+        start = max(bisect_left(self._columns[0], when) - 1, 0)
+        copy = Curve(low=self._low, most=self._most)
+        copy._columns = tuple(column[start:] for column in self._columns)  # type: ignore[assignment] # they are three
+        return copy
+
+    def thinned(self, most: int) -> dict[str, list[float | None]]:
+        """Return at most about `most` points, as `columns`; merged as when it is full, so with holes there are more."""
+        points = list(zip(*self._columns, strict=True))
+        while len(points) > most and len(fewer := list(self._merged(points))) < len(points):
+            points = fewer
+        columns = zip(*points, strict=True) if points else ((), (), ())
+        return _named(columns)
 
     def columns(self) -> dict[str, list[float | None]]:
         """Return all points, as one list of times and two of values."""
-        names = ("time", "value", "alternative")
-        return {name: list(map(_known, column)) for name, column in zip(names, self._columns, strict=True)}
+        return _named(self._columns)
 
     def _coarsen(self) -> None:
         points = list(zip(*self._columns, strict=True))
@@ -68,6 +78,11 @@ class Curve:
 
     def _worse(self, one: Point, two: Point) -> Point:
         return two if math.isnan(two[1]) or (two[1] <= one[1]) == self._low else one
+
+
+def _named(columns: Iterable[Iterable[float]]) -> dict[str, list[float | None]]:
+    names = ("time", "value", "alternative")
+    return {name: list(map(_known, column)) for name, column in zip(names, columns, strict=True)}
 
 
 def _known(number: float) -> float | None:

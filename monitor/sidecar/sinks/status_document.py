@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,8 +21,8 @@ from monitor.statistics.calibration import CalibrationCounts
 from monitor.statistics.deviation import NOTABLE
 from monitor.types import Alert, Blind, BlindReason, Contradictions, Deviates, Episode, Judged, Refreshed, Trust
 
-HISTORY = 60
-"""Newest values of each formula and agent in an overview, for a small curve."""
+State = Literal["firing", "pending", "blind", "unknown", "fine"]
+"""State of a formula of an agent: its alarm's, `blind`, or `unknown` without a decided verdict, as between episodes."""
 
 
 @dataclass(slots=True)
@@ -135,6 +135,7 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
     shown_row: dict[str, Any] = {
         "name": query.spec.name,
         "alarm": row.alarm,
+        "state": state_of(row),
         "severity": query.spec.alarm.severity,
         "blind": row.blind.reason if row.blind else None,
         "detail": row.blind.detail if row.blind else "",
@@ -147,7 +148,6 @@ def shown(query: Query, row: FormulaStatus) -> dict[str, Any]:
         "seq": None,
         "time": None,
         "time_unix": None,
-        "history": row.curve.last(HISTORY),
     }
     if row.judged is not None and row.blind is None:
         verdict = row.judged.verdict
@@ -172,10 +172,26 @@ def _both(value: float | None, bounds: tuple[float, float] | None) -> dict[str, 
     return {"value": finite(value), "bounds": None if bounds is None else [finite(bound) for bound in bounds]}
 
 
+def state_of(row: FormulaStatus) -> State:
+    """Return the state of a formula of an agent; an alarm goes on firing while it is blind."""
+    if row.alarm == "firing":
+        return "firing"
+    if row.blind is not None:
+        return "blind"
+    if row.alarm == "pending":
+        return "pending"
+    undecided = row.judged is None or outcome_of(row.judged.verdict) == "undecided"
+    return "unknown" if undecided else "fine"
+
+
 def rank(agent: AgentStatus) -> int:
-    """Return 0 if an alarm of it fires, 1 if a formula of it is blind, else 2."""
-    rows = agent.rows.values()
-    return 0 if any(row.alarm == "firing" for row in rows) else 1 if any(row.blind for row in rows) else 2
+    """Return its place among the agents that need a person: alarms that fire, are pending, blindness, doubts, none."""
+    states = {state_of(row) for row in agent.rows.values()}
+    for place, state in enumerate(("firing", "pending", "blind")):
+        if state in states:
+            return place
+    doubted = agent.trust is not None and agent.trust.doubted
+    return 3 if doubted or deviation_of(agent.deviates)["notable"] else 4
 
 
 def blind_groups(agents: dict[str, AgentStatus]) -> list[dict[str, Any]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Final
+from collections import Counter
+from itertools import zip_longest
+from typing import Any, Final, get_args
 
 from monitor.alarm.blindness import READY
 from monitor.alarm.figures import other, own
@@ -15,6 +17,7 @@ from monitor.sidecar.sinks.sink import Watched
 from monitor.sidecar.sinks.status_document import (
     AgentStatus,
     FormulaStatus,
+    State,
     blind_groups,
     contradictions_of,
     deviation_of,
@@ -23,6 +26,7 @@ from monitor.sidecar.sinks.status_document import (
     finite,
     rank,
     shown,
+    state_of,
     status_of,
 )
 from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, AlarmRecord
@@ -46,6 +50,16 @@ from monitor.types import (
 
 MOST_RECENT = 10
 """Alarms shown that have closed."""
+RECENT: Final = 300.0
+"""Seconds of values shown of each formula in an overview."""
+RECENT_POINTS: Final = 60
+"""About as many points of them."""
+DRAWN: Final = 12
+"""Agents whose last minutes an overview has, unless more are asked for: as many as the page shows unfolded."""
+DAY: Final = 86_400.0
+"""Seconds of alarms in an overview's timeline."""
+MOST_OUTLINED: Final = 200
+"""Maximum number of alarms in it, the newest; `count` has all."""
 RANKS: Final = {"critical": 0, "warning": 2, "info": 3}
 """Order of severities; one of another name comes after `critical`, because it may mean as much."""
 
@@ -140,11 +154,12 @@ class StatusView:
         with self._lock:
             return [alarm.shown(self._live(alarm)) for alarm in alarms]
 
-    def overview(self, search: str, most: int) -> dict[str, Any]:
+    def overview(self, search: str, most: int, now: float, drawn: int = DRAWN) -> dict[str, Any]:
         """Return what a person needs first: what fires, what is blind, `most` agents whose names contain `search`.
 
-        Agents with a firing alarm come first, then blind ones, then the others by name; alarms by severity, then the
-        newest first.
+        Agents are ordered by how much they need a person, then by name; alarms by severity, then the newest first.
+        `last_minutes` has a formula's newest values for the first `drawn` agents, `states` counts all formulas of all
+        agents. `now`: seconds since the epoch.
         """
         over = AlarmFilter(state="over")
         alarms, recent = self.history.find(AlarmFilter(state="firing")), self.found(over, MOST_RECENT)
@@ -154,9 +169,20 @@ class StatusView:
             firing = [alarm.shown(self._live(alarm)) for alarm in alarms[:most]]
             blind = blind_groups(self._agents)
             agents = [self._show_agent(name, self._agents[name]) for _, name in found[:most]]
+            rows = [row for _, name in found[: min(drawn, most)] for _, row in self._rows(self._agents[name])]
+            curves = [row.curve.since(now - RECENT) for row in rows]
+            states = Counter(state_of(row) for agent in self._agents.values() for _, row in self._rows(agent))
+            lag = max(
+                ((agent.lag, name) for name, agent in self._agents.items() if agent.lag is not None), default=None
+            )
             doubt, contradictions = self._doubt(), contradictions_of(self._contradictions)
             deviating = self._deviating()
             count = len(self._agents)
+        formulas = (formula for agent in agents for formula in agent["formulas"])
+        for formula, curve in zip_longest(formulas, curves):
+            # Thinning takes a while, so it is done without the lock.
+            formula["last_minutes"] = None if curve is None else curve.thinned(RECENT_POINTS)
+        day = self.history.find(AlarmFilter(since=now - DAY))
         lists = {
             "firing": firing,
             "recent": recent,
@@ -165,9 +191,16 @@ class StatusView:
             "doubt": doubt,
             "contradictions": contradictions,
             "deviating": deviating,
+            "day": [alarm.outline() for alarm in day[:MOST_OUTLINED]],
         }
-        counts = {"firing": len(alarms), "blind": len(blind), "agents": count, "found": len(found)}
-        return {**lists, "count": counts, "formulas": self.formulas()}
+        counts = {"firing": len(alarms), "blind": len(blind), "agents": count, "found": len(found), "day": len(day)}
+        return {
+            **lists,
+            "count": counts,
+            "states": {state: states[state] for state in get_args(State)},
+            "lag": None if lag is None else {"agent": lag[1], "seconds": lag[0]},
+            "formulas": self.formulas(),
+        }
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return one agent over time: values in words and as curves, how forecasts turned out, `most` alarms.

@@ -46,6 +46,12 @@ class AlarmRecord(msgspec.Struct, array_like=True):
     over: float | None
     packed: bytes
 
+    def outline(self) -> dict[str, Any]:
+        """Return what a timeline shows of it."""
+        times = {"began_unix": self.began, "over_unix": self.over}
+        return {"id": self.id, "agent": self.agent, "formula": self.formula, "severity": self.severity,
+                "state": self.state, **times}  # fmt: skip
+
     def shown(self, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the alert with the alarm's times; `live`: the alert of its newest verdict, if it is firing."""
         alert: dict[str, Any] = dict(live) if live is not None else json.loads(zlib.decompress(self.packed))

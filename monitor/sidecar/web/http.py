@@ -25,7 +25,7 @@ from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evidence.bundle import pack_bundle
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE
-from monitor.sidecar.sinks.status_view import StatusView
+from monitor.sidecar.sinks.status_view import DRAWN, StatusView
 from monitor.sidecar.store.alarm_history import AlarmFilter
 from monitor.sidecar.web.page import page_routes
 from monitor.sidecar.web.pictures import Pictures
@@ -78,10 +78,11 @@ class Sources:
     starting: Callable[[], str] = lambda: ""
     objects: Callable[[str], bytes] = nothing_kept
 
-    def overview(self, search: str, most: int) -> dict[str, Any]:
-        """Return the data of the status page; `search` and `most` as in `StatusView.overview`."""
-        overview = self.view.overview(search, most)
-        return {**overview, "status": self.status(), "problem": self.problem(), "now": time.time()}
+    def overview(self, search: str, most: int, drawn: int = DRAWN) -> dict[str, Any]:
+        """Return the data of the status page; `search`, `most` and `drawn` as in `StatusView.overview`."""
+        now = time.time()
+        overview = self.view.overview(search, most, now, drawn)
+        return {**overview, "status": self.status(), "problem": self.problem(), "now": now}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return the data of an agent's page; as `StatusView.life`."""
@@ -133,8 +134,13 @@ class _Pages:
         self._sources = sources
 
     async def overview(self, request: Request) -> Response:
-        search = request.query_params.get("search", "")[:MAX_NAME]
-        return JSONResponse(self._sources.overview(search, MAX_AGENTS), headers=HEADERS)
+        query = request.query_params
+        try:
+            drawn = _whole(query, "drawn", DRAWN, least=0, most=MAX_AGENTS)
+        except ValueError as error:
+            return PlainTextResponse(str(error), status_code=400, headers=HEADERS)
+        search = query.get("search", "")[:MAX_NAME]
+        return JSONResponse(self._sources.overview(search, MAX_AGENTS, drawn), headers=HEADERS)
 
     async def picture(self, request: Request) -> Response:
         found = self._sources.pictures.get(request.path_params["name"])
@@ -217,10 +223,16 @@ def _parse_query(query: Mapping[str, str]) -> tuple[AlarmFilter, int]:
         raise ValueError(f"unknown filter {min(wrong)!r}: use agent, formula, severity, state, since, until or limit")
     words = {name: query[name] for name in ("agent", "formula", "severity", "state") if query.get(name)}
     times = {name: _seconds(name, query[name]) for name in ("since", "until") if query.get(name)}
-    limit = query.get("limit") or str(MAX_AGENTS)
-    if not (limit.isascii() and limit.isdigit() and 0 < int(limit[:9]) <= MAX_ALARMS):
-        raise ValueError(f"limit must be a number from 1 to {MAX_ALARMS}")
-    return AlarmFilter(**words, **times), int(limit)  # type: ignore[arg-type] # words are names, times are numbers
+    limit = _whole(query, "limit", MAX_AGENTS, least=1, most=MAX_ALARMS)
+    return AlarmFilter(**words, **times), limit  # type: ignore[arg-type] # words are names, times are numbers
+
+
+def _whole(query: Mapping[str, str], name: str, default: int, *, least: int, most: int) -> int:
+    """Return the whole number that a query has under a name; ValueError if it is not one in this range."""
+    text = query.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+        raise ValueError(f"{name} must be a number from {least} to {most}")
+    return int(text)
 
 
 def _seconds(name: str, text: str) -> float:

@@ -19,6 +19,7 @@ FILES: Final = {
     "/style.css": ("style.css", STYLE),
     "/common.js": ("common.js", SCRIPT),
     "/app.js": ("app.js", SCRIPT),
+    "/charts.js": ("charts.js", SCRIPT),
     "/alarm.js": ("alarm.js", SCRIPT),
     "/agent.js": ("agent.js", SCRIPT),
     "/bands.js": ("bands.js", SCRIPT),

@@ -1,7 +1,7 @@
 // The page of one agent: the value of each formula over time with its threshold, and the agent's alarms.
 import {
-  POLICY_ASSUMED, ago, alarmWord, at, between, departing, deviates, element, evidenceOf, figures, follow, makeDetails, moment, number, part, put, rangeOf, required, sync,
-  tell,
+  POLICY_ASSUMED, ago, alarmWord, at, between, compared, departing, deviates, element, evidenceOf, follow, makeDetails, makeFacts, makeMore, makeSentence,
+  makeShape, moment, number, part, put, rangeOf, required, sync, tell,
 } from "./common.js";
 import { makeAlarm, makeProfile } from "./alarm.js";
 import { makeBands } from "./bands.js";
@@ -16,16 +16,23 @@ document.title = `${name} · Counterfactual monitor`;
 const HEIGHT = 240;
 
 function makeFormula({ formula: { name: title } }) {
-  const [summary, details, facts, chart, text] = [element("p", "summary"), makeDetails(), makeFacts(), makeChart(), element("code")];
+  const [shape, summary, details, facts, chart, text] = [makeShape(), makeSentence("summary"), makeDetails(), makeFacts(FACTS), makeChart(), element("code")];
   const parts = [makeProfile(), makeRecourse(), makeBands(), makeReliability()];
   const [profile, ...others] = parts;
-  const card = element("section", "formula", element("h2", "", title), summary, details, facts, chart, ...parts, element("p", "quiet", text));
+  const more = makeMore(details, ...parts, element("p", "quiet", text));
+  const card = element("section", "formula", element("h2", "", shape, ` ${title}`), summary, facts, chart, more);
   card.id = `formula-${title}`;
+  card.more = more;
   return part(card, (told) => {
     const { formula } = told;
-    put(summary, formula.summary || "No verdict: between episodes.");
+    card.dataset.state = formula.state;
+    shape.render(formula.state);
+    shape.className = `shape word-${formula.state}`;
+    summary.render(formula.summary || "No verdict: between episodes.");
     details.render(formula.details);
-    facts.render(formula);
+    facts.render(factsOf(formula));
+    facts.cells.get("alarm").className = `word-${formula.state}`;
+    facts.cells.get("verdict").className = formula.blind ? "word-blind" : "";
     chart.render(told);
     profile.render(formula.profile);
     for (const other of others) other.render(formula);
@@ -33,32 +40,19 @@ function makeFormula({ formula: { name: title } }) {
   });
 }
 
-function makeFacts() {
-  const facts = {};
-  const list = element("dl", "facts");
-  for (const fact of ["alarm", "verdict", "value", "required", "bounds", "step", "time"]) {
-    facts[fact] = element("dd");
-    list.append(element("div", "", element("dt", "", fact), facts[fact]));
-  }
-  return part(list, (formula) => {
-    const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
-    const compared = formula.alternative && formula.value !== null ? ` (nominal vs ${formula.alternative.name})` : "";
-    const texts = {
-      alarm: alarmWord(formula),
-      verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
-      value: `${figures(formula)}${compared}`,
-      required: required(formula.threshold),
-      bounds: bounds ? `${between(bounds)}${whose && ` (${whose})`}` : "",
-      step: formula.seq === null ? "" : String(formula.seq),
-      time: formula.time_unix === null ? "" : moment(formula.time_unix),
-    };
-    for (const [fact, cell] of Object.entries(facts)) {
-      put(cell, texts[fact]);
-      cell.parentElement.hidden = texts[fact] === "";
-    }
-    facts.alarm.className = `word-${alarmWord(formula).split(",")[0]}`;
-    facts.verdict.className = formula.blind ? "word-blind" : "";
-  });
+const FACTS = ["alarm", "verdict", "value", "required", "bounds", "step", "time"];
+
+function factsOf(formula) {
+  const { bounds, name: whose } = formula.alternative ?? { bounds: formula.bounds, name: "" };
+  return {
+    alarm: alarmWord(formula),
+    verdict: formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes",
+    value: compared(formula),
+    required: required(formula.threshold),
+    bounds: bounds ? `${between(bounds)}${whose && ` (${whose})`}` : "",
+    step: formula.seq === null ? "" : String(formula.seq),
+    time: formula.time_unix === null ? "" : moment(formula.time_unix),
+  };
 }
 
 // ---- the chart ----
@@ -167,7 +161,9 @@ function show(told) {
   const firing = told.alarms.filter((alarm) => alarm.state === "firing").length;
   document.title = `${firing ? `(${firing}) ` : told.problem || !told.known ? "(?) " : ""}${name} · Counterfactual monitor`;
   seen.told = told;
-  if (fresh && location.hash) at(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
+  const asked = fresh && location.hash ? at(decodeURIComponent(location.hash.slice(1))) : null;
+  if (asked?.more) asked.more.open = true;
+  asked?.scrollIntoView();
 }
 
 function judge(lost) {

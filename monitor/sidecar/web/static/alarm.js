@@ -1,5 +1,7 @@
 // Alarms as cards, and why one fired: its numbers at once, the picture once it is drawn.
-import { agentPage, ask, between, element, makeDetails, makeTable, moment, named, number, part, put, required } from "./common.js";
+import {
+  agentPage, ask, between, compared, element, makeDetails, makeFacts, makeMore, makeSentence, makeTable, moment, named, number, part, put, required,
+} from "./common.js";
 import { makeBands } from "./bands.js";
 
 // The id of the alarm that is explained; null while none is.
@@ -8,7 +10,8 @@ let explained = null;
 export function makeAlarm() {
   let alarm = null;
   const [mark, title] = [element("span", "mark"), element("span")];
-  const [head, summary, blindness] = [element("p", "head", mark, title), element("p", "summary"), element("p", "blindness word-blind")];
+  const [head, summary, blindness] = [element("p", "head", mark, title), makeSentence("summary"), element("p", "blindness word-blind")];
+  const numbers = makeFacts(["value", "required", "step"]);
   const why = element("button", "", "Why?");
   why.type = "button";
   why.addEventListener("click", () => explain(alarm));
@@ -20,7 +23,7 @@ export function makeAlarm() {
   runbook.target = "_blank";
   runbook.rel = "noreferrer";
   mark.setAttribute("aria-hidden", "true");
-  const card = element("li", "fresh", head, summary, blindness, element("div", "actions", why, page, proof, bundle, runbook));
+  const card = element("li", "fresh", head, summary, blindness, numbers, element("div", "actions", why, page, proof, bundle, runbook));
   return part(card, (told) => {
     alarm = told;
     const firing = alarm.state === "firing";
@@ -29,7 +32,8 @@ export function makeAlarm() {
     put(mark, firing ? (alarm.severity === "critical" ? "!!" : "!") : "");
     put(title, `${alarm.state.toUpperCase()} · ${alarm.severity} · ${alarm.formula.name} · ${alarm.agent} · ${lasted(alarm)}`);
     head.className = `head word-${alarm.state}`;
-    put(summary, alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
+    summary.render(alarm.state === "unknown" ? `When it fired: ${alarm.summary}` : alarm.summary);
+    numbers.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq) });
     put(blindness, firing && alarm.blind ? `blind: ${alarm.blind}` : "");
     proof.hidden = bundle.hidden = !alarm.evidence;
     why.setAttribute("aria-label", `Why ${firing ? "does" : "did"} ${alarm.formula.name} fire for ${alarm.agent}?`);
@@ -65,7 +69,8 @@ function explain(alarm) {
 }
 
 function makeExplanation() {
-  const [title, summary, details] = [named("h2", "why-title"), named("p", "why-summary", "summary"), makeDetails()];
+  const [title, summary, details] = [named("h2", "why-title"), makeSentence("summary"), makeDetails()];
+  summary.id = "why-summary";
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
@@ -81,7 +86,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), summary, details, numbers, profile, bands, when, wait, frame, links);
+  dialog.append(element("div", "bar", title, close), summary, numbers, when, wait, frame, links, makeMore(details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -107,7 +112,7 @@ function makeExplanation() {
   };
   return part(dialog, (alarm) => {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
-    put(summary, alarm.summary);
+    summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
     numbers.render(alarm);
     profile.render(alarm.profile);

@@ -1,12 +1,13 @@
 // The status page: fetches one document a second and updates the page.
 import {
-  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, drawn, element, evidenceOf, figures, follow, look, part, put, rangeOf, required, sync,
-  tell,
+  POLICY_ASSUMED, ago, agentPage, alarmWord, at, departing, deviates, element, evidenceOf, figures, follow, grouped, look, makeFold, makeShape, part, put, required,
+  sync, tell,
 } from "./common.js";
 import { makeAlarm } from "./alarm.js";
 import { widest } from "./bands.js";
+import { makeLane, makeTrace } from "./charts.js";
 
-const seen = { firing: null, announced: [], told: null };
+const seen = { firing: null, announced: [], told: null, rows: [] };
 
 // Say which alarms have begun to fire, without numbers, which would soon be old ones; until they have all closed.
 function announce(firing) {
@@ -33,15 +34,12 @@ function makeCard(show) {
   });
 }
 
-const makeBlind = () => makeCard(({ agent, formulas, reason, detail, words }) => (
-  { head: `BLIND · ${agent} · ${formulas.join(", ")} · ${reason}`, detail: detail || words }));
-
 // ---- whether the model fits ----
 
 function aboutModel(test) {
-  if (test.doubted === null) return "Unknown: the model has not been tested against any step yet.";
+  if (test.doubted === null) return "The model as a whole has not been tested yet.";
   if (test.doubted) return `IN DOUBT for all agents: their transitions contradict the model (${evidenceOf(test)}). Verdicts may be wrong. ${departing(test)}`;
-  return `The transitions of all agents together do not contradict the model so far (${evidenceOf(test)}).`;
+  return `The transitions of all agents together do not contradict the model (${evidenceOf(test)}).`;
 }
 
 const makeDoubt = () => makeCard((doubt) => ({
@@ -77,73 +75,81 @@ function wrongOnes({ rows, agents, rows_rejected: rowsRejected, agents_rejected:
 
 // ---- agents ----
 
-const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", ""];
+// Rows, alarms and agents that are shown before the rest is folded, with a count; the classes `fold-N` say the same.
+const ROWS = 12;
+// Agents of an answer, and so curves that can be asked for.
+const MOST = 100;
+const CARDS = 3;
+const LANES = 8;
+const COLUMNS = ["agent", "formula", "alarm", "verdict", "value", "required", "last values", "step", "last message", "why", "says"];
 
 function makeRow() {
   const cells = {};
   const row = element("tr");
+  // The style lays rows and cells out anew, which would take their meaning as a table away.
+  row.setAttribute("role", "row");
   for (const name of COLUMNS) {
-    cells[name] = element("td", ["value", "required", "step"].includes(name) ? "number" : "");
+    cells[name] = element("td", ["value", "step"].includes(name) ? "number" : "");
     cells[name].dataset.label = name;
+    cells[name].setAttribute("role", "cell");
     row.append(cells[name]);
   }
-  const [page, value, band, curve, why] = [element("a", "page"), element("span"), element("small", "band"), makeCurve(), element("a", "page", "Why?")];
+  const [page, shape, word, value, band] = [element("a", "page"), makeShape(), element("span"), element("span"), element("small", "band")];
+  const [trace, why] = [makeTrace(), element("a", "page", "Why?")];
   cells.agent.append(page);
+  cells.alarm.append(shape, word);
   cells.value.append(value, band);
-  cells["last values"].append(curve);
-  cells[""].append(why);
-  return part(row, ({ agent, formula, first, now }) => {
+  cells["last values"].append(trace);
+  cells.why.append(why);
+  return part(row, ({ agent, formula, alarms, says, now }) => {
+    row.dataset.state = formula.state;
     put(page, agent.name);
     page.href = agentPage(agent.name);
-    cells.agent.classList.toggle("repeated", !first);
     put(cells.formula, formula.name);
-    put(cells.alarm, alarmWord(formula));
-    cells.alarm.className = `word-${alarmWord(formula).split(",")[0]}`;
+    shape.render(formula.state);
+    put(word, alarmWord(formula));
+    cells.alarm.className = `word-${formula.state}`;
     put(cells.verdict, formula.blind ? `blind: ${formula.blind}` : formula.outcome || "between episodes");
     cells.verdict.className = formula.blind ? "word-blind" : "";
     put(value, figures(formula));
     put(band, widest(formula));
     put(cells.required, required(formula.threshold));
-    curve.render(formula);
+    trace.hidden = formula.last_minutes === null;
+    if (!trace.hidden) trace.render({ formula, alarms, now });
     put(cells.step, formula.seq === null ? "" : String(formula.seq));
     put(cells["last message"], ago(agent.last_message, now));
     why.href = `${agentPage(agent.name)}#formula-${formula.name}`;
     why.setAttribute("aria-label", `Why? Explain ${formula.name} of ${agent.name}`);
+    put(cells.says, says);
   });
 }
 
-// The last values: nominal, and, dashed, the alternative. Gaps: between episodes, and while blind.
-function makeCurve() {
-  const [required, instead, value, dot] = [drawn("line", {}), drawn("path", { class: "instead" }), drawn("path", {}), drawn("circle", { r: 2.6 })];
-  const curve = drawn("svg", { class: "curve", viewBox: "0 0 150 34", role: "img" });
-  curve.append(required, instead, value, dot);
-  return part(curve, ({ history, threshold }) => {
-    const known = history.flat().filter((value) => value !== null);
-    const bound = threshold?.bound ?? null;
-    const [low, high] = rangeOf(known, bound);
-    const x = (index) => (150 * index) / Math.max(history.length - 1, 1);
-    const y = (value) => 32 - (30 * (value - low)) / (high - low);
-    const path = (which) => {
-      let drawn = "";
-      history.forEach((both, index) => {
-        if (both[which] === null) return;
-        const continues = index > 0 && history[index - 1][which] !== null;
-        drawn += `${continues ? "L" : "M"}${x(index).toFixed(1)} ${y(both[which]).toFixed(1)}`;
-      });
-      return drawn;
-    };
-    instead.setAttribute("d", path(1));
-    value.setAttribute("d", path(0));
-    required.setAttribute("visibility", bound === null ? "hidden" : "visible");
-    for (const [name, number] of [["x1", 0], ["x2", 150], ["y1", y(bound ?? low)], ["y2", y(bound ?? low)]]) required.setAttribute(name, number);
-    const last = history.length ? history[history.length - 1][0] : null;
-    dot.setAttribute("visibility", last === null ? "hidden" : "visible");
-    if (last !== null) {
-      dot.setAttribute("cx", x(history.length - 1));
-      dot.setAttribute("cy", y(last));
-    }
-    const range = known.length ? `from ${Math.min(...known).toFixed(2)} to ${Math.max(...known).toFixed(2)}` : "none yet";
-    curve.setAttribute("aria-label", `last values: ${range}`);
+// A row for each formula of each agent, with its alarms of the day, and why it is blind or what makes its value doubtful;
+// why it fires is said above.
+function rowsOf(told) {
+  const alarms = grouped(told.day, (alarm) => `${alarm.agent} ${alarm.formula}`);
+  const words = new Map(told.blind.map((group) => [group.reason, group.words]));
+  return told.agents.flatMap((agent) => agent.formulas.map((formula) => {
+    const name = `${agent.name} ${formula.name}`;
+    const says = [formula.blind && (formula.detail || words.get(formula.blind)), agent.doubt.doubted && "IN DOUBT: its transitions contradict the model",
+      agent.deviation.notable && "NOT ITS POLICY: its actions differ from it"];
+    return { name, agent, formula, alarms: alarms.get(name) ?? [], says: says.filter(Boolean).join("; "), now: told.now };
+  }));
+}
+
+// Of the rows that are folded, how many are in which state.
+function statesBeyond(rows) {
+  const beyond = grouped(rows.slice(ROWS), ({ formula }) => formula.state);
+  return `: ${STATES.filter((state) => beyond.has(state)).map((state) => `${beyond.get(state).length} ${state}`).join(", ")}`;
+}
+
+function makeAgentLane() {
+  const [page, count, lane] = [element("a", "page"), element("span", "faint"), makeLane()];
+  return part(element("li", "", element("span", "who", page, " ", count), lane), ({ agent, alarms, now }) => {
+    put(page, agent);
+    page.href = agentPage(agent);
+    put(count, alarms.length === 1 ? "" : `${alarms.length} alarms`);
+    lane.render({ alarms, now });
   });
 }
 
@@ -155,10 +161,71 @@ function makeWatched() {
   });
 }
 
+// ---- the state of everything ----
+
+const STATES = ["firing", "pending", "blind", "unknown", "fine"];
+// Seconds of lag beyond which an update of this page is late for it.
+const SLOW = 1;
+
+// A line of the strip; `why`: why it is unknown.
+function say(id, text, why = "") {
+  const line = at(id);
+  line.className = why ? "unknown" : "";
+  put(line, why ? `Unknown: ${why}.` : text);
+}
+
+// Of a state whose reason to be unknown is said beside it already.
+function sayBriefly(state, some, none, why) {
+  const line = at(`${state}-none`);
+  line.className = why ? "unknown" : "";
+  const count = seen.told.states[state];
+  put(line, why ? (count ? "There may be more." : "Unknown.") : count ? some : none);
+}
+
+// About one thing: whether it needs somebody (`yes`), and what there is to say.
+function sayOf(name, id, wrong, text, why = "") {
+  at(`${name}-shape`).dataset.state = why ? "unknown" : wrong ? "pending" : "fine";
+  at(`strip-${name}`).dataset.on = why ? "unknown" : wrong ? "yes" : "no";
+  say(id, text, why);
+}
+
+function describeBroker({ connected, broker, unsent }) {
+  const waiting = unsent ? `; ${unsent} message${unsent === 1 ? "" : "s"} not sent yet` : "";
+  return connected ? `connected to ${broker}${waiting}` : `NOT connected to ${broker}${waiting}`;
+}
+
+// The things below that are wrong with the model or its agents, counted.
+function describeDoubts({ doubt, contradictions, deviating }) {
+  const counts = [[doubt.agents.length, "agent", "in doubt"], [contradictions.rows_rejected, "row", "of the model wrong"],
+    [contradictions.agents_rejected, "agent", "contradicting it"], [deviating.length, "agent", "not following its policy"]];
+  return counts.filter(([count]) => count > 0).map(([count, what, how]) => `${count} ${what}${count === 1 ? "" : "s"} ${how}`).join(", ");
+}
+
+function describeSystem(told, lost) {
+  const { status, doubt, lag } = told;
+  const waits = status.unsent > 0;
+  sayOf("broker", "broker", !status.connected || waits, describeBroker(status), lost);
+  const others = describeDoubts(told);
+  const untested = doubt.model.doubted === null && !others;
+  const about = `${aboutModel(doubt.model)}${others && ` Below: ${others}.`}`;
+  sayOf("model", "doubt-model", doubt.model.doubted === true || Boolean(others), about, lost || (untested && "the model has not been tested against any step yet"));
+  const longest = lag && `${lag.seconds.toFixed(2)} s at most (${lag.agent})`;
+  sayOf("lag", "lag", lag !== null && lag.seconds > SLOW, longest, lost || told.problem || (lag === null && "no step with a time yet"));
+}
+
 // ---- the whole page ----
 
+const foldOf = (name, most, about) => makeFold(at(name), at(`${name}-fold`), most, about);
+const unlisted = (count, what) => (count > 0 ? `; ${count} ${what} in the list of all alarms` : "");
+const FOLDS = [
+  foldOf("firing", CARDS, () => unlisted(seen.told.count.firing - seen.told.firing.length, "more are")),
+  foldOf("agents", ROWS, () => statesBeyond(seen.rows)),
+  foldOf("lanes", LANES, () => " agents"),
+];
+
 function show(told) {
-  const { status, now } = told;
+  const { status } = told;
+  seen.told = told;
   put(at("state"), told.problem || `monitoring ${told.count.agents} agent${told.count.agents === 1 ? "" : "s"}`);
   const model = `${status.model.name} ${status.model.sha256.slice(0, 12)}`;
   const shard = status.shard ? ` · only the agents of shard ${status.shard}` : "";
@@ -166,44 +233,61 @@ function show(told) {
   document.title = `${told.count.firing ? `(${told.count.firing}) ` : told.problem ? "(?) " : ""}Counterfactual monitor`;
 
   announce(told.firing);
+  for (const state of STATES) {
+    const count = state === "firing" ? told.count.firing : told.states[state];
+    put(at(`${state}-count`), String(count));
+    at(`strip-${state}`).dataset.on = count > 0 ? "yes" : "no";
+  }
   sync(at("firing"), told.firing, (alarm) => alarm.id, makeAlarm);
   sync(at("recent"), told.recent, (alarm) => `${alarm.id} ${alarm.revision}`, makeAlarm);
-  sync(at("blind"), told.blind, (row) => `${row.agent} ${row.reason}`, makeBlind);
   sync(at("doubt"), told.doubt.agents, (doubt) => doubt.agent, makeDoubt);
   sync(at("deviating"), told.deviating, (deviation) => deviation.agent, makeDeviating);
   sync(at("wrong"), wrongOnes(told.contradictions), (wrong) => wrong.name, () => makeCard((wrong) => wrong));
-  put(at("doubt-model"), aboutModel(told.doubt.model));
-  at("doubt-model").className = told.doubt.model.doubted === false ? "quiet" : "unknown";
-  const rows = told.agents.flatMap((agent) =>
-    agent.formulas.map((formula, index) => ({ agent, formula, first: index === 0, now })));
-  sync(at("agents"), rows, (row) => `${row.agent.name} ${row.formula.name}`, makeRow);
+  seen.rows = rowsOf(told);
+  sync(at("agents"), seen.rows, (row) => row.name, makeRow);
   sync(at("formulas"), told.formulas, (formula) => formula.name, makeWatched);
-  for (const name of ["firing", "blind", "agents"]) {
-    put(at(`${name}-count`), told.count[name] ? `(${told.count[name]})` : "");
-  }
+  const lanes = [...grouped(told.day, (alarm) => alarm.agent)].map(([agent, alarms]) => ({ agent, alarms, now: told.now }));
+  sync(at("lanes"), lanes, (lane) => lane.agent, makeAgentLane);
+  at("firing-section").hidden = at("firing").childElementCount === 0;
+  at("doubt-section").hidden = !["doubt", "wrong", "deviating"].some((name) => at(name).childElementCount > 0);
+  at("recent-more").hidden = at("recent").childElementCount === 0;
+  at("rows").hidden = at("legend").hidden = told.agents.length === 0;
+  at("day").hidden = at("lanes").childElementCount === 0;
+  for (const fold of FOLDS) fold.render();
   const more = told.count.found - told.agents.length;
-  put(at("agents-more"), more > 0 ? `${more} more agents: find them by name.` : "");
-  seen.told = told;
+  put(at("agents-more"), more > 0 ? `${more} more agents, which need nobody sooner: find them by name.` : "");
+  const older = told.count.day - told.day.length;
+  put(at("day-more"), older > 0 ? `${older} older alarms of the last day are not drawn: they are in the list of all alarms.` : "");
 }
 
 // Say "none" only if that is known.
 function judge(lost) {
   const told = seen.told;
   if (told === null) {
-    for (const name of ["firing", "blind", "agents", "recent"]) tell(`${name}-none`, true, "", lost);
+    for (const name of ["firing", "blind", "agents", "day"]) tell(`${name}-none`, true, "", lost);
+    for (const name of ["pending-none", "unknown-none", "fine-none"]) say(name, "", lost);
+    for (const [name, id] of [["broker", "broker"], ["model", "doubt-model"], ["lag", "lag"]]) sayOf(name, id, false, "", lost);
     return;
   }
   const { agents } = told.count;
   // Idle agents need no evaluation; a model in doubt still gives verdicts, and is reported below.
   const blind = told.blind.some((group) => !["idle", "model_doubt"].includes(group.reason)) || told.count.blind > told.blind.length;
   const unseen = lost || told.problem || (agents ? "" : "no agent has sent a step yet, so nothing is monitored");
-  const unanswered = blind ? `some formulas are blind, see below` : "";
+  const unanswered = blind ? "some formulas are blind" : "";
   tell("firing-none", !told.firing.length, "No alarm is firing.", unseen || unanswered);
-  tell("blind-none", !told.blind.length, "No formula is blind.", unseen);
+  tell("blind-none", !told.states.blind, told.count.blind ? "Only firing ones are." : "No formula is blind.", unseen);
+  sayBriefly("pending", "may fire soon", "No alarm is pending.", unseen || unanswered);
+  sayBriefly("unknown", "between episodes, or undecided", "none", unseen);
+  sayBriefly("fine", "a verdict, and no alarm", "none", unseen);
+  for (const state of STATES) if (unseen && at(`${state}-count`).textContent === "0") put(at(`${state}-count`), "?");
+  describeSystem(told, lost);
   tell("agents-none", !told.agents.length, agents ? "No agent matches." : "No agent yet: waiting for steps on the configured topic.", lost);
-  tell("recent-none", !told.recent.length, "No alarm has ended yet.", lost || told.problem);
+  tell("day-none", !told.day.length, "No alarm in the last day.", lost || told.problem);
   at("state").classList.toggle("wrong", Boolean(lost || told.problem));
 }
 
 at("search").addEventListener("input", look);
-follow(() => `api/overview?search=${encodeURIComponent(at("search").value)}`, show, judge);
+follow(() => {
+  const drawn = at("agents").classList.contains("folded") ? ROWS : MOST;
+  return `api/overview?drawn=${drawn}&search=${encodeURIComponent(at("search").value)}`;
+}, show, judge);

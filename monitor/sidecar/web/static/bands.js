@@ -41,7 +41,7 @@ export function makeBands() {
 function makeRow() {
   const [axis, outline] = [drawn("line", { class: "axis", x1: 0, x2: WIDTH, y1: MIDDLE, y2: MIDDLE }), drawn("rect", { class: "guaranteed" })];
   const [bar, required, circle] = [drawn("rect", { class: "credible" }), drawn("line", { class: "required" }), drawn("circle", { r: 4 })];
-  const svg = drawn("svg", { class: "strip", viewBox: `0 0 ${WIDTH} 26`, role: "img" });
+  const svg = drawn("svg", { class: "width", viewBox: `0 0 ${WIDTH} 26`, role: "img" });
   svg.append(axis, outline, bar, required, circle);
   const cells = ["", "number", "number", "number", "number"].map((kind) => element("td", kind));
   return part(element("tr", "", ...cells, element("td", "", svg)), ({ name, value, bands, scale, threshold }) => {

@@ -49,28 +49,84 @@ export function drawn(kind, attributes, text = "") {
   return made;
 }
 
+// The items by key, in order of their first.
+export function grouped(items, key) {
+  const groups = new Map();
+  for (const item of items) {
+    const name = key(item);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(item);
+  }
+  return groups;
+}
+
 export function part(node, render) {
   node.render = render;
   return node;
 }
 
-// Make the children of `list` parts that show `items`, in order; a part is made once and kept while its key exists.
+// ---- nothing moves under the pointer ----
+
+// Milliseconds without movement after which the pointer only lies there.
+const RESTING = 30_000;
+const pointer = { x: 0, y: 0, moved: -Infinity };
+let pointed = null;  // the element under the pointer, while the page is updated
+addEventListener("pointermove", ({ clientX, clientY }) => Object.assign(pointer, { x: clientX, y: clientY, moved: performance.now() }));
+document.documentElement.addEventListener("pointerleave", () => {
+  pointer.moved = -Infinity;
+});
+
+// Update the page so that what is under the pointer stays there: its list keeps its order, and what is inserted or grows
+// above it scrolls the page.
+function steadily(update) {
+  pointed = performance.now() - pointer.moved < RESTING ? document.elementFromPoint(pointer.x, pointer.y) : null;
+  const [kept, top] = [pointed?.closest("[data-key]"), pointed?.closest("[data-key]")?.getBoundingClientRect().top];
+  try {
+    update();
+  } finally {
+    pointed = null;
+  }
+  if (kept?.isConnected) scrollBy(0, kept.getBoundingClientRect().top - top);
+}
+
+// Make the children of `list` parts that show `items`, in order; a part is made once and kept while its key exists. Under
+// the pointer the order stays, new ones are last, and those that are gone stay and say so, until the pointer leaves.
 export function sync(list, items, key, make) {
   const old = new Map([...list.children].map((child) => [child.dataset.key, child]));
+  const fresh = new Map(items.map((item) => [key(item), item]));
+  const held = pointed !== null && list.contains(pointed);
+  const order = held ? [...old.keys(), ...[...fresh.keys()].filter((name) => !old.has(name))] : [...fresh.keys()];
   let before = list.firstElementChild;
-  for (const item of items) {
-    const name = key(item);
+  order.forEach((name) => {
     let child = old.get(name);
     old.delete(name);
     if (!child) {
-      child = make(item);
+      child = make(fresh.get(name));
       child.dataset.key = name;
     }
-    child.render(item);
+    child.classList.toggle("gone", !fresh.has(name));
+    if (fresh.has(name)) child.render(fresh.get(name));
     if (child === before) before = before.nextElementSibling;
     else list.insertBefore(child, before);
-  }
+  });
   for (const gone of old.values()) gone.remove();
+}
+
+// Fold a list beyond its first `most` children; `about`: words on those folded. Its class `fold-MOST` hides them.
+export function makeFold(list, button, most, about = () => "") {
+  const render = () => {
+    const more = list.childElementCount - most;
+    const folded = list.classList.contains("folded");
+    button.hidden = more <= 0;
+    button.setAttribute("aria-expanded", String(!folded));
+    if (more > 0) put(button, folded ? `Show ${more} more${about(more)}` : `Show the first ${most} only`);
+  };
+  button.addEventListener("click", () => {
+    list.classList.toggle("folded");
+    render();
+    look();
+  });
+  return { render };
 }
 
 // Sentences, each a line of its own.
@@ -109,6 +165,42 @@ export function makeRow(kinds) {
   return part(element("tr", "", ...cells), (texts) => cells.forEach((cell, n) => put(cell, texts[n])));
 }
 
+// The shape of a state, beside its word.
+export function makeShape() {
+  const shape = element("span", "shape");
+  return part(shape, (state) => {
+    if (shape.dataset.state !== state) shape.dataset.state = state;
+  });
+}
+
+// Names and what is known of each; a name without a text is left out.
+export function makeFacts(names) {
+  const facts = new Map(names.map((name) => [name, element("dd")]));
+  const list = element("dl", "facts", ...[...facts].map(([name, cell]) => element("div", "", element("dt", "", name), cell)));
+  list.cells = facts;
+  return part(list, (texts) => {
+    for (const [name, cell] of facts) {
+      put(cell, texts[name]);
+      cell.parentElement.hidden = texts[name] === "";
+    }
+  });
+}
+
+// What only some want to read, folded.
+export function makeMore(...parts) {
+  return element("details", "more", element("summary", "", "Details"), ...parts);
+}
+
+// A text of which the first sentence stands out.
+export function makeSentence(className) {
+  const [lead, rest] = [element("span", "lead"), element("span")];
+  return part(element("p", className, lead, rest), (text) => {
+    const end = text.search(/[.;] (?=[A-Z])/) + 1;
+    put(lead, end > 0 ? text.slice(0, end) : text);
+    put(rest, end > 0 ? text.slice(end) : "");
+  });
+}
+
 // ---- numbers and times as text ----
 
 export function number(value) {
@@ -119,6 +211,12 @@ export function number(value) {
 export function figures(formula) {
   const other = formula.alternative?.value ?? null;
   return other === null ? number(formula.value) : `${number(formula.value)} vs ${number(other)}`;
+}
+
+// The same, named.
+export function compared(formula) {
+  const whose = formula.alternative && formula.value !== null ? ` (nominal vs ${formula.alternative.name})` : "";
+  return `${figures(formula)}${whose}`;
 }
 
 export function required(threshold) {
@@ -204,7 +302,7 @@ export function follow(path, show, judge) {
   known.look = async () => {
     try {
       const told = await (await ask(path())).json();
-      show(told);
+      steadily(() => show(told));
       known.heard = Date.now();
       document.body.dataset.answers = ++known.answers;  // shown so far
       known.wrong = "";
