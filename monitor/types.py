@@ -316,8 +316,8 @@ class StreamSettings(msgspec.Struct, frozen=True):
     pending: Positive = 100_000
     """Maximum number of steps of one agent without an answer; beyond it, all of them are given up."""
     encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = "index"
-    """Form of the agents' states: numbers, names, values of variables, floats that the model's bin edges sort or whose
-    nearest centre counts, or the features of a world with numbers."""
+    """Form of the agents' states: numbers, names, values of variables, floats (and texts) that the model's bins sort or
+    whose nearest centre counts, or the features of a world with numbers."""
     policies: Mapping[str, str] = {}
     """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if there are
     none, nothing that it reports is compared.
@@ -354,7 +354,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     episode: Episode
     seq: int
     state: RawState | None = None
-    action: int | str | None = None
+    action: int | float | str | None = None
     time: float | None = None
     reward: float | None = None
     terminated: bool = False

@@ -10,7 +10,7 @@ import msgpack
 from monitor.cli.input_files import data_file
 from monitor.demo.agent import SimulatedAgent
 from monitor.evidence.document import Evidence, read_evidence
-from monitor.picture import draw, explain
+from monitor.picture.alarm_picture import draw_alarm
 from monitor.sidecar.config.load import Loaded, assemble
 from monitor.sidecar.effects import Effects
 from monitor.sidecar.events import Connected, Evaluate, Message
@@ -30,8 +30,8 @@ def alarm(scenario: str, number: int, *, steps: int) -> str:
         for found in map(read_evidence, (file.content for file in effects.evidence)):
             fired.setdefault(found.alert, found)
     evidence = list(fired.values())[number - 1]
-    explanation = explain(evidence, loaded.mdp, loaded.tables)
-    return draw(explanation, loaded.mdp)
+    picture, _ = draw_alarm(evidence, loaded.model, loaded.tables, loaded.models)
+    return picture
 
 
 def simulated(loaded: Loaded, steps: int) -> Iterator[Effects]:

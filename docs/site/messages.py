@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from monitor.alarm.message import AlertMessage
 from monitor.evidence.document import Evidence
-from monitor.policy.manifest import Manifest, SightedManifest
+from monitor.policy.manifest import NetworkManifest, RecurrentManifest, SightedManifest
 from monitor.sidecar.config.derived import meanings
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.sidecar.webhooks.cloud_event import CloudEvent
@@ -36,17 +36,23 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "state": (
         "whole number, text, list or map",
         (
-            "As the `state_encoder` requires: a number, a name, values of variables, floats to be binned, or the "
-            "features of a world with numbers, in order or by name."
+            "As the `state_encoder` requires: a number, a name, values of variables, floats and texts to be binned, or "
+            "the features of a world with numbers, in order or by name."
         ),
     ),
     "observation": (
-        "whole number or `null`",
-        "In place of `state` where the model has hidden states: what the sensor showed; `null`: it said nothing.",
+        "whole number, text or `null`",
+        (
+            "In place of `state` where the model has hidden states: what the sensor showed, by number or by name; "
+            "`null`: it said nothing."
+        ),
     ),
     "action": (
-        "whole number or text",
-        "The action taken in that state. Optional in the last message of an episode only.",
+        "number, text, `true` or `false`",
+        (
+            "The action taken in that state, by index or name; where [names are numbers](#actions-named-by-numbers), a "
+            "number is a name. Optional in the last message of an episode only."
+        ),
     ),
     "time": (
         "number, optional",
@@ -152,11 +158,18 @@ def _plural(hint: Any) -> str:  # noqa: ANN401 - any annotation
     return {"map": "maps", "text": "texts", "number": "numbers", "whole number": "whole numbers"}.get(words, words)
 
 
+def _of_networks() -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of the manifests of networks; `sees` means the same in all of them."""
+    yield from _rows(NetworkManifest)
+    yield from _rows(SightedManifest)
+    yield from (row for row in _rows(RecurrentManifest) if row[0] != "`sees`")
+
+
 PAGES: Final[Mapping[str, tuple[str, Callable[[], Iterator[tuple[str, str, str]]]]]] = {
     "step.md": ("a step", lambda: ((f"`{key}`", *entry) for key, entry in STEP.items())),
     "alert.md": ("an alert", lambda: _rows(AlertMessage)),
     "status.md": ("a status", lambda: _rows(StatusMessage)),
-    "manifest.md": ("a manifest", lambda: iter((*_rows(Manifest), *_rows(SightedManifest)))),
+    "manifest.md": ("a manifest", _of_networks),
     "evidence.md": ("evidence", lambda: _rows(Evidence)),
     "webhook-event.md": ("an event", lambda: _rows(CloudEvent)),
 }

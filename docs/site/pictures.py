@@ -17,6 +17,7 @@ PICTURES: Final[dict[str, Callable[[], str]]] = {
     **DRAWINGS,
     "alarm-sepsis": partial(alarm, "icu-sepsis", 2, steps=30),
     "alarm-ice": partial(alarm, "frozen-lake", 1, steps=60),
+    "alarm-fog": partial(alarm, "ice-fog", 5, steps=60),
 }
 """Name of the file -> function that returns it as SVG."""
 

@@ -91,9 +91,14 @@ def capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def steps(count: int) -> str:
-    """Return a number of steps in words."""
-    return f"{count} step" if count == 1 else f"{count} steps"
+def steps(count: float) -> str:
+    """Return a number of steps in words; the median of some may be a fraction.
+
+    >>> steps(1), steps(2.0), steps(2.5)
+    ('1 step', '2 steps', '2.5 steps')
+    """
+    shown = f"{count:g}" if isinstance(count, float) else f"{count}"
+    return f"{shown} step{'' if count == 1 else 's'}"
 
 
 def basis_text(basis: RestsOn) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
+from monitor.model.action_names import action_in_words
 from monitor.types import Avoidable, Changes, Recourse, State
 
 
@@ -149,10 +150,10 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
 
 
 def _instead(changes: Changes) -> str:
-    proposed = changes.proposed_name or f"action {changes.proposed}"
+    proposed = action_in_words(changes.proposed_name, changes.proposed)
     if changes.taken is None:
         return proposed
-    return f"{proposed} instead of {changes.taken_name or f'action {changes.taken}'}"
+    return f"{proposed} instead of {action_in_words(changes.taken_name, changes.taken)}"
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:

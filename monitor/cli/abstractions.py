@@ -55,11 +55,13 @@ def abstraction_of(
     if said["bins"] is not None:
         specs = parsed_bins(said["bins"])
         sample = sampled(sources, columns, seed, "computing bins")
-        return Numbering("bins", columns, edges_of(columns, specs, sample, edges_of_all(conditions)))
+        return Numbering("bins", columns, edges_of(columns, specs, sample, edges_of_all(conditions)), sample.texts)
     if kind is None:
         return None
     if (count := parsed_clusters(kind)) is not None:
         sample = sampled(sources, columns, seed, "computing clusters")
+        if text := [name for name, texts in zip(columns, sample.texts, strict=False) if texts]:
+            raise ModelError(f"--abstraction {kind}: column {text[0]!r} is text; clusters are of numbers: use --bins")
         with progress("computing clusters"):
             centres = centres_of(columns, count, sample, np.random.default_rng(seed))
         return Numbering("nearest", columns, centres=centres)
@@ -69,23 +71,20 @@ def abstraction_of(
 
 
 def sampled(sources: Sequence[RowFile], columns: tuple[str, ...], seed: int, what: str) -> Reservoir:
-    """Return a sample of the rows of all files; RecordingError if none has finite numbers in all columns."""
+    """Return a sample of the rows of all files; RecordingError if none has a finite number or a text in all columns."""
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.authoring.learning.batch import as_numbers  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.bins import Reservoir  # noqa: PLC0415 - likewise
 
     sample = Reservoir(len(columns), np.random.default_rng(seed))
     with reading(what, sources) as bar:
         for source, before in with_sizes(sources):
             for read in source.batches(columns):
-                batch = read.whole()
-                rows = np.column_stack([as_numbers(batch, name) for name in columns])
-                sample.add(rows[np.isfinite(rows).all(axis=1)])
+                sample.read(read.whole(), columns)
                 bar.at(before + source.position)
             source.position = 0
     if not sample.seen:
-        raise RecordingError(f"{sources[0].path}: no row has finite numbers in {', '.join(columns)}")
+        raise RecordingError(f"{sources[0].path}: no row has a finite number or a text in each of {', '.join(columns)}")
     return sample
 
 

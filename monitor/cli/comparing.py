@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction import Numbering
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.batch import RowBatch
+    from monitor.authoring.learning.bins import Reservoir
     from monitor.authoring.learning.columns import Roles
     from monitor.authoring.learning.conditions import Condition
     from monitor.authoring.learning.row_files import FileRows, RowFile
@@ -35,14 +36,13 @@ def best_abstraction(
     first = next((batch.whole() for batch in sources[0].batches(roles.used) if len(batch)), None)
     if first is None:
         raise RecordingError(f"{sources[0].path}: has no rows")
-    numbers = all(first.column(name).dtype.kind != "U" for name in roles.state)
-    sample = sampled(sources, roles.state, seed, "computing bins") if numbers else None
+    sample = sampled(sources, roles.state, seed, "computing bins")
     with progress("computing clusters"):
         found = abstractions(first, roles.state, sample, seed, edges_of_all(condition for condition, _ in conditions))
     if not found:
         raise RecordingError(
-            f"{sources[0].path}: --abstraction auto: the columns {', '.join(roles.state)} hold text and numbers with "
-            "decimals; leave one kind out (--state), or compute states with FILE.py:FUNCTION"
+            f"{sources[0].path}: --abstraction auto: {_too_many(roles.state, sample)}; leave columns out (--state), or "
+            "compute states with FILE.py:FUNCTION"
         )
     field = Field(found, roles, conditions, prior, seed)
     with reading("comparing abstractions", sources) as bar:
@@ -56,6 +56,13 @@ def best_abstraction(
     with progress("comparing abstractions"):
         table = scored(field.candidates, field.outcomes)
     return fresh(found[chosen(table).name]), table
+
+
+def _too_many(columns: Sequence[str], sample: Reservoir) -> str:
+    """Return that the columns have too many combinations for bins, and what their texts alone have."""
+    texts = [(name, len(known)) for name, known in zip(columns, sample.texts, strict=False) if known]
+    said = ", ".join(f"{name} {count:,}" for name, count in sorted(texts, key=lambda each: -each[1]))
+    return f"even two bins of each number and one of each text are too many states (texts: {said or 'none'})"
 
 
 def _first_rows(rows: FileRows, most: int) -> Iterator[RowBatch]:

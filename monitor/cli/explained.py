@@ -11,6 +11,7 @@ from rich.text import Text
 
 from monitor.exact.recourse import Decision, Effect, Plan, PlannedChange, RecourseReport
 from monitor.model import MDP
+from monitor.model.action_names import action_in_words
 
 SAME = 1e-12
 """Difference of values that is rounding."""
@@ -116,7 +117,7 @@ class _Words:
         return _number(value) + {True: ", met", False: ", missed", None: ""}[holds]
 
     def _action(self, action: int) -> str:
-        return self._model.action_names[action] if self._model.action_names else f"action {action}"
+        return action_in_words(self._model.action_names[action] if self._model.action_names else "", action)
 
     def _state(self, state: int) -> str:
         return self._model.state_names[state] if self._model.state_names else f"state {state}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monitor.authoring.policy_export.original import ExportRequest, Original
     from monitor.evaluation.models import AnyModel
     from monitor.model.mdp import MDP
-    from monitor.policy.manifest import Manifest
+    from monitor.policy.manifest import Manifest, RecurrentManifest
 
 TOPIC = "agents/+/steps"
 """Of the steps in recordings of the monitor."""
@@ -87,7 +87,13 @@ def policy_export(
     from monitor.authoring.policy_export.agreement import compare  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.convert import convert, on_first  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.original import ExportRequest  # noqa: PLC0415 - likewise
-    from monitor.evaluation.models import draft_any_manifest, load_any_model, observations_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.policy_export.recurrent_agents import export_recurrent, is_recurrent  # noqa: PLC0415 - likewise
+    from monitor.evaluation.models import (  # noqa: PLC0415 - likewise
+        draft_any_manifest,
+        load_any_model,
+        observations_of,
+        require_table,
+    )
 
     files = _targets(target, force=force)
     request = ExportRequest(
@@ -101,24 +107,32 @@ def policy_export(
     warn_of_pickles(request)
     with progress(f"running {source} on every state of {model}"):
         found = load_any_model(model)
-        if recordings:
-            original, mdp = _on_rows(request, model, found, recordings)
+        manifest: Manifest | RecurrentManifest
+        if not recordings and is_recurrent(source):
+            mdp = require_table(found, "a recurrent agent is exported for a table")
+            exported = export_recurrent(mdp, request, target)
+            content, manifest, agreement, said = exported
         else:
-            original, mdp = on_first(observations_of(found), lambda states: (convert(states, request), states))
-        manifest, assumed = draft_any_manifest(
-            original.content, target, found, kind=original.kind, stochastic=original.stochastic, mask=original.mask
-        )
-        agreement = compare(original, manifest, mdp, source)
+            if recordings:
+                original, mdp = _on_rows(request, model, found, recordings)
+            else:
+                original, mdp = on_first(observations_of(found), lambda states: (convert(states, request), states))
+            manifest, assumed = draft_any_manifest(
+                original.content, target, found, kind=original.kind, stochastic=original.stochastic, mask=original.mask
+            )
+            content, said = original.content, [*original.assumed, *assumed]
+            agreement = compare(original, manifest, mdp, source)
     if agreement.differences:
         _refuse(source, agreement, mdp, as_json=as_json)
     described = manifest.model_copy(update={"provenance": _provenance(source, agreement)})
-    _write(files, original, described)
-    _show(files, described, agreement, [*original.assumed, *assumed], as_json=as_json)
+    _write(files, content, described)
+    _show(files, described, agreement, said, as_json=as_json)
 
 
 def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Sequence[Path]) -> tuple[Original, MDP]:
     """Return a policy that sees columns of recordings as a table over the states of the model learned from them."""
     from monitor.authoring.learning.companion import companion_of, load_learner  # noqa: PLC0415 - used here only
+    from monitor.authoring.learning.left_out import DEFAULT, RowLimit  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.given_policy import GivenPolicy  # noqa: PLC0415 - likewise
     from monitor.cli.init_files import row_policy  # noqa: PLC0415 - likewise
     from monitor.cli.recorded_inputs import open_recording, recorded_files, rows_of, with_function  # noqa: PLC0415 - likewise
@@ -145,7 +159,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     policy, notes = GivenPolicy.of(request.source, source.names(), learner.roles), list[str]()
     if not policy.sees_columns:
         raise PolicyError(f"policy {request.source}: it takes the number of a state; leave --recordings out")
-    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes)
+    original = row_policy(policy, rows_of(learner, recordings, TOPIC), mdp, notes, RowLimit.parsed(DEFAULT))
     return replace(original, assumed=[*original.assumed, *notes]), mdp
 
 
@@ -178,7 +192,9 @@ def _provenance(source: str, agreement: Agreement) -> str:
     from monitor._version import __version__  # noqa: PLC0415 - used here only
 
     name = Path(source).name
-    return f"cfmon {__version__} policy export {name}; equal to the original in {agreement.states:,} states"
+    return (
+        f"cfmon {__version__} policy export {name}; equal to the original in {agreement.states:,} {agreement.compared}"
+    )
 
 
 def _refuse(source: str, agreement: Agreement, model: MDP, *, as_json: bool) -> None:
@@ -186,19 +202,20 @@ def _refuse(source: str, agreement: Agreement, model: MDP, *, as_json: bool) -> 
     if as_json:
         print_json({"agrees": False, "states": agreement.states, "differences": [list(each) for each in first]})
         finish(ExitCode.NO)
-    say(f"{source}: the export differs from the original in {len(agreement.differences)} of {agreement.states} states")
+    compared = f"{agreement.states} {agreement.compared}"
+    say(f"{source}: the export differs from the original in {len(agreement.differences)} of {compared}")
     for state, sentence in first:
         name = f" ({model.state_names[state]})" if model.state_names else ""
-        say(f"  state {state}{name}: {sentence}")
+        say(f"  {'state' if model.emissions is None else 'observation'} {state}{name}: {sentence}")
     say("nothing was written")
     finish(ExitCode.NO)
 
 
-def _write(files: tuple[Path, Path], original: Original, manifest: Manifest) -> None:
+def _write(files: tuple[Path, Path], content: bytes, manifest: Manifest | RecurrentManifest) -> None:
     from monitor.policy.export import manifest_yaml  # noqa: PLC0415 - keep `cfmon --help` light
 
     network, described = files
-    contents = {network.name: original.content, described.name: manifest_yaml(manifest).encode()}
+    contents = {network.name: content, described.name: manifest_yaml(manifest).encode()}
     try:
         write_files(network.parent, contents)
     except OSError as error:
@@ -206,7 +223,12 @@ def _write(files: tuple[Path, Path], original: Original, manifest: Manifest) -> 
 
 
 def _show(
-    files: tuple[Path, Path], manifest: Manifest, agreement: Agreement, assumed: list[str], *, as_json: bool
+    files: tuple[Path, Path],
+    manifest: Manifest | RecurrentManifest,
+    agreement: Agreement,
+    assumed: list[str],
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         facts = {
@@ -222,7 +244,7 @@ def _show(
         return
     say(f"{files[0]}: {manifest.input.kind} in, {manifest.output.kind} out, sha256 {manifest.sha256}")
     say(f"{files[1]}: its manifest")
-    say(f"  equal to the original in {agreement.states} states")
+    say(f"  equal to the original in {agreement.states} {agreement.compared}")
     if agreement.left_out:
         states = "1 state was" if agreement.left_out == 1 else f"{agreement.left_out} states were"
         say(f"  {states} left out: the original takes an unavailable action there")

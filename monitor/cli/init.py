@@ -91,7 +91,7 @@ def init(
         str | None, typer.Option(help="topic pattern of the agent's steps", show_default="agents/+/steps")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="steps to measure the candidate formulas on", show_default="3000")
+        int | None, typer.Option(min=1, help="steps to measure the formulas on; default: until 100 unsafe events")
     ] = None,
     offset: Annotated[
         int | None, typer.Option(min=0, max=63, help="the fallback takes over so many steps ago", show_default="2")
@@ -225,12 +225,14 @@ def _line(row: Measured) -> str:
 
 def _sentences(best: Measured) -> list[str]:
     """Return what the chosen formula would have done, in words."""
+    from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
+
     if not best.events:
         said = [
             f"NO unsafe event in these steps: that an alarm precedes one is not shown; {many(best.alarms, 'alarm')}"
         ]
     else:
-        lead = "" if best.lead is None else f", in the median {best.lead:g} steps earlier"
+        lead = "" if best.lead is None else f", in the median {steps(best.lead)} earlier"
         said = [
             f"{many(best.alarms, 'alarm')} in {best.steps:,} steps, {best.false:,} of them without an unsafe event",
             f"{best.preceded} of {many(best.events, 'unsafe event')} came after an alarm{lead}",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.cli.report_page import Section
+    from monitor.model.action_names import ActionNames
 
 FEW: Final = 5
 """Unsafe events that the held-out paths need, for the measurement to use them alone."""
@@ -34,11 +35,11 @@ FEW: Final = 5
 class InitRequest:
     """What the user gave.
 
-    `roles`, `said`: options of `cfmon model learn`. `steps`: most steps to measure on. `offset`, `alarm`: of every
-    candidate formula. `accept`: go on with a model that forecasts no better than the frequency. `dynamics`: a world
-    with numbers; None: the better of both. `inputs`: columns that the agent does not influence. `record`: the file of
-    settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes.
-    `step_seconds`: between two steps.
+    `roles`, `said`: options of `cfmon model learn`. `steps`: to measure on; None: until there are enough events.
+    `offset`, `alarm`: of every candidate formula. `accept`: go on with a model that forecasts no better than the
+    frequency. `dynamics`: a world with numbers; None: the better of both. `inputs`: columns that the agent does not
+    influence. `record`: the file of settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a
+    world to resampled episodes. `step_seconds`: between two steps.
     """
 
     folder: Path
@@ -50,7 +51,7 @@ class InitRequest:
     roles: dict[str, Any]
     said: dict[str, Any]
     topic: str
-    steps: int
+    steps: int | None
     seed: int
     offset: int
     alarm: AlarmSpec
@@ -110,6 +111,11 @@ class InitBase(ABC):
         with progress("reading the rows again, for what the given policies do on them"):
             return self.read_rows()
 
+    @property
+    @abstractmethod
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
+
     @abstractmethod
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy, given or estimated."""
@@ -136,23 +142,34 @@ class InitBase(ABC):
         """Return the states of a path as an agent sends them, keys of a message; one that cannot be sent ends them."""
 
 
-def enough(held: Sequence[RecordedPath], every: Sequence[RecordedPath], unsafe: Bools, most: int) -> bool:
-    """Return whether the held-out paths are measured on alone.
+def chosen_paths(
+    held: Sequence[RecordedPath], every: Sequence[RecordedPath], unsafe: Bools, steps: int | None, most: int
+) -> tuple[list[RecordedPath], str, bool]:
+    """Return the paths to measure on, which they are, in words, and whether they are held out.
 
-    They are, unless they have too few unsafe events in their first `most` steps, and all paths have more.
+    `steps`, `most`: as for `measured_paths`.
+
+    They are held-out ones alone, unless these have too few unsafe events, and all paths have more.
     """
-    from monitor.authoring.proposal.paths import first_steps, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.authoring.proposal.paths import measured_paths, unsafe_events  # noqa: PLC0415 - keep `cfmon --help` light
 
-    events = [sum(len(unsafe_events(path, unsafe)) for path in first_steps(part, most)) for part in (held, every)]
-    return bool(held) and (events[0] >= FEW or events[0] >= events[1])
+    parts = [(measured_paths(part, unsafe, steps, most), part) for part in (held, every)]
+    events = [sum(len(unsafe_events(path, unsafe)) for path in used) for used, _ in parts]
+    alone = bool(held) and (events[0] >= FEW or events[0] >= events[1])
+    (used, part), what = (parts[0], HELD_OUT) if alone else (parts[1], ALL)
+    return used, in_words(used, part, steps, what), alone
 
 
-def in_words(paths: Sequence[RecordedPath], most: int, what: str) -> str:
-    """Return how many of the first `most` steps, and of their paths, are measured on. `what`: they are."""
-    from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - keep `cfmon --help` light
+def in_words(used: Sequence[RecordedPath], part: Sequence[RecordedPath], steps: int | None, what: str) -> str:
+    """Return how many steps, and paths, of a `part` are measured on, and why no more. `what`: they are."""
+    from monitor.authoring.proposal.paths import EVENTS  # noqa: PLC0415 - keep `cfmon --help` light
 
-    used = first_steps(paths, most)
-    return f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
+    said = f"{sum(len(path.actions) for path in used):,} steps in {len(used):,} paths of {what}"
+    if len(used) == len(part) or steps is not None:
+        return said
+    return (
+        f"{said}; of {len(part):,} paths the first, until {EVENTS} unsafe events or the most steps (--steps for more)"
+    )
 
 
 def step_seconds(source: RowFile, roles: Roles) -> float | None:

@@ -85,8 +85,13 @@ class RecordedColumns:
         self.settled, self.closed = options.applied(settings.columns, self.names, self.source)
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
         self.computed = bool(function_of(said))
+        self.without_inputs: list[str] = []
+        """Columns of a file that are inputs, and left out, as a table has none."""
         if settings.dynamics is False or any(said.values()):
-            self.closed.add("input")  # a table has none
+            self.closed.add("input")
+            if "inputs" not in options.given:
+                self.without_inputs = [name for name, roles in self.settled.items() if "input" in roles]
+                self.settled |= dict.fromkeys(self.without_inputs, ())
         if settings.bins is not None and "state" not in self.closed:
             self._binned(settings.bins)
         self.proposal: Proposal = self._proposed()
@@ -116,6 +121,8 @@ class RecordedColumns:
         say(f"{self.source}{more}: {self.head.looked_at}{'' if self.head.whole else ' were looked at'}")
         for line in table_of(self.proposal.columns):
             say(line)
+        if self.without_inputs:
+            say(printable(f"  left out: {', '.join(self.without_inputs)}: inputs are for a world, and this is a table"))
         if any(not each.sure for each in self.proposal.columns):
             say("  ?: not clear; a person has to decide")
 

@@ -12,6 +12,7 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.cli.init_base import InitBase
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.policy.manifest import Manifest
+
+NO_STATES = ("terminal", "elsewhere")
+"""Labels of states that no row is in."""
 
 CONFIG = """\
 # Written by `cfmon init`; every value is a suggestion, measured where it says so.
@@ -92,6 +97,8 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
 
     `no_bounds`: why it has no bounds over every causal model. `doubt`: what counts against the model.
     """
+    from monitor.alarm.phrases import steps  # noqa: PLC0415 - keep `cfmon --help` light
+
     candidate = best.candidate
     return CONFIG.format(
         topic=topic,
@@ -108,7 +115,7 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
         false=best.false,
         preceded=best.preceded,
         events=many(best.events, "unsafe event"),
-        lead="" if best.lead is None else f", in the median {best.lead:g} steps earlier",
+        lead="" if best.lead is None else f", in the median {steps(best.lead)} earlier",
         text=candidate.text,
         bounds=f"    # without `causal_model: any`: {no_bounds}\n"
         if no_bounds
@@ -119,10 +126,10 @@ def config_text(best: Measured, base: InitBase, topic: str, *, no_bounds: str = 
     )
 
 
-def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str]) -> Original:
+def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[str], limit: RowLimit) -> Original:
     """Return a policy that sees recorded columns as a table: in a state, what it does on the rows recorded there.
 
-    Raises PolicyError.
+    `limit`: rows on which a function may fail. Raises PolicyError.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -130,9 +137,12 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
     from monitor.authoring.policy_export.original import ExportRequest, tabulated_inputs  # noqa: PLC0415 - likewise
 
     request, where = ExportRequest(given.source), f"policy {given.source}"
+    left_out: tuple[str, ...] = ()
     assert rows.of is not None
     if given.function is not None or given.classifier is not None:
-        values: AnyArray = given.chosen(rows, model)
+        answered = given.chosen(rows, model, limit)
+        values: AnyArray = answered.values
+        rows, left_out = answered.rows, answered.notes
     else:
         seen = [rows.table(each, model, where) for each in given.seen]
         values = on_first(
@@ -140,11 +150,14 @@ def row_policy(given: GivenPolicy, rows: ObservedRows, model: MDP, notes: list[s
         )
         if bool((values.max(axis=1) == 1.0).all()):
             values = values.argmax(axis=1)
-    without = model.states - len(np.unique(rows.of))
-    never = f"; {without:,} of {model.states:,} states have none: there it takes the action that it takes most often"
+    assert rows.of is not None
+    live = ~np.logical_or.reduce([model.labels.get(name, ~np.ones(model.states, np.bool_)) for name in NO_STATES])
+    without = int(live.sum()) - len(np.unique(rows.of))
+    never = f"; {without:,} of {live.sum():,} states have none: there it takes the action that it takes most often"
     notes.append(
         f"{given.source}: called on {len(rows):,} recorded rows; "
         f"in each state it acts as often in each way as on the rows there{never if without else ''}"
+        + "".join(f"; {note}" for note in left_out)
     )
     return tabulated_inputs(values, rows.of, model, request, ())
 
@@ -212,8 +225,13 @@ def _compare(original: Original, manifest: Manifest, model: MDP, source: str) ->
         )
 
 
-def written_sample(sent: Sequence[dict[str, object]], path: RecordedPath, folder: Path, topic: str) -> None:
-    """Write a path as a recording for `cfmon replay`. `sent`: its states, in the form that a live agent would send."""
+def written_sample(
+    sent: Sequence[dict[str, object]], path: RecordedPath, names: ActionNames, folder: Path, topic: str
+) -> None:
+    """Write a path as a recording for `cfmon replay`.
+
+    `sent`: its states, in the form that a live agent would send. `names`: of the actions.
+    """
     from monitor._version import __version__  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.events import Connected, Evaluate, Message  # noqa: PLC0415 - likewise
@@ -229,7 +247,7 @@ def written_sample(sent: Sequence[dict[str, object]], path: RecordedPath, folder
         last = seq == len(path.actions)
         step = {
             "v": 1, "episode": 1, "seq": seq, **state,
-            **({} if last else {"action": int(path.actions[seq])}),
+            **({} if last else {"action": names.sent(int(path.actions[seq]))}),
             **({("terminated" if path.ended else "truncated"): True} if last else {}),
         }  # fmt: skip
         recorder.write(Message(now, topic.replace("+", "recorded"), json.dumps(step).encode()))
@@ -283,13 +301,17 @@ def sent_state(state: int, model: MDP, encoder: str) -> object:
             return state
 
 
-def _within(state: int, model: MDP) -> list[float]:
+def _within(state: int, model: MDP) -> list[float | str]:
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     places = np.unravel_index(state, [len(edges) - 1 for edges in model.bin_edges])
     ranges = np.tile([-np.inf, np.inf], (len(places), 1)) if model.ranges is None else model.ranges
-    values = []
-    for edges, place, (least, most) in zip(model.bin_edges, places, ranges.tolist(), strict=True):
+    texts = model.bin_names or ((),) * len(places)
+    values: list[float | str] = []
+    for edges, named, place, (least, most) in zip(model.bin_edges, texts, places, ranges.tolist(), strict=True):
+        if named:
+            values.append(named[place])
+            continue
         lo, hi = max(float(edges[place]), least), min(float(edges[place + 1]), most)
         lo = lo if np.isfinite(lo) else (hi - 1.0 if np.isfinite(hi) else -1.0)
         middle = (lo + (hi if np.isfinite(hi) else lo + 2.0)) / 2

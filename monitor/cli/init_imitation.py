@@ -10,6 +10,7 @@ from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
     from monitor.arrays import Floats
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.policy_export.original import Original
@@ -29,11 +30,13 @@ JUDGING: Final = 5
 NAMES: Final = {"linear": "a linear fit", "network": "a small network", "tree": "a decision tree"}
 
 
-def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int) -> tuple[Original, int, str]:
+def written_again(
+    given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int, limit: RowLimit
+) -> tuple[Original, int, str]:
     """Return a function or a classifier as a network of numbers, their width, and what is said of it.
 
     `rows`: recorded, by which it is compared. `model`: has the actions. Raises PolicyError: an imitation differs from
-    it too often.
+    it too often. `limit`: rows on which a function may fail.
     """
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
@@ -42,7 +45,9 @@ def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int)
     where = f"policy {given.source}"
     order = _observed(given, rows)
     with progress(f"calling {given.source} on recorded rows"):
-        wanted = chances_of(given.chosen(rows, model), model, ExportRequest(given.source))
+        answered = given.chosen(rows, model, limit)
+        wanted, rows = chances_of(answered.values, model, ExportRequest(given.source)), answered.rows
+    left_out = "".join(f"; {note}" for note in answered.notes)
     numbers = rows.numbers(order, where)
     known = np.isfinite(numbers).all(axis=1)
     numbers, wanted = numbers[known], wanted[known]
@@ -51,7 +56,7 @@ def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int)
     if exact is not None:
         differs = _differs(wanted, _chances(exact, numbers, model), certain=certain)
         if differs == 0.0:
-            note = f"{given.source}: written as it is; it chooses the same on {len(numbers):,} recorded rows"
+            note = f"{given.source}: written as it is; it chooses the same on {len(numbers):,} recorded rows{left_out}"
             return Original(exact, "q_values", stochastic=False, actions=None, scores=None), len(order), note
     with progress(f"imitating {given.source}"):
         content, kind, differs, held = _imitation(numbers, wanted, model, seed)
@@ -65,7 +70,7 @@ def written_again(given: GivenPolicy, rows: ObservedRows, model: MDP, seed: int)
         )
     note = (
         f"{given.source}: IMITATED by {NAMES[kind]} of {seen}; it takes another action on {differs:.2%} of "
-        f"{held:,} recorded rows that it was not fitted to"
+        f"{held:,} recorded rows that it was not fitted to{left_out}"
     )
     return Original(content, "probabilities", stochastic=not certain, actions=None, scores=None), len(order), note
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from monitor.cli.abstractions import function_of
 from monitor.cli.comparing import verdict_of
 from monitor.cli.init_base import InitBase, InitRequest
-from monitor.cli.init_table import CountedTable, counted, is_constant, learned_table
+from monitor.cli.init_table import CountedTable, constant_fallback, counted, is_constant, learned_table
 from monitor.cli.init_world import WorldProposal, proposed_world, world_base
 from monitor.cli.output import progress
 from monitor.cli.recorded_inputs import open_recording, recorded_files, with_function
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.cross_fitting import ForecastJudge
     from monitor.authoring.policy_export.given_policy import GivenPolicy
+    from monitor.model.action_names import ActionNames
 
 Found = TypeVar("Found")
 
@@ -38,6 +39,7 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     world = None if request.dynamics is False else _tried(lambda: proposed_world(request), instead)
     instead = failed if world is not None else None
     table = None if request.dynamics else _tried(lambda: counted(request, staging), instead)
+    constant_fallback(request.fallback, _names(table, world))  # an unknown action is said before models are judged
     taken, judge, notes = _judged(request, table, world, label)
     if world is not None and taken.states is None:
         base: InitBase = world_base(request, world, label, staging)
@@ -53,6 +55,17 @@ def learned_base(request: InitRequest, staging: Path) -> InitBase:
     other = "a table" if table is None else "a world with numbers"
     base.notes += [f"{other} was not tried: {error}" for error in failed]
     return base
+
+
+def _names(table: CountedTable | None, world: WorldProposal | None) -> ActionNames:
+    """Return the names of the actions that were recorded."""
+    from monitor.model.action_names import ActionNames  # noqa: PLC0415 - keep `cfmon --help` light
+
+    if table is not None:
+        assert table.learner.actions is not None
+        return ActionNames(table.learner.actions.action_names, table.learner.actions.size)
+    assert world is not None
+    return ActionNames(world.learned.draft.actions, len(world.learned.draft.actions))
 
 
 def _with_kind(request: InitRequest) -> InitRequest:
@@ -97,8 +110,11 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
 
 
 def _is_continuous(request: InitRequest) -> bool:
-    """Return whether the columns of the state need bins, clusters or a world: numbers with decimals."""
-    from monitor.authoring.learning.abstraction import chosen_kind  # noqa: PLC0415 - keep `cfmon --help` light
+    """Return whether the columns of the state need bins, clusters or a world.
+
+    Those are numbers with decimals, and tuples of values that hardly ever come again.
+    """
+    from monitor.authoring.learning.abstraction import chosen_kind, hardly_revisited  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
 
     source = open_recording(recorded_files(request.recordings)[0], request.topic)
@@ -107,10 +123,10 @@ def _is_continuous(request: InitRequest) -> bool:
     if first is None:
         raise RecordingError(f"{source.path}: has no rows")
     try:
-        chosen_kind(first, roles.state, "state", "")
+        kind = chosen_kind(first, roles.state, "state", "")
     except RecordingError:
         return True
-    return False
+    return kind == "values" and hardly_revisited(first, roles.state)
 
 
 def _tried(make: Callable[[], Found], failed: list[MonitorError] | None) -> Found | None:

@@ -130,7 +130,7 @@ def _built(request: InitRequest, staging: Path) -> tuple[InitResult, Callable[[]
     def sampled() -> None:
         if best.first is not None:
             path = base.paths[best.first]
-            written_sample(base.sent(path), path, request.folder, request.topic)
+            written_sample(base.sent(path), path, base.action_names, request.folder, request.topic)
 
     if not any(row.events for row in rows):
         base.notes.append(f"WARNING: no step of the paths measured enters {base.label!r}; the threshold is a guess")

@@ -66,8 +66,8 @@ class InitSettings(BaseModel):
     """Fits of a world to resampled episodes, for the credible band; 0: none."""
     topic: str = "agents/+/steps"
     """Topic pattern of the agent's steps."""
-    steps: Annotated[int, Field(ge=1)] = 3000
-    """Steps to measure the candidate formulas on."""
+    steps: Annotated[int, Field(ge=1)] | None = None
+    """Steps to measure the candidate formulas on; default: until 100 unsafe events, within limits of work."""
     skip_bad: str = DEFAULT
     """Bad rows that may be left out: a number, or a share such as `1%`."""
     step_seconds: Annotated[float, Field(gt=0)] | None = None

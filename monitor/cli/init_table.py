@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from monitor.cli.comparing import show_comparison
-from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words, step_seconds
+from monitor.cli.init_base import InitBase, InitRequest, chosen_paths, in_words, step_seconds
 from monitor.cli.init_files import final_state, row_policy, sent_state, written_policy
 from monitor.cli.learn_report import charts, sections
 from monitor.cli.output import progress
@@ -25,18 +25,23 @@ from monitor.cli.recorded_inputs import (
     with_function,
     with_sizes,
 )
-from monitor.errors import ConfigError, ModelError, MonitorError
+from monitor.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from monitor.arrays import AnyArray, Floats
     from monitor.authoring.learning.abstraction_scores import Scored
     from monitor.authoring.learning.cross_fitting import Collected
     from monitor.authoring.learning.learner import Learner
+    from monitor.authoring.learning.left_out import RowLimit
     from monitor.authoring.policy_export.original import Original
     from monitor.authoring.proposal.hold import Guarded
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
+
+MOST_STEPS: Final = 30_000
+"""Formulas are measured on at most so many steps, unless --steps says how many."""
 
 JUDGED: Final = 10_000
 """Steps of the simulated episodes on which the forecasts of a simulator's table are judged."""
@@ -62,12 +67,17 @@ class TableBase(InitBase):
         unsafe = model.labels[label]
         return cls("model.npz", counts, encoder, label, unsafe, [], "", notes, model=model, before=model)
 
+    @property
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
+        return self.model.named_actions
+
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: the frequency of each action in each state."""
         from monitor.authoring.proposal.policies import action_frequencies  # noqa: PLC0415 - keep `cfmon --help` light
 
         if request.nominal is not None:
-            self.nominal = self._given(request.nominal, "nominal", staging)
+            self.nominal = self._given(request.nominal, "nominal", staging, request.limit)
             self.policies["nominal"] = self.nominal
         else:
             self.nominal, seen = action_frequencies(self.model)
@@ -85,29 +95,32 @@ class TableBase(InitBase):
         """Measure on episodes of the agent's policy in the model."""
         import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
-        from monitor.authoring.proposal.paths import simulated  # noqa: PLC0415 - likewise
+        from monitor.authoring.proposal.paths import measured_paths, simulated  # noqa: PLC0415 - likewise
         from monitor.authoring.proposal.simulated_forecasts import judge_of  # noqa: PLC0415 - likewise
 
         assert self.nominal is not None
         rng = np.random.default_rng(request.seed)
-        self.paths = simulated(self.model, self.nominal, request.steps, rng)
+        every = simulated(self.model, self.nominal, request.steps or MOST_STEPS, rng)
+        self.paths = measured_paths(every, self.unsafe, request.steps, MOST_STEPS)
         if not self.paths:
             raise ModelError(f"{request.simulator}: its episodes end where they start; nothing can be measured")
         self.judge = judge_of(self.model, self.nominal, self.label, simulated(self.model, self.nominal, JUDGED, rng))
         what = "episodes of the agent's policy, simulated in the model"
-        self.measured_on = in_words(self.paths, request.steps, what)
+        self.measured_on = in_words(self.paths, every, request.steps, what)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy of the model."""
-        from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
+        from monitor.authoring.proposal.policies import constant_policy, safest_policy  # noqa: PLC0415 - keep `cfmon --help` light
 
         found: AnyArray
-        constant = constant_fallback(request.fallback, self.model)
+        constant = constant_fallback(request.fallback, self.action_names)
         if constant is not None:
             self.notes.append(f"fallback: always {request.fallback}")
-            found = written_policy(self._table(constant, "fallback"), "fallback", self.model, staging, [])
+            found = written_policy(
+                self._table(constant_policy(self.model, constant), "fallback"), "fallback", self.model, staging, []
+            )
         elif request.fallback is not None:
-            found = self._given(request.fallback, "fallback", staging)
+            found = self._given(request.fallback, "fallback", staging, request.limit)
         else:
             self.notes.append(suggestion(self.label, horizon, "by this model"))
             safest = safest_policy(self.model, self.unsafe, horizon, self.nominal)
@@ -116,13 +129,13 @@ class TableBase(InitBase):
             found = safest_policy(self.before, unsafe, horizon, self.policies["nominal"])
         self.policies["fallback"] = found
 
-    def _given(self, source: str, name: str, staging: Path) -> Floats:
+    def _given(self, source: str, name: str, staging: Path, limit: RowLimit) -> Floats:
         """Write a policy that the user gives; one that sees columns of the recordings is called on their rows."""
         given = self.given.get(name)
         if given is None or not given.sees_columns:
             return written_policy(source, name, self.model, staging, self.notes)
         notes: list[str] = []
-        original = row_policy(given, self.rows, self.model, notes)
+        original = row_policy(given, self.rows, self.model, notes, limit)
         self.notes += [f"{name}: {note}" for note in notes]
         return written_policy(original, name, self.model, staging, [])
 
@@ -155,19 +168,14 @@ def is_constant(given: str) -> bool:
     return given.startswith("do(") and given.endswith(")")
 
 
-def constant_fallback(given: str | None, model: MDP) -> AnyArray | None:
-    """Return the policy [S] of `do(ACTION)`; None: `given` is none. Raises ConfigError, ModelError."""
-    from monitor.authoring.proposal.policies import constant_policy  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.model.encode import encode_action  # noqa: PLC0415 - likewise
-
+def constant_fallback(given: str | None, names: ActionNames) -> int | None:
+    """Return the action of `do(ACTION)`; None: `given` is none. Raises ConfigError."""
     if given is None or not is_constant(given):
         return None
-    name = given[3:-1].strip()
-    try:
-        action = encode_action(model, int(name) if name.isdigit() else name)
-    except MonitorError as error:
-        raise ConfigError(f"--fallback {given}: {error}") from error
-    return constant_policy(model, action)
+    text = given[3:-1].strip()
+    if (action := names.named(text)) is None:
+        raise ConfigError(f"--fallback {given}: {text!r} is not an action of the model ({names.expected()})")
+    return action
 
 
 def suggestion(label: str, horizon: int, by: str) -> str:
@@ -219,7 +227,7 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     """Write what was counted; return the model, and the one of the paths that are not held out."""
     from monitor.authoring.learning.abstraction_scores import CandidateAbstraction  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.companion import companion_of, save_learner  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.paths import first_steps, paths_of  # noqa: PLC0415 - likewise
+    from monitor.authoring.proposal.paths import paths_of  # noqa: PLC0415 - likewise
     from monitor.model.io import save_model  # noqa: PLC0415 - likewise
 
     learner, kept = table.learner, table.kept
@@ -235,12 +243,10 @@ def learned_table(request: InitRequest, table: CountedTable, label: str, staging
     report = CandidateAbstraction("", learner, kept).report([each.name for each in learner.labels])
     base.past, base.pages = report.histories, (sections(report, table.compared), charts(report))
     base.step_seconds, base.read_rows = table.step_seconds, lambda: rows_of(learner, request.recordings, request.topic)
-    base.paths, base.measured_on = first_steps(every, request.steps), in_words(every, request.steps, ALL)
-    if kept.train.draws and enough(held, every, unsafe, request.steps):
-        before = _without_held_out(table)
-        if before.states == model.states:
-            base.before = before
-            base.paths, base.measured_on = first_steps(held, request.steps), in_words(held, request.steps, HELD_OUT)
+    before = _without_held_out(table) if kept.train.draws else model
+    usable = held if before is not model and before.states == model.states else []
+    base.paths, base.measured_on, alone = chosen_paths(usable, every, unsafe, request.steps, MOST_STEPS)
+    base.before = before if alone else model
     return base
 
 
@@ -255,7 +261,7 @@ def _without_held_out(table: CountedTable) -> MDP:
     return built(
         train,
         (learner.states, learner.actions),
-        numbered(train, learner.states),
+        numbered(train, learner.states, actions=learner.actions),
         learner.labels,
         prior=learner.prior,
         source="held out",

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from monitor.cli.dynamics_report import charts, sections
-from monitor.cli.init_base import ALL, HELD_OUT, InitBase, InitRequest, enough, in_words
+from monitor.cli.init_base import InitBase, InitRequest, chosen_paths
 from monitor.cli.init_files import written_policy
 from monitor.cli.init_imitation import NAMES
 from monitor.cli.init_table import constant_fallback, suggestion
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from monitor.authoring.proposal.measure import CandidateFormula, Measured
     from monitor.authoring.proposal.paths import RecordedPath
     from monitor.authoring.proposal.world_paths import RecordedNumbers
+    from monitor.model.action_names import ActionNames
     from monitor.model.mdp import MDP
     from monitor.worlds import CheckedWorld
+
+MOST_STEPS: Final = 6_000
+"""Formulas are measured on at most so many steps, unless --steps says how many: their values are drawn."""
 
 
 @dataclass
@@ -55,6 +59,11 @@ class WorldBase(InitBase):
     policies: dict[str, str] = field(default_factory=dict)
     tables: dict[str, Floats] = field(default_factory=dict)
 
+    @property
+    def action_names(self) -> ActionNames:
+        """The names of the actions."""
+        return self.world.named_actions
+
     def write_nominal(self, request: InitRequest, staging: Path) -> None:
         """Write the agent's policy; estimated: fitted to the recorded actions."""
         if request.nominal is None:
@@ -66,7 +75,7 @@ class WorldBase(InitBase):
             )
             self._write(found, "nominal", staging, stochastic=True)
         else:
-            self._write_given("nominal", request.seed, staging)
+            self._write_given("nominal", request, staging)
 
     def write_fallback(self, request: InitRequest, horizon: int, staging: Path) -> None:
         """Write the fallback; suggested: the safest policy over recorded states, fitted to their numbers."""
@@ -74,12 +83,14 @@ class WorldBase(InitBase):
 
         from monitor.authoring.proposal.policies import safest_policy  # noqa: PLC0415 - likewise
 
-        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.table)
+        one_hot, constant = np.eye(self.table.actions), constant_fallback(request.fallback, self.action_names)
         if constant is not None:
             self.notes.append(f"fallback: always {request.fallback}")
-            self._write(self._fitted(one_hot[constant], request.seed), "fallback", staging)
+            self._write(
+                self._fitted(np.tile(one_hot[constant], (self.table.states, 1)), request.seed), "fallback", staging
+            )
         elif request.fallback is not None:
-            self._write_given("fallback", request.seed, staging)
+            self._write_given("fallback", request, staging)
         else:
             safest = safest_policy(self.table, self.table.labels[self.label], horizon, self.tables["nominal"])
             fitted = self._fitted(one_hot[safest], request.seed)
@@ -87,14 +98,14 @@ class WorldBase(InitBase):
             self.notes.append(suggestion(self.label, horizon, by))
             self._write(fitted, "fallback", staging)
 
-    def _write_given(self, name: str, seed: int, staging: Path) -> None:
+    def _write_given(self, name: str, request: InitRequest, staging: Path) -> None:
         """Write a policy that the user gives: a network as it is, a tree exactly, anything else imitated."""
         from monitor.authoring.policy_export.convert import on_first  # noqa: PLC0415 - keep `cfmon --help` light
         from monitor.cli.init_imitation import written_again  # noqa: PLC0415 - likewise
 
         given = self.given[name]
         if given.function is not None or given.classifier is not None:
-            original, width, note = written_again(given, self.rows, self.table, seed)
+            original, width, note = written_again(given, self.rows, self.table, request.seed, request.limit)
             self.notes.append(f"{name}: {note}")
             self._write_original(original, width, name, staging)
             return
@@ -165,6 +176,7 @@ class WorldBase(InitBase):
             (self.paths, self.numbers),
             self.world.holds(self.label, self.numbers.states),
             report,
+            names=self.action_names,
         )
 
     def guards(self, best: CandidateFormula) -> list[Guarded]:
@@ -241,7 +253,6 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     from monitor.authoring.dynamics.resampled_fits import with_fits  # noqa: PLC0415 - likewise
     from monitor.authoring.policy_export.observed_rows import observed_rows  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.hold_world import EPISODES  # noqa: PLC0415 - likewise
-    from monitor.authoring.proposal.paths import first_steps  # noqa: PLC0415 - likewise
     from monitor.authoring.proposal.world_paths import numbered_paths  # noqa: PLC0415 - likewise
     from monitor.worlds import load_world  # noqa: PLC0415 - likewise
 
@@ -263,7 +274,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     checked = set(found.parts.check.path.tolist())
     held = [path for path in every if int(found.steps.path[path.states[0]]) in checked]
     unsafe = found.best.world.holds(label, numbers.states)
-    paths, what = (held, HELD_OUT) if enough(held, every, unsafe, request.steps) else (every, ALL)
+    paths, measured_on, _ = chosen_paths(held, every, unsafe, request.steps, MOST_STEPS)
     gain, error = found.judgement.gain
     learned = (
         f"a world with numbers, learned from {len(found.steps):,} steps: {found.best.name}; {gain:.3f} +- {error:.3f} "
@@ -272,8 +283,8 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
     )
     counts = {"features": len(found.draft.features), "inputs": len(found.draft.inputs), "actions": table.actions}
     base = WorldBase(
-        "world.yaml", counts, "features", label, unsafe, first_steps(paths, request.steps),
-        in_words(paths, request.steps, what), [learned, *found.notes, *([fits] if fits else [])],
+        "world.yaml", counts, "features", label, unsafe, paths, measured_on,
+        [learned, *found.notes, *([fits] if fits else [])],
         world=load_world(staging / "world.yaml"), table=table, inputs=inputs, behaviour=proposal.behaviour,
         numbers=numbers, seed=request.seed,
     )  # fmt: skip

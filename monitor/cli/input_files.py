@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.errors import InputError, PathError, PolicyError
 from monitor.model import MDP, encode_action, encode_state
-from monitor.model.encode import StateEncoder
-from monitor.policy import PolicyTable, as_table
+from monitor.model.encode import StateEncoder, encode_signal
+from monitor.policy import as_table
+from monitor.policy.controller import as_reader
 from monitor.stream.decode import validate
 from monitor.types import Observation, StreamSettings
 
 if TYPE_CHECKING:
+    from monitor.evaluation.models import AnyPolicy
     from monitor.stream.world_adapter import WorldAdapter
     from monitor.worlds import CheckedWorld
     from monitor.worlds.policies import WorldPolicy
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 64 << 20
 """A path of a million steps takes about 10 MB."""
 
-Pair = tuple[int, int | None]
+Pair = tuple[int | None, int | None]
 WorldPair = tuple[tuple[float, ...], int | None, tuple[float, ...]]
 STEP: Final = ("state", "action", "inputs")
 
@@ -45,6 +47,8 @@ def data_file(relative: str) -> Path:
 def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]:
     """Return the (state, action) pairs of a file, oldest first; the last action may be null or empty.
 
+    Where states are hidden, the pairs are (observation, action), and any part may be null or empty.
+
     `.csv`: two columns, a header `state,action` allowed. Anything else: JSON, either one list of pairs or one value a
     line; a pair is `[state, action]` or `{"state": ..., "action": ...}`. States and actions are indices or the
     model's names. `terminated`: the episode ended in the last state, which is replaced by its copy in `MDP.ended_as`,
@@ -53,13 +57,16 @@ def read_path(file: Path, model: MDP, *, terminated: bool = False) -> list[Pair]
     Raises:
         PathError: the message names the file, the line (or the place in the list) and the reason.
     """
-    rows = _rows(file)
+    rows = _rows(file, unknown=model.emissions is not None)
     path = [_pair(raw, model, where) for where, raw in rows]
+    if model.emissions is not None:
+        return path
     for (where, _), (_, action) in zip(rows[:-1], path, strict=False):
         if action is None:
             raise PathError(f"{where}: only the last pair may lack its action")
     if terminated:
         state, action = path[-1]
+        assert state is not None, "it is seen"
         path[-1] = model.ended(state), action
     return path
 
@@ -95,18 +102,21 @@ def read_formulas(file: Path) -> list[str]:
     return formulas
 
 
-def read_policy(file: Path, model: MDP) -> PolicyTable:
-    """Return the policy of a manifest, or of a `.json` file: for each state an action or a list of A probabilities."""
-    if file.suffix.lower() != ".json":
-        from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - onnxruntime only where a network is named
+def read_policy(file: Path, model: MDP) -> AnyPolicy:
+    """Return the policy of a manifest, or of a `.json` file: for each state an action or a list of A probabilities.
 
-        return load_policy(file, model).table
+    Where states are hidden, for each observation.
+    """
+    if file.suffix.lower() != ".json":
+        from monitor.evaluation.models import load_any_policy  # noqa: PLC0415 - onnxruntime only where a network is named
+
+        return load_any_policy(file, model).table
     try:
         value = _parsed(_read(file, "policy"), str(file))
     except json.JSONDecodeError as error:
         raise PolicyError(f"{file}, line {error.lineno}: not JSON ({error.msg})") from error
     try:
-        return as_table(value, model)
+        return as_table(value, model) if model.emissions is None else as_reader(value, model)
     except PolicyError as error:
         raise PolicyError(f"{file}: {error}") from error
 
@@ -123,10 +133,10 @@ def _read(file: Path, what: str) -> str:
         raise PathError(f"cannot read the {what} file {file}: {reason}") from error
 
 
-def _rows(file: Path) -> list[tuple[str, object]]:
-    """Return what a file says of each pair, with its place."""
+def _rows(file: Path, *, unknown: bool = False) -> list[tuple[str, object]]:
+    """Return what a file says of each pair, with its place; `unknown`: an empty cell is what is not known."""
     text = _read(file, "path")
-    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    rows = _csv_rows(text, file, unknown=unknown) if file.suffix.lower() == ".csv" else _json_rows(text, file)
     found = [(f"{file}, {place}", raw) for place, raw in rows]
     if not found:
         raise PathError(f"{file}: the path is empty; it needs at least one [state, action] pair")
@@ -137,11 +147,11 @@ def _has_content(lines: list[str]) -> bool:
     return any(line.split("//")[0].strip() for line in lines)
 
 
-def _csv_rows(text: str, file: Path) -> Iterator[tuple[str, object]]:
+def _csv_rows(text: str, file: Path, *, unknown: bool) -> Iterator[tuple[str, object]]:
     for number, row in enumerate(_cells(text, file), start=1):
         cells = [cell.strip() for cell in row]
-        header = number == 1 and [cell.lower() for cell in cells] == ["state", "action"]
-        if any(cells) and not header:
+        header = number == 1 and [cell.lower() for cell in cells] in (["state", "action"], ["observation", "action"])
+        if (any(cells) or (unknown and len(cells) > 1)) and not header:
             yield f"line {number}", [_number_or_name(cell) for cell in cells]
 
 
@@ -201,19 +211,18 @@ def _shown(raw: object) -> str:
 
 
 def _pair(raw: object, model: MDP, where: str) -> Pair:
+    what = "state" if model.emissions is None else "observation"
     match raw:
         case [state, action]:
             pass
         case [state]:
             action = None
-        case {"state": state, "action": action}:
-            pass
-        case {"state": state}:
-            action = None
+        case dict() if what in raw:
+            state, action = raw[what], raw.get("action")
         case _:
-            raise PathError(f"{where}: expected [state, action], found {_shown(raw)}")
+            raise PathError(f"{where}: expected [{what}, action], found {_shown(raw)}")
     try:
-        return _state(state, model), None if action is None else _action(action, model)
+        return _seen(state, model), None if action is None else _action(action, model)
     except InputError as error:
         raise PathError(f"{where}: {error.detail}") from error
 
@@ -232,6 +241,12 @@ def _step(raw: object, adapter: WorldAdapter, where: str) -> WorldPair:
     except InputError as error:
         raise PathError(f"{where}: {error.detail}") from error
     return found
+
+
+def _seen(raw: object, model: MDP) -> int | None:
+    if model.emissions is None:
+        return _state(raw, model)
+    return None if raw is None else encode_signal(model, raw)
 
 
 def _state(raw: object, model: MDP) -> int:
@@ -256,6 +271,6 @@ def _encoder_of_lists(model: MDP) -> StateEncoder:
 
 
 def _action(raw: object, model: MDP) -> int:
-    if isinstance(raw, bool) or not isinstance(raw, int | str):
-        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index or its name")
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action; give its index, its number or its name")
     return encode_action(model, raw)

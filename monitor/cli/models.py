@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -163,17 +163,19 @@ def policy_info(
     """Show a policy, and check it against a model."""
     from monitor.evaluation.models import load_any_model, load_any_policy, tried_states  # noqa: PLC0415 - likewise
     from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
+    from monitor.policy.controller import Reader  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.worlds.policies import WorldPolicy  # noqa: PLC0415 - likewise
 
     with progress(f"running {manifest} on every state of {model}"):
         found = load_any_model(model)
-        if isinstance(found, MDP):
-            states = found
+        loaded = load_any_policy(manifest, found)
+        if isinstance(loaded.table, Reader) and isinstance(found, MDP):
+            facts = _reader_facts(loaded, found)
         else:
-            taken = load_any_policy(manifest, found).table
-            states = tried_states(found, inputs=isinstance(taken, WorldPolicy) and taken.sees_inputs)
-        facts = _policy_facts(load_policy(manifest, states), states)
+            sees = isinstance(loaded.table, WorldPolicy) and loaded.table.sees_inputs
+            states = found if isinstance(found, MDP) else tried_states(found, inputs=sees)
+            facts = _policy_facts(load_policy(manifest, states), states)
     _show(facts, as_json=as_json)
 
 
@@ -200,6 +202,7 @@ def _model_facts(mdp: MDP, sha256: str) -> dict[str, object]:
         "signals a state, most": 0 if mdp.emissions is None else int(np.diff(mdp.emissions.indptr).max()),
         "observation features": 0 if mdp.observations is None else int(mdp.observations.shape[1]),
         "state names": bool(mdp.state_names),
+        "observation names": list(mdp.signal_names),
         "action names": bool(mdp.action_names),
         "state encoders": _encoders(mdp),
     }
@@ -240,6 +243,20 @@ def _encoders(mdp: MDP) -> list[str]:
     return ["index", *(name for name, data in held.items() if data)]
 
 
+def _reader_facts(policy: Policy[Any], mdp: MDP) -> dict[str, object]:
+    reader = policy.table
+    kinds = f"one of {reader.memories}" if reader.remembers else "nothing"
+    return {
+        "name": policy.name,
+        "sha256": policy.sha256,
+        "manifest": policy.manifest.model_dump(mode="json"),
+        "sees": "the state" if reader.sees_state else "the observation, or the state where that is seen",
+        "remembers": f"{reader.width} numbers" if reader.width else kinds,
+        "when it takes over": "it has read all along" if reader.shadows else "it remembers nothing",
+        "fits": _fitting(mdp),
+    }
+
+
 def _policy_facts(policy: Policy[PolicyTable], mdp: MDP) -> dict[str, object]:
     table = policy.table
     several = sum(len(table.choices(state)) > 1 for state in range(mdp.states))
@@ -249,8 +266,12 @@ def _policy_facts(policy: Policy[PolicyTable], mdp: MDP) -> dict[str, object]:
         "manifest": policy.manifest.model_dump(mode="json"),
         "kind": "stochastic" if table.probabilities is not None else "deterministic",
         "states with several actions": several,
-        "fits": f"{mdp.source}: {mdp.states} states, {mdp.actions} actions",
+        "fits": _fitting(mdp),
     }
+
+
+def _fitting(mdp: MDP) -> str:
+    return f"{mdp.source}: {mdp.states} states, {mdp.actions} actions"
 
 
 def _show(facts: dict[str, object], *, as_json: bool) -> None:

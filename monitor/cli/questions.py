@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from monitor.evaluation.models import AnyModel
     from monitor.evaluation.visits import Needed
     from monitor.exact.recourse import RecourseReport
+    from monitor.model import MDP
     from monitor.types import Verdict
 
 DEFAULT = Sampling()
@@ -263,9 +264,17 @@ def _read(
     tables["nominal"] = tables[nominal]
     if isinstance(model, MDP):
         pairs = read_path(path, model, terminated=terminated)
-        return tables, pairs, pairs
+        return tables, pairs, _named_path(pairs, model)
     steps = read_world_path(path, model, tables["nominal"])
     return tables, steps, [(model.shown(state), action) for state, action, _ in steps]
+
+
+def _named_path(pairs: Sequence[tuple[int | None, int | None]], model: MDP) -> list[tuple[object, int | None]]:
+    """Return a path with names of observations, where states are hidden and there are names."""
+    shown = model.emissions
+    if shown is None:
+        return [*pairs]
+    return [(f"(observation {'unknown' if o is None else shown.called(o)})", action) for o, action in pairs]
 
 
 def _show(
@@ -282,8 +291,8 @@ def _show(
 
     console = Console(highlight=False)
     for verdict, report, found in zip(verdicts, reports, needed, strict=True):
-        console.print(verdict_table(verdict, path))
+        console.print(verdict_table(verdict, path, model.named_actions))
         if found is not None:
-            console.print(visits_text(found))
+            console.print(visits_text(found, model.named_actions))
         if report is not None:
             console.print(explanation(report, model))

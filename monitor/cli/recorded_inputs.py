@@ -65,6 +65,9 @@ __all__ = [
 SHOWN: Final = 10
 """Columns left out that are shown."""
 
+SPARSE: Final = 10
+"""So many times as many indices as occur are too many."""
+
 KEEP: Final = 1_000_000
 KEEP_EACH: Final = 10
 """The counts within a file are kept after so many rows, and so many more for each transition that has to be written."""
@@ -113,7 +116,10 @@ SkipBad = Annotated[
 ]
 Bins = Annotated[
     str | None,
-    typer.Option(metavar="SPEC", help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width)"),
+    typer.Option(
+        metavar="SPEC",
+        help="bins of the state: 'x:8q,v:-1|0|1', or '8q' (q: quantiles, w: equal width); text: one each",
+    ),
 ]
 
 
@@ -279,7 +285,8 @@ def _is_optional(name: str, learner: Learner) -> bool:
 def notes_on_rows(learner: Learner) -> list[str]:
     """Return what rows that were read did not give, in sentences."""
     tally, order = learner.tally, learner.roles.order
-    notes = notes_on_reading(learner.left_out, tally.gaps, learner.step, learner.joined, order)
+    notes = [*_note_on_indices(learner)]
+    notes += notes_on_reading(learner.left_out, tally.gaps, learner.step, learner.joined, order)
     late, on_time = int(tally.visited["late"].sum()), int(tally.visited["starts"].sum())
     if late and (on_time or not learner.runs_on):
         begin = f"{many(late, 'episode')} of {late + on_time:,} began later than at step 1"
@@ -294,6 +301,20 @@ def notes_on_rows(learner: Learner) -> list[str]:
             f"{many(tally.alone, 'episode')} without a transition from the first row, such as those of one row"
         )
     return notes
+
+
+def _note_on_indices(learner: Learner) -> list[str]:
+    """Return that most states never occur, as of codes such as 200 and 404, in a sentence; or nothing."""
+    from monitor.authoring.learning.state_codes import is_end  # noqa: PLC0415 - keep `cfmon --help` light
+
+    states, codes = learner.states, learner.tally.visited.keys
+    seen = int((~is_end(codes)).sum())
+    if states is None or states.kind != "index" or states.size < SPARSE * seen:
+        return []
+    numbers = f"states are the numbers 0 to {states.size - 1:,}, as {states.columns[0]} holds them"
+    return [
+        f"{numbers}, and {seen:,} of these occur: --abstraction values makes states of those alone, which is faster"
+    ]
 
 
 def notes_on_reading(left_out: LeftOut, gaps: int, step: float | None, joined: int, order: str | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from monitor.alarm.phrases import bases_text
+from monitor.alarm.phrases import bases_text, steps
 from monitor.cli.report_page import Page, Row, Section
 
 if TYPE_CHECKING:
@@ -113,18 +113,21 @@ def _refusal(one: ForecastSkill | None) -> str:
 def _forecasts(one: ForecastSkill, of: str) -> str:
     right = "were right" if one.calibrated else "were WRONG"
     return (
-        f"Forecasts of '{one.label}' within {one.horizon} steps {right}: said {one.said:.1%}, happened "
-        f"{_with(one.happened, percent=True)} in {one.count:,} forecasts on {one.episodes:,} {of}, "
-        f"{one.eventful:,} of them with the event (Brier {one.brier:.3f}; always saying the base rate: "
+        f"Forecasts of '{one.label}' within {one.horizon} steps {right}: on average they said {one.said:.1%}, and it "
+        f"happened after {_with(one.happened, percent=True)} of them, {one.count:,} forecasts on {one.episodes:,} "
+        f"{of}, {one.eventful:,} of which had the event (Brier score {one.brier:.3f}; always saying the base rate: "
         f"{one.base_brier:.3f})."
     )
 
 
 def _gains(one: ForecastSkill) -> str:
-    said = f"They take away {_with(one.log_gain, percent=True)} of the loss of the base rate"
+    said = (
+        "They reduce the loss (negative log score) of always saying the base rate by "
+        f"{_with(one.log_gain, percent=True)}"
+    )
     if one.end_gain is not None:
-        said += f", and {_with(one.end_gain, percent=True)} of that of a rule that knows when episodes end but not how"
-    return said + ("." if one.better else "; beyond chance it must be 1 % at least.")
+        said += f", and that of a rule that knows when episodes end but not how by {_with(one.end_gain, percent=True)}"
+    return said + ("." if one.better else "; to be better than chance, it must be by 1 % or more.")
 
 
 def _alarms(rates: AlarmRates, day: float | None) -> str:
@@ -139,11 +142,11 @@ def _alarms(rates: AlarmRates, day: float | None) -> str:
     ahead = (
         ""
         if found.lead is None
-        else f", half of them {found.lead:g} steps or more ahead (from {min(found.leads)} to {max(found.leads)})"
+        else f", half of them {steps(found.lead)} or more ahead ({min(found.leads)} to {max(found.leads)})"
     )
     return (
         f"{said}; {_with(rates.preceded, percent=True)} of {found.events:,} events came after an alarm{ahead}, "
-        f"{found.events - found.preceded:,} without."
+        f"and {found.events - found.preceded:,} without one."
     )
 
 

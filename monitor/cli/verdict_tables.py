@@ -18,6 +18,7 @@ from monitor.evidence.canonical import ONLY_LEARNED, ONLY_MISSED
 from monitor.logic import parse
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
+from monitor.model.action_names import ActionNames, action_in_words
 from monitor.types import Drawn, Quantity, Verdict
 
 Path = Sequence[tuple[object, int | None]]
@@ -73,7 +74,7 @@ def verdict_data(verdict: Verdict) -> dict[str, object]:
     }
 
 
-def visits_text(needed: Needed) -> Text:
+def visits_text(needed: Needed, names: ActionNames) -> Text:
     """Return how many visits of which pairs would narrow the guaranteed bands, as an estimate."""
     begin = f"  visits: the guaranteed band is {needed.now:.3g} wide"
     if needed.visits is None:
@@ -85,7 +86,7 @@ def visits_text(needed: Needed) -> Text:
     pairs = "pair" if len(needed.pairs) == 1 else f"of {len(needed.pairs)} pairs"
     lines = [f"{begin}; an estimate: about {needed.visits:,} visits of each {pairs} bring it to {needed.width:g}"]
     lines += [
-        f"    action {action} in state {state}: " + (f"{have:,} so far" if have else "never recorded")
+        f"    action {names.sent(action)} in state {state}: " + (f"{have:,} so far" if have else "never recorded")
         for state, action, have in needed.pairs[:MOST_PAIRS]
     ]
     if len(needed.pairs) > MOST_PAIRS:
@@ -97,18 +98,24 @@ def visits_text(needed: Needed) -> Text:
     return Text("\n".join(lines) + "\n")
 
 
-def verdict_table(verdict: Verdict, path: Path) -> RenderableType:
-    """Return the formula, the answer, each quantity with its world, and the profile of a regret formula."""
+def verdict_table(verdict: Verdict, path: Path, names: ActionNames) -> RenderableType:
+    """Return the formula, the answer, each quantity with its world, and the profile of a regret formula.
+
+    `names`: of the actions.
+    """
     parts: list[RenderableType] = [Text(verdict.formula.strip(), style="bold"), _headline(verdict)]
     parts += [_quantity(quantity, verdict, path) for quantity in verdict.quantities]
     if verdict.profile:
         parts.append(_profile(verdict))
+    if verdict.likely:
+        now = ", ".join(f"{name} {_number(chance)}" for name, chance in verdict.likely.items())
+        parts.append(Text(f"  probability now: {now}"))
     parts += [Text(f"  {line}") for line in _recourse(verdict)]
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))
     if verdict.tiers:
         parts.append(Text(f"  noise of the steps looked back on: {', '.join(verdict.tiers)}"))
-    parts += [Text(f"  {line}") for line in _learned(verdict)]
+    parts += [Text(f"  {line}") for line in _learned(verdict, names)]
     if verdict.reason:
         parts.append(Text(f"  {verdict.reason}"))
     if verdict.start_dropped:
@@ -163,7 +170,7 @@ def _bands_of(
     return named
 
 
-def _learned(verdict: Verdict) -> Iterator[str]:
+def _learned(verdict: Verdict, names: ActionNames) -> Iterator[str]:
     """Yield what an answer on a learned model rests on, and how its bands were obtained."""
     how = verdict.bands
     if how is None:
@@ -173,7 +180,7 @@ def _learned(verdict: Verdict) -> Iterator[str]:
     elif verdict.support is not None:
         yield f"rests on at least {verdict.support:,} visits of each row that matters (90 % of the weight)"
     if verdict.to_visit:
-        pairs = ", ".join(f"action {action} in state {state}" for state, action in verdict.to_visit)
+        pairs = ", ".join(f"action {names.sent(action)} in state {state}" for state, action in verdict.to_visit)
         yield f"to narrow it, visit: {pairs}"
     if how.draws:
         yield f"credible: {how.draws} models drawn from the posterior with seed {how.seed}"
@@ -198,8 +205,8 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"optimal {_number(recourse.optimal)}  exact{hindsight}"
     changes = recourse.changes
     if changes is not None:
-        proposed = _action(changes.proposed, changes.proposed_name)
-        instead = "" if changes.taken is None else f" instead of {_action(changes.taken, changes.taken_name)}"
+        proposed = action_in_words(changes.proposed_name, changes.proposed)
+        instead = "" if changes.taken is None else f" instead of {action_in_words(changes.taken_name, changes.taken)}"
         where = f" in state {changes.state}" if isinstance(changes.state, int) else ""  # numbers are in the path
         first = f"{proposed}{instead}{where} (@{changes.offset})"
         several = "" if changes.count == 1 else f"{changes.count} decisions, the first "
@@ -208,10 +215,6 @@ def _recourse(verdict: Verdict) -> Iterator[str]:
         yield f"changed{known}: {several}{first}; value {_number(changes.value)}  {how}"
     if recourse.reason:
         yield f"avoidable: not known; {recourse.reason}" if recourse.avoidable is None else recourse.reason
-
-
-def _action(action: int, name: str) -> str:
-    return name or f"action {action}"
 
 
 def _quantity(quantity: Quantity, verdict: Verdict, path: Path) -> RenderableType:

@@ -115,8 +115,7 @@ class _Rememberer:
     def decide(self, seen: int, rng: np.random.Generator) -> int:
         """Return the action taken where this is seen."""
         read = self._simulator.state if self._reader.sees_state else seen
-        self._memory = int(self._reader.following[self._memory, read])
-        chances = self._reader.choice[self._memory, read]
+        self._memory, chances = self._reader.read(self._memory, read)
         return int(rng.choice(len(chances), p=chances))
 
 

@@ -25,8 +25,6 @@ from monitor.demo.stage import PREFERRED_PORT, ended, eventually, interrupted, l
 from monitor.demo.watch import Watcher
 from monitor.evidence.document import read_evidence
 from monitor.logic import parse
-from monitor.model import MDP
-from monitor.policy.controller import is_hidden
 from monitor.sidecar.config.load import Loaded
 from monitor.sidecar.mqtt.broker import parse_broker
 from monitor.sidecar.service import Service
@@ -76,8 +74,7 @@ class DemoRun:
             if problem:
                 return [problem]
             stopped = stop.is_set()
-            drawn = not (isinstance(loaded.model, MDP) and is_hidden(loaded.model, loaded.tables))
-            problems = await summarise(watcher, self.output / self.scenario / "evidence", stopped=stopped, drawn=drawn)
+            problems = await summarise(watcher, self.output / self.scenario / "evidence", stopped=stopped)
             if not problems and not stopped and isinstance(loaded.model, CheckedWorld):
                 problems = self._compare(loaded, watcher)
             return ["stopped before its last step"] if stopped and self.steps else problems
@@ -154,11 +151,10 @@ class DemoRun:
         )  # Ctrl-C goes to this process only
 
 
-async def summarise(watcher: Watcher, folder: Path, *, stopped: bool, drawn: bool = True) -> list[str]:
+async def summarise(watcher: Watcher, folder: Path, *, stopped: bool) -> list[str]:
     """Print the number of alarms, verify the evidence of one in a new process, print where it is; return what is wrong.
 
-    `folder`: with the evidence. `stopped`: by Ctrl-C; then only print where the evidence is. `drawn`: an alarm of this
-    model can be drawn.
+    `folder`: with the evidence. `stopped`: by Ctrl-C; then only print where the evidence is.
     """
     seen = watcher.seen
     fired, resolved, ended = (seen.alarms(state) for state in ("firing", "resolved", "ended"))
@@ -169,7 +165,7 @@ async def summarise(watcher: Watcher, folder: Path, *, stopped: bool, drawn: boo
     alerts = [alert for alert in (*resolved, *ended, *fired) if alert["evidence"]]
     evidence = folder / str(alerts[0]["evidence"]["id"]) if alerts else None
     if stopped:
-        _print_evidence(evidence, drawn=drawn)
+        _print_evidence(evidence)
         return []
     if not resolved:
         missing = "no alarm fired" if not fired else "no alarm resolved within its episode"
@@ -181,15 +177,14 @@ async def summarise(watcher: Watcher, folder: Path, *, stopped: bool, drawn: boo
     say(f"verify the evidence of a resolved alarm in a new process:\n$ {_command()} verify {evidence}")
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "monitor", "verify", str(evidence))
     problems = [] if await process.wait() == 0 else ["the evidence could not be verified"]
-    _print_evidence(evidence, drawn=drawn)
+    _print_evidence(evidence)
     return problems
 
 
-def _print_evidence(evidence: Path | None, *, drawn: bool) -> None:
+def _print_evidence(evidence: Path | None) -> None:
     if evidence is not None:
         say(f"\nevidence of an alarm  {evidence}")
-        if drawn:
-            say(f"  draw it             {_command()} explain {evidence} -o alarm.svg")
+        say(f"  draw it             {_command()} explain {evidence} -o alarm.svg")
         say(f"  verify it           {_command()} verify {evidence}")
 
 

@@ -19,7 +19,7 @@ from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256,
 from monitor.policy.controller import Controller, Reader, as_reader
 from monitor.policy.controller import Policy as Sighted
 from monitor.policy.draft import draft_manifest
-from monitor.policy.manifest import AnyManifest, ControllerManifest, Manifest, SightedManifest
+from monitor.policy.manifest import AnyManifest, ControllerManifest, Manifest, RecurrentManifest, SightedManifest
 from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
 from monitor.worlds import CheckedWorld, is_world, load_world, with_inputs
@@ -120,12 +120,14 @@ def policy_of(manifest: AnyManifest, content: bytes, model: AnyModel, where: str
     """Return what the policy in the bytes of its file chooses; `where` names it in messages. Raises PolicyError."""
     if isinstance(manifest, ControllerManifest):
         return _controller_of(manifest, content, model, where)
+    if isinstance(manifest, RecurrentManifest):
+        return _recurrent_of(manifest, content, model, where)
     if isinstance(model, CheckedWorld):
         return network_policy(content, manifest, model, where)
     sees = manifest.sees if isinstance(manifest, SightedManifest) else "observation"
     if model.emissions is None:
         return table_from_onnx(content, manifest, model, where)
-    shown = model if sees == "state" else places(model.emissions.signals, model, f"the observations of {model}")
+    shown = readable(model, sees)
     table = table_from_onnx(content, manifest, shown, where)
     with _named(where):
         return as_reader(Sighted(table.actions if table.probabilities is None else table.probabilities, sees), model)
@@ -140,6 +142,29 @@ def _controller_of(manifest: ControllerManifest, content: bytes, model: AnyModel
         raise PolicyError(f"policy {where}: {manifest.file} is no JSON of `choice` and `next`: {error}") from None
     with _named(where):
         return as_reader(Controller(parts.choice, parts.next, manifest.memory, manifest.sees), model)
+
+
+def _recurrent_of(manifest: RecurrentManifest, content: bytes, model: AnyModel, where: str) -> Reader:
+    if isinstance(model, CheckedWorld):
+        raise PolicyError(
+            f"policy {where}: a recurrent network reads observations or states of a table; in a world with numbers a "
+            "policy that remembers is not offered"
+        )
+    from monitor.policy.recurrent import RecurrentReader  # noqa: PLC0415 - only where one is named
+
+    shown = readable(model, manifest.sees)
+    allowed = np.ones((shown.states, model.actions), dtype=np.bool_)
+    for state in range(model.states):
+        for each in [state] if shown is model else [signal for signal, _ in model.shown(state)]:
+            allowed[each] &= model.available(state)
+    return RecurrentReader(content, manifest, shown, allowed, where)
+
+
+def readable(model: MDP, sees: str) -> MDP:
+    """Return what a policy may read as a table of states: the states, or the observations where states are hidden."""
+    if model.emissions is None or sees == "state":
+        return model
+    return places(model.emissions.signals, model, f"the observations of {model.source}")
 
 
 class _Controller(msgspec.Struct, forbid_unknown_fields=True):

@@ -39,9 +39,10 @@ class Change(NamedTuple):
     begins: int
     action: int
 
-    def of(self, goal: Goal) -> Goal:
-        """Return the goal under this change."""
-        return with_parts(goal, world=WorldRef(InterventionRef("action", str(self.action), 1), None, goal.world.offset))
+    def of(self, goal: Goal, names: Sequence[str]) -> Goal:
+        """Return the goal under this change; `names`: of the actions."""
+        taken = InterventionRef("action", names[self.action], 1)
+        return with_parts(goal, world=WorldRef(taken, None, goal.world.offset))
 
 
 def with_one_decision(
@@ -60,13 +61,13 @@ def with_one_decision(
     """
     if not (isinstance(formula, Regret) and is_missed(verdict)):
         return verdict
-    search = _Search(formula, verdict, checker, path, terminated=terminated, acted=acted)
+    search = _Search(formula, verdict, checker, path, action_names, terminated=terminated, acted=acted)
     try:
-        found = search.best(len(action_names))
+        found = search.best()
     except MonitorError as error:  # a world or a policy fails
         return unexamined(verdict, str(error))
     changes = None if found is None else _described(found, search.steps, action_names)
-    cut = search.count(len(action_names)) > MOST_TRIED
+    cut = search.count() > MOST_TRIED
     reason = f"{ALONE}{f' (the newest {MOST_TRIED})' if cut else ''}{'' if changes else NONE}"
     return replace(verdict, recourse=Recourse(changes=changes, reason=reason))
 
@@ -86,23 +87,25 @@ class _Search:
         verdict: Verdict,
         checker: SampledChecker,
         path: Path,
+        names: Sequence[str],
         *,
         terminated: bool,
         acted: Sequence[str],
     ) -> None:
+        self._names = names
         self._goal = with_parts(formula.goal, world=formula.world)
         self._drawn, self._checker, self._path = verdict.drawn, checker, path
         self._terminated, self._acted = terminated, acted
         self.steps = path[resolve(formula.world.offset, len(path))[1] :]
 
-    def best(self, actions: int) -> _Found | None:
+    def best(self) -> _Found | None:
         """Return the change with the best value, if that is known to meet the goal."""
         test = self._goal.test
         assert test is not None
         sign = 1.0 if test.comparison in (">=", ">") else -1.0
         best: _Found | None = None
         known: _Found | None = None  # the best that needs no draws
-        for change in islice(self._changes(actions), MOST_TRIED):
+        for change in islice(self._changes(), MOST_TRIED):
             found, _ = self._valued(change, range(DRAWS, DRAWS + FIRST_DRAWS))
             if found is None:
                 continue
@@ -118,19 +121,19 @@ class _Search:
                 return again
         return known if known is not None and test.holds(known.value) else None
 
-    def count(self, actions: int) -> int:
+    def count(self) -> int:
         """Return how many changes there are: a decision that was not yet taken can be each of the actions."""
-        return sum(actions - (taken is not None) for _, taken, *_ in self.steps)
+        return sum(len(self._names) - (taken is not None) for _, taken, *_ in self.steps)
 
-    def _changes(self, actions: int) -> Iterator[Change]:
+    def _changes(self) -> Iterator[Change]:
         for begins in reversed(range(len(self.steps))):
             taken = self.steps[begins][1]
-            yield from (Change(begins, action) for action in range(actions) if action != taken)
+            yield from (Change(begins, action) for action in range(len(self._names)) if action != taken)
 
     def _valued(self, change: Change, particles: range) -> tuple[_Found | None, float]:
         """Return the value under a change and its standard error; None if it takes noise, and there is none."""
         question = self._checker.question(
-            change.of(self._goal),
+            change.of(self._goal, self._names),
             self._path,
             self._drawn,
             terminated=self._terminated,

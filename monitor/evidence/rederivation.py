@@ -287,7 +287,7 @@ def _with_fits(verdict: Verdict, formula: Formula, asked: Sequence[Goal], given:
 
 def _changed(goal: Goal, changes: Changes, offset: int, given: Given) -> float:
     """Return the value of a goal at an offset if one decision is changed."""
-    world = WorldRef(InterventionRef("action", str(changes.proposed), 1), None, goal.world.offset)
+    world = WorldRef(InterventionRef("action", changes.proposed_name, 1), None, goal.world.offset)
     back = offset if offset >= 0 else len(given.path) + offset
     later = back - changes.offset
     return mean(dataclasses.replace(goal, world=world), given._replace(draws=max(changes.samples, 1)), later)
@@ -376,16 +376,23 @@ def _of_beliefs(evidence: Evidence, model: AnyModel, tables: Policies) -> Iterat
         return
     path = evidence.path if evidence.start_observed else _given_path(evidence, tables)
     derived = beliefs(model, path, readers, evidence.acted)
+    size = 2 + sum(each.width for each in {reader.content(): reader for reader in readers.values()}.values())
     for k, (recorded, follows) in enumerate(zip(evidence.inputs, derived, strict=True)):
-        held, due = (dict(zip(each[::2], each[1::2], strict=False)) for each in (recorded, follows))
-        if len(recorded) != 2 * len(held) or list(held) != sorted(held):
+        held, due = _entries(recorded, size), _entries(follows, size)
+        if len(recorded) != size * len(held) or list(held) != sorted(held):
             yield f"inputs[{k}]: the belief is not place, weight, place, weight, ... with places that ascend"
             return
         for place in sorted(held.keys() | due.keys()):
             one, other = held.get(place, 0.0), due.get(place, 0.0)
             if abs(one - other) > TOLERANCE:
-                yield f"inputs[{k}]: the belief has {one!r} at place {place:g}, {other!r} follows"
+                yield f"inputs[{k}]: the belief has {one!r} at place {place[0]:g}, {other!r} follows"
                 return  # what follows later rests on it
+
+
+def _entries(belief: Sequence[float], size: int) -> dict[tuple[float, ...], float]:
+    """Return the weight of each place of a belief, with what networks remember there; `size`: numbers of an entry."""
+    entries = [belief[n : n + size] for n in range(0, len(belief) - size + 1, size)]
+    return {(place, *remembered): weight for place, weight, *remembered in entries}
 
 
 def _given_path(evidence: Evidence, tables: Policies) -> Sequence[Sequence[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, assert_never
@@ -51,10 +52,11 @@ from monitor.exact.value_table import (
 )
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
 from monitor.logic.comparison import probability
+from monitor.logic.polarity import split_measure
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Goal, InterventionRef, Probability, Reward
 from monitor.logic.traversal import looks_back
-from monitor.model import MDP, encode_action
+from monitor.model import MDP, encode_action_text
 from monitor.model.confidence import IntervalRows, confidence_rows
 from monitor.model.rewards import aligned_rewards
 from monitor.model.unknown import leads_there, unknown_labels, unknown_states
@@ -348,16 +350,22 @@ class Evaluators:
         return self._value_tables[key]
 
     def prepare(self, goal: Goal, change: InterventionRef) -> None:
-        """Make the value table of a goal under a change, unless the model is too large for one.
+        """Make the value tables of a goal under a change, also those of its extremes, unless the model is too large.
 
         Raises LimitError if the table of a small model, or that of the best decisions, would be too large.
         """
         if change.decides:
             self.decided(change, goal.measure, Observed(*pair_arrays([(0, None)])))
             return
+        self._prepare_table(goal.measure, change)
+        for side in self.sides or ():
+            with suppress(LimitError):  # a goal without extremes, or values that are found one by one
+                side._prepare_table(split_measure(goal.measure), change)  # noqa: SLF001 - of this class
+
+    def _prepare_table(self, measure: Probability | Reward, change: InterventionRef) -> None:
         nominal = self.nominal()
-        value_table = self.value_table(nominal.under(self.intervention(change, None)), goal.measure)
-        if not self._past(goal.measure, nominal, None):
+        value_table = self.value_table(nominal.under(self.intervention(change, None)), measure)
+        if not self._past(measure, nominal, None):
             value_table.prepare()
 
     def prepare_bounds(self, goal: Goal, change: InterventionRef, offset: int) -> None:
@@ -434,7 +442,7 @@ class Evaluators:
             case "policy":
                 return Intervention(self.policies[change.name], change.steps)
             case "action":
-                action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
+                action = encode_action_text(self.model, change.name)
                 return Intervention(self._constant_policy(action), change.steps)
             case "model":
                 other = self.models[change.name]

@@ -14,8 +14,8 @@ from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.path_values import Measure, Path, PathValues
 from monitor.logic import Formula
-from monitor.logic.polarity import split_labels
-from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Probability, Regret, WorldRef
+from monitor.logic.polarity import split_measure
+from monitor.logic.syntax import And, Const, Goal, InterventionRef, Not, Or, Regret, WorldRef
 from monitor.logic.traversal import handover_goal
 from monitor.types import NO_EXTREMES
 
@@ -102,9 +102,7 @@ class Extremes:
     def _measure(self, measure: Measure) -> Measure | None:
         if id(measure) not in self._measures:
             try:
-                self._measures[id(measure)] = (
-                    Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
-                )
+                self._measures[id(measure)] = split_measure(measure)
             except LimitError as error:
                 self._measures[id(measure)] = None
                 self.reason = max(self.reason, f"{NO_EXTREMES}: {error}")  # of several the referee's too

@@ -12,7 +12,7 @@ from monitor.errors import FormulaError, InputError
 from monitor.logic.parser import error_at
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Regret
 from monitor.logic.traversal import subformulas
-from monitor.model import MDP, encode_action
+from monitor.model import MDP, encode_action_text
 
 
 def validate(
@@ -57,7 +57,7 @@ class _NameCheck:
 
     def _action(self, change: InterventionRef) -> None:
         try:
-            action = encode_action(self.model, int(change.name) if change.name.isdigit() else change.name)
+            action = encode_action_text(self.model, change.name)
         except InputError:
             names = self.model.action_names or [str(a) for a in range(self.model.actions)]
             raise self._unknown(change.name, names, "action", change.at) from None

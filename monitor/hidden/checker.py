@@ -11,12 +11,14 @@ from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
 from monitor.exact.avoidable import unexamined
 from monitor.exact.names import validate
 from monitor.exact.verdict import IncrementalCheck
+from monitor.hidden.course import States, course_of
 from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair, impossible
 from monitor.hidden.path_values import HiddenWorld, ObservedValues
+from monitor.hidden.trace import Trace
 from monitor.logic import Formula
 from monitor.logic.parser import error_at
-from monitor.logic.syntax import Goal, Label, Probability
+from monitor.logic.syntax import Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import goals, subformulas
 from monitor.model import MDP
 from monitor.policy.controller import Reader, as_reader
@@ -24,9 +26,9 @@ from monitor.types import BELIEF_DIGITS, MOST_BELIEVED, UNEXAMINED, Verdict
 
 ONLY_EXACT = "where states are hidden, or policies remember, answers are exact, and without bounds so far"
 NO_DECISIONS = "decisions made for a goal, such as best, need a state that is seen"
-JOINED = (
-    "the path was joined in the middle of an episode, so what a policy remembers is not known; it is answered again in "
-    "the next episode"
+NOT_KNOWN = (
+    "what a policy remembers is not known: the path was joined in the middle of an episode, or a recurrent network may "
+    "have read too many different things since; it is answered again in the next episode"
 )
 
 
@@ -86,7 +88,7 @@ class HiddenChecker:
                 if change.decides:
                     raise error_at(NO_DECISIONS, text, change.at)
                 if change.steps is not None and any(
-                    reader.memories > 1 for reader in (world.nominal, world.change(change).reader or world.nominal)
+                    reader.remembers for reader in (world.nominal, world.change(change).reader or world.nominal)
                 ):
                     raise error_at(
                         "a policy that remembers takes over for good: what the other one would remember when it is "
@@ -105,6 +107,8 @@ class HiddenChecker:
         for n, each in enumerate(path):
             try:
                 seen, action, *known = each
+                if isinstance(seen, str) and seen in self.model.signal_index:
+                    seen = self.model.signal_index[seen]
                 pairs.append((_index(seen), _index(action)))
                 if n == 0 and known:
                     before = tuple(float(part) for part in known[0])  # type: ignore[attr-defined]
@@ -135,6 +139,35 @@ class HiddenChecker:
                 raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
             found.append(after)
         return found
+
+    def horizon(self, measure: Probability | Reward) -> int:
+        """Return after how many steps a measure is decided at the latest."""
+        automaton = self._world.evaluators.automaton(measure)
+        return automaton.horizon(automaton.start)
+
+    def courses(
+        self,
+        changes: Sequence[tuple[InterventionRef, int]],
+        path: Sequence[Pair],
+        beliefs: Sequence[Weights],
+        *,
+        steps: int,
+        acted: Sequence[str] = (),
+        terminated: bool = False,
+    ) -> list[list[States]]:
+        """Return the distribution of the state at each of `steps` steps, under each change from a pair of a path on.
+
+        `changes`: with the number of that pair. The path is checked, and has the belief before each pair. Raises
+        LimitError, PathError.
+        """
+        world = self._world
+        trace = Trace(world.filter)
+        acting = [world.readers[name] for name in acted] or [world.nominal] * len(path)
+        trace.extend(path, acting, beliefs, len(path))
+        return [
+            course_of(world, trace, world.change(change), start=begins, steps=steps, terminated=terminated)
+            for change, begins in changes
+        ]
 
     def _check_pair(self, n: int, seen: int | None, action: int | None) -> None:
         model = self.model
@@ -183,7 +216,7 @@ class HiddenCheck:
         there at the last call; None: it is another path. The others are those of `monitor.check`. Raises PathError.
         """
         if not beliefs:
-            raise PathError(JOINED)
+            raise PathError(NOT_KNOWN)
         values = self._values
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]

@@ -60,8 +60,8 @@ def sights(model: MDP, reader: Reader, observed: int | None, place: tuple[int, i
     for shown, chance in model.shown(state):
         if observed is None or shown == observed:
             read = state if reader.sees_state else shown
-            after = int(reader.following[memory, read])
-            yield Glance(shown, after, reader.choice[after, read], None, chance)
+            after, choice = reader.read(memory, read)
+            yield Glance(shown, after, choice, None, chance)
 
 
 Place = tuple[int, int, int]
@@ -70,8 +70,7 @@ Place = tuple[int, int, int]
 
 def impossible(model: MDP, observed: int | None, action: int | None) -> str:
     """Return a sentence on a pair that has probability 0."""
-    what = "state" if model.emissions is None else "observation"
-    return (
-        f"{what} {observed} with action {action} is impossible after what was observed before; the path or the model "
-        "is wrong"
-    )
+    what = f"state {observed}"
+    if model.emissions is not None:
+        what = f"observation {None if observed is None else model.emissions.called(observed)}"
+    return f"{what} with action {action} is impossible after what was observed before; the path or the model is wrong"

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from monitor.arrays import Floats, Ints
 from monitor.causal.row import Row, conditional_choices, counterfactual_row
+from monitor.errors import LimitError
 from monitor.hidden.glances import Glance
 from monitor.hidden.tails import Tail
 from monitor.hidden.trace import Trace
@@ -25,6 +26,8 @@ from monitor.policy.controller import Reader
 
 MAX_ROWS: Final = 200_000
 """Rows that are kept for one model, 100 bytes and more each."""
+MAX_NODES: Final = 20_000
+"""Nodes of one pair where a recurrent network remembers."""
 CHOICE, SIGHT, STEP = range(3)
 """Kinds of rows, as the keys begin."""
 
@@ -92,6 +95,7 @@ class PairChain:
         self._dynamics = change.dynamics or self._model
         self._automaton, self._masks, self._caches = automaton, masks, caches
         self._start = self._at = start
+        self._network = any(reader.width for reader in (trace[start].acting, change.reader) if reader is not None)
         self._nodes: Mapping[Node, float] = self._begin(start)
         self._done: Mapping[tuple[int, int], float] = {}
 
@@ -101,12 +105,30 @@ class PairChain:
         while self._at < last:
             self._nodes, self._done = self._step(self._at, self._at - self._start, self._nodes, self._done)
             self._at += 1
+        tail.begin()
         total = 0.0
         for (state, memory), weight in self._done.items():
             total += weight * sum(glance.weight for glance in self._trace.glances(last, state, memory))
         for node, weight in self._nodes.items():
             total += weight * self._close(last, last - self._start, node, tail, terminated=terminated)
         return total / self._trace[last].share
+
+    def pairs(self) -> Iterator[Mapping[Node, float]]:
+        """Yield the weights of nodes at each pair from the start on, given what was observed before it."""
+        nodes = self._begin(self._start)
+        for number in range(self._start, self._trace.last):
+            yield nodes
+            nodes, _ = self._step(number, number - self._start, nodes, {})
+        yield nodes
+
+    def departures(self) -> Iterator[tuple[Node, int, int, float]]:
+        """Yield what is done at the last pair: node, action, what is remembered afterwards, probability."""
+        last = self._trace.last
+        *_, nodes = self.pairs()
+        for node, weight in nodes.items():
+            for glance in self._trace.glances(last, node.state, node.memory):
+                for action, memory, chance in self._decisions(node, glance, last, last - self._start):
+                    yield node, action, memory, weight * glance.weight * chance / self._trace[last].share
 
     def _begin(self, number: int) -> Mapping[Node, float]:
         reader = self._change.reader
@@ -149,6 +171,11 @@ class PairChain:
                             for other, share_of in row:
                                 key = Node(after, glance.memory, other, recalled, rest)
                                 ahead[key] += seen * chance * likely * share_of
+            if self._network and len(ahead) > MAX_NODES:
+                raise LimitError(
+                    "a recurrent network may remember too much: what happened and what would have happened has more "
+                    f"than {MAX_NODES:,} possible courses at a step of the path (limit MAX_NODES); use a smaller offset"
+                )
         return ahead, gained
 
     def _close(self, last: int, offset: int, node: Node, tail: Tail, *, terminated: bool) -> float:
@@ -182,12 +209,11 @@ class PairChain:
         acting = self._trace[place].acting
         was = node.state if acting.sees_state else glance.shown
         for read, chance in self._read(node, glance, chosen):
-            after = int(chosen.following[node.recalled, read])
-            choice = chosen.choice[after, read]
+            after, choice = chosen.read(node.recalled, read)
             if glance.action is None:
                 likely = list(enumerate(choice.tolist()))
             else:
-                key = CHOICE, id(acting), glance.memory, was, glance.action, id(chosen), after, read
+                key = CHOICE, id(acting), node.memory, was, glance.action, id(chosen), node.recalled, read
                 taken, observed = glance.action, glance.choice
                 likely = self._caches.get(key, partial(_conditional, observed, taken, choice))
             yield from ((action, after, chance * share) for action, share in likely if share > 0.0)

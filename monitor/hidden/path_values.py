@@ -18,8 +18,9 @@ from monitor.hidden.tails import Tail, Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef
-from monitor.model import MDP, encode_action
-from monitor.policy.controller import Reader
+from monitor.model import MDP, encode_action_text
+from monitor.policy.controller import Reader, TableReader
+from monitor.policy.recurrent import RecurrentReader
 from monitor.policy.table import PolicyTable
 from monitor.types import UNKNOWN_POLICY
 
@@ -44,11 +45,25 @@ class HiddenWorld:
         self.evaluators = Evaluators(replace(model, emissions=None), {"nominal": anything}, models, automata=automata)
         """For what does not depend on policies: automata and constants."""
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
-        self.tails = Tails(automata)
-        self.caches = Caches()
+        self._automata = automata
+        self._networks = [reader for reader in self.readers.values() if isinstance(reader, RecurrentReader)]
+        self.generation = 0
+        """How often the tables of networks have begun anew; numbers of their memories are of one generation."""
+        self._begin()
         self.filter = Filter(model, self.readers)
         self.deployed = deployed_name(self.readers)
         self.readers[self.deployed] = self.nominal
+
+    def _begin(self) -> None:
+        self.tails, self.caches = Tails(self._automata), Caches()
+
+    def forget_if_full(self) -> None:
+        """Begin anew if the table of a network is full: a stream goes on without end, and so do new memories."""
+        if any(network.full for network in self._networks):
+            for network in self._networks:
+                network.forget()
+            self._begin()
+            self.generation += 1
 
     def change(self, reference: InterventionRef) -> Change:
         """Return what an intervention of a formula changes."""
@@ -58,7 +73,7 @@ class HiddenWorld:
             case "policy":
                 return Change(self.readers[reference.name], reference.steps)
             case "action":
-                action = encode_action(self.model, int(reference.name) if reference.name.isdigit() else reference.name)
+                action = encode_action_text(self.model, reference.name)
                 name = f"do({action})"  # no policy can be called that: it is not a name
                 self.readers.setdefault(name, _certain(self.model, action))
                 return Change(self.readers[name], reference.steps)
@@ -86,6 +101,7 @@ class ObservedValues(PathValues):
         self.beliefs: Sequence[Weights] = ()
         self.terminated = False
         self.trace = Trace(world.filter)
+        self._generation = world.generation
         self._chains: dict[tuple[InterventionRef, Measure], dict[int, PairChain]] = {}
 
     def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
@@ -95,10 +111,14 @@ class ObservedValues(PathValues):
             raise PathError("a policy that is not configured acted, and what it reads is not known; configure it")
         acting = [self._hidden.readers[name] for name in acted] or [self._hidden.nominal] * len(path)
         if len({id(reader) for reader in acting} | {id(self._hidden.nominal)}) > 1 and any(
-            reader.memories > 1 for reader in (*acting, self._hidden.nominal)
+            reader.remembers for reader in (*acting, self._hidden.nominal)
         ):
             raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
         self.trace.extend(path, acting, self.beliefs, added)
+        self._hidden.forget_if_full()
+        if self._generation != self._hidden.generation:
+            self._generation = self._hidden.generation
+            self._chains.clear()
         first = self.trace.first
         for asked, chains in self._chains.items():
             self._chains[asked] = {start: chain for start, chain in chains.items() if start >= first}
@@ -132,4 +152,4 @@ class ObservedValues(PathValues):
 def _certain(model: MDP, action: int) -> Reader:
     choice = np.zeros((1, model.states, model.actions))
     choice[:, :, action] = 1.0
-    return Reader(np.zeros((1, model.states), dtype=np.int64), choice, sees_state=True)
+    return TableReader(np.zeros((1, model.states), dtype=np.int64), choice, sees_state=True)

@@ -1,7 +1,8 @@
 """Values beyond the observed path on a model with hidden states, by the tables of the fully observed engine.
 
 Nothing is observed there, so what a policy reads is drawn anew and may be summed out: a policy without memory becomes
-one that sees the state, and one that remembers a policy over pairs (state, memory) of a larger model.
+one that sees the state, and one that remembers a policy over pairs (state, memory) of a larger model. A recurrent
+network has no such model: its pairs are found as they arise (`network_values`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from monitor.arrays import Floats, Ints
 from monitor.causal import Intervention
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
+from monitor.exact.labelling import StateLabels
+from monitor.hidden.network_values import NetworkValues
 from monitor.logic import Automaton
 from monitor.logic.syntax import Probability, Reward
 from monitor.model.mdp import MDP
-from monitor.policy.controller import Reader
+from monitor.policy.controller import Reader, TableReader
 from monitor.policy.table import PolicyTable
 
 MAX_PRODUCT = 4_000_000
@@ -36,7 +39,7 @@ class Tails:
     """
 
     def __init__(self, automata: dict[Probability | Reward, Automaton]) -> None:
-        self._automata = automata
+        self.automata = automata
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
         self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
 
@@ -55,12 +58,14 @@ class Tails:
         key = (model, first, then, end)
         if key not in self._evaluators:
             ended = replace(model if end is None else model.with_absorbing(end), emissions=None)
+            assert isinstance(first, TableReader), "networks have a value function of their own"
+            assert isinstance(then, TableReader)
             if first.memories == 1:
                 tables = {"nominal": _averaged(then, model), "first": _averaged(first, model)}
             else:
                 ended, table = _with_memory(first, model, ended)
                 tables = {"nominal": table, "first": table}
-            self._evaluators[key] = Evaluators(ended, tables, automata=self._automata)
+            self._evaluators[key] = Evaluators(ended, tables, automata=self.automata)
             if len(self._evaluators) > MAX_KEPT:
                 self._evaluators.popitem(last=False)
         self._evaluators.move_to_end(key)
@@ -77,8 +82,15 @@ class Tail:
         self, tails: Tails, model: MDP, measure: Probability | Reward, acting: tuple[Reader, int | None, Reader]
     ) -> None:
         self._tails, self._model, self._measure = tails, model, measure
-        self._first, self._steps, self._then = acting
+        self._first, self._steps, then = acting
+        self._then = self._first if self._steps is None else then
+        self._ahead: dict[int | None, NetworkValues] = {}
         self._worth: dict[tuple[int, int, int, int, int | None, bool], float] = {}
+
+    def begin(self) -> None:
+        """Begin the value of another world."""
+        for ahead in self._ahead.values():
+            ahead.begin()
 
     def worth(  # noqa: PLR0917 - by position they are passed in less time
         self,
@@ -113,18 +125,24 @@ class Tail:
 
     def _values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
         """Return the values [n] of an obligation in n states, to be read there."""
+        if self._first.width:
+            if end not in self._ahead:
+                automaton = self._tails.automata[self._measure]
+                masks = StateLabels(automaton, self._model).masks
+                self._ahead[end] = NetworkValues(self._model, self._first, automaton, masks, end)
+            return self._ahead[end].values(obligation, states, memory)
         evaluators = self._tails.evaluators(self._model, self._first, self._then, end)
         law = evaluators.nominal().under(Intervention(evaluators.policies["first"], self._steps))
         table = evaluators.value_table(law, self._measure)
         return table.values(0, obligation, states * self._first.memories + memory)
 
 
-def _averaged(reader: Reader, model: MDP) -> PolicyTable:
+def _averaged(reader: TableReader, model: MDP) -> PolicyTable:
     """Return a policy without memory as one that sees the state: its choice, averaged over what it may read there."""
     return PolicyTable(probabilities=reader.blind_choice(model)[0, :, 0, :])
 
 
-def _with_memory(reader: Reader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTable]:
+def _with_memory(reader: TableReader, model: MDP, ended: MDP) -> tuple[MDP, PolicyTable]:
     """Return `ended` over pairs, state * M + memory, and the policy on it; an action is a pair (new memory, action)."""
     count, actions = reader.memories, model.actions
     if ended.successors.size * count * count > MAX_PRODUCT:

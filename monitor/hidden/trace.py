@@ -35,6 +35,9 @@ class Trace:
         self.first = 0
         self._held: list[Held] = []
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     @property
     def last(self) -> int:
         """Number of the newest pair."""

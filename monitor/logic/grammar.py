@@ -82,7 +82,7 @@ world: change ["@" OFFSET]                          -> world
      | "@" OFFSET                                   -> bare
 change: "nominal" ["[" NATURAL "]"]                 -> nominal
       | NAME ["[" NATURAL "]"]                      -> policy
-      | "do" "(" (NAME | NATURAL | BEST | OPTIMAL) ")" ["[" NATURAL "]"] -> action
+      | "do" "(" (NAME | NUMBER | BEST | OPTIMAL) ")" ["[" NATURAL "]"] -> action
       | "model" ":" (NAME | BEST | OPTIMAL)         -> model
       | BEST [duration]                             -> best
       | OPTIMAL [duration]                          -> optimal
@@ -211,8 +211,6 @@ class _Build(Transformer[Token, Any]):
         return InterventionRef("policy", str(name), None if steps is None else _natural(steps), _place(name))
 
     def action(self, name: Token, steps: Token | None) -> InterventionRef:
-        if name.type == "NATURAL":
-            _natural(name)
         return InterventionRef("action", str(name), None if steps is None else _natural(steps), _place(name))
 
     def model(self, name: Token) -> InterventionRef:

@@ -19,6 +19,11 @@ def negative(name: str) -> str:
     return f"~{name}"
 
 
+def split_measure(measure: Probability | Reward) -> Probability | Reward:
+    """Return a measure with its path formula split; a reward depends on no label. Raises LimitError likewise."""
+    return Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
+
+
 def split_labels(formula: Formula, *, positive: bool = True) -> Formula:
     """Return a path formula in which the negative occurrences of each label have a name of their own.
 

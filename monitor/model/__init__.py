@@ -8,6 +8,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from monitor.model.encode import encode_action as encode_action
+    from monitor.model.encode import encode_action_text as encode_action_text
     from monitor.model.encode import encode_state as encode_state
     from monitor.model.io import canonical_bytes as canonical_bytes
     from monitor.model.io import load_model as load_model
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from monitor.model.io import save_model as save_model
     from monitor.model.mdp import MDP as MDP
 
-_HOMES = {"encode_action": "encode", "encode_state": "encode", "MDP": "mdp"}
+_HOMES = {"encode_action": "encode", "encode_action_text": "encode", "encode_state": "encode", "MDP": "mdp"}
 _HOMES |= dict.fromkeys(("canonical_bytes", "load_model", "model_sha256", "read_model", "save_model"), "io")
 
 __all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - the names are listed once, in the table above

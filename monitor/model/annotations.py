@@ -18,7 +18,7 @@ from monitor.model.sparse_rows import as_array, as_floats, as_indices, frozen
 Valuation = tuple[float | str | bool, ...]
 
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
-_NAME_LENGTH = 256
+LONGEST_NAME = 256
 
 
 def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str, Bools]:
@@ -58,8 +58,8 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
     if given and len(given) != count:
         raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
     for name in given:
-        if not isinstance(name, str) or not 0 < len(name) <= _NAME_LENGTH or not name.isprintable():
-            raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {_NAME_LENGTH} characters")
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {LONGEST_NAME} characters")
     if len(set(given)) != len(given):
         twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"{what} name {twice!r} is given twice")
@@ -76,6 +76,24 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
         sizes = " x ".join(str(len(array) - 1) for array in checked)
         raise ModelError(f"{sizes} bins are more than the {states} states")
     return checked
+
+
+def checked_bin_names(names: Iterable[Sequence[str]], edges: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
+    """Return for each dimension of the bins its names, none for numbers; empty if no dimension has any.
+
+    A named dimension has one different text for each of its bins.
+    """
+    given = tuple(map(tuple, names))
+    if not any(given):
+        return ()
+    if len(given) != len(edges):
+        raise ModelError(f"bin names of {len(given)} dimensions for bins of {len(edges)}: give each, or () for numbers")
+    for i, (each, cuts) in enumerate(zip(given, edges, strict=True)):
+        if each and (len(each) != len(cuts) - 1 or len(set(each)) != len(each)):
+            raise ModelError(f"bin names of dimension {i}: its {len(cuts) - 1} bins need one different name each")
+        if not all(isinstance(name, str) and name for name in each):
+            raise ModelError(f"bin names of dimension {i}: a name is text that is not empty")
+    return given
 
 
 def checked_ranges(ranges: object, dimensions: int) -> Floats | None:

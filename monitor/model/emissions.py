@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import ModelError
+from monitor.model.annotations import checked_names
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
@@ -19,13 +20,14 @@ class Emissions:
     """P(observation | state) as sparse rows; observations are `0..signals-1`.
 
     `indptr` [S + 1], `observed` [N] int64, ascending within a state, `probabilities` [N] float64, positive; the
-    probabilities of a state sum to 1. Read-only.
+    probabilities of a state sum to 1. Read-only. `names`: of the observations, or empty.
     """
 
     signals: int
     indptr: Ints
     observed: Ints
     probabilities: Floats
+    names: tuple[str, ...] = ()
 
     @classmethod
     def from_tuples(cls, states: int, signals: int, emissions: Iterable[Sequence[Any]]) -> Emissions:
@@ -81,6 +83,14 @@ class Emissions:
             frozen(kinds % signals),
             frozen(weights / np.where(loose, sums, 1.0)[shows]),
         )
+
+    def named(self, names: Iterable[str]) -> Emissions:
+        """Return the same emissions of observations with names. Raises ModelError."""
+        return replace(self, names=checked_names(names, self.signals, "observation"))
+
+    def called(self, observation: int) -> str:
+        """Return the name of an observation, or else its number."""
+        return self.names[observation] if self.names else str(observation)
 
     @property
     def only(self) -> Ints | None:

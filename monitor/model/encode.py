@@ -19,10 +19,10 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     """Return the state that `raw` names.
 
     `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal). `bins`: a tuple of numbers, one per dimension;
-    bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge too, and the state is the
-    row-major index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of
-    `model.centres`, however far away it is.
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple, one
+    number or text per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
+    too, or the i-th text of `model.bin_names`; the state is the row-major index of the bins. `nearest`: a tuple of
+    finite numbers; the state is that of the nearest of `model.centres`, however far away it is.
 
     Raises:
         InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
@@ -43,7 +43,7 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
         case "valuation":
             state = _valuation(model, raw)
         case "bins":
-            state = _bin(raw, model.bin_cuts)
+            state = _bin(raw, model)
         case "nearest":
             state = _nearest(model, raw)
         case _:
@@ -55,12 +55,26 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     return state
 
 
+def encode_signal(model: MDP, raw: object) -> int:
+    """Return the observation of a hidden state that `raw` is: its number, or its name. Raises InputError."""
+    assert model.emissions is not None, "states are hidden"
+    signals, names = model.emissions.signals, model.signal_names
+    if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < signals:
+        return raw
+    if isinstance(raw, str) and raw in model.signal_index:
+        return model.signal_index[raw]
+    named = f", or a name: {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else ""
+    raise InputError("unknown_state", f"{_shown(raw)} is not an observation of the model (0 to {signals - 1}{named})")
+
+
 def _check_range(model: MDP, raw: RawState) -> None:
     """Raise InputError if a number lies outside what was recorded by more than is usual."""
     if not model.limits or not isinstance(raw, tuple):
         return
     for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
-        if not low <= value <= high:  # type: ignore[operator] # it has a state, so it holds numbers
+        if isinstance(value, str):  # of a named bin, or it would have no state
+            continue
+        if not low <= value <= high:
             assert model.ranges is not None
             least, most = model.ranges[place].tolist()
             raise InputError(
@@ -70,18 +84,30 @@ def _check_range(model: MDP, raw: RawState) -> None:
             )
 
 
-def encode_action(model: MDP, raw: int | str) -> int:
-    """Return the action that `raw` names: its number, or its name if the model names its actions.
+def encode_action(model: MDP, raw: float | str) -> int:
+    """Return the action that an agent means by `raw`: a number, or a name if the model names its actions.
+
+    A number is an index, unless actions have numbers for names (`ActionNames`).
 
     Raises:
         InputError: `unknown_action`.
     """
-    action = model.action_index.get(raw) if isinstance(raw, str) else _index(raw, model.actions)
+    return _known(model, model.named_actions.find(raw), raw)
+
+
+def encode_action_text(model: MDP, text: str) -> int:
+    """Return the action of a text in a formula, an option or a file, where text may also be a number.
+
+    Raises:
+        InputError: `unknown_action`.
+    """
+    return _known(model, model.named_actions.named(text), text)
+
+
+def _known(model: MDP, action: int | None, raw: object) -> int:
     if action is None:
-        named = f", or one of {_shown(model.action_names)}" if model.action_names else ""
-        raise InputError(
-            "unknown_action", f"{_shown(raw)} is not an action of the model (0..{model.actions - 1}{named})"
-        )
+        expected = _cut(model.named_actions.expected())
+        raise InputError("unknown_action", f"{_shown(raw)} is not an action of the model ({expected})")
     return action
 
 
@@ -91,19 +117,26 @@ def _index(raw: object, limit: int) -> int | None:
 
 def _valuation(model: MDP, raw: object) -> int | None:
     try:
-        return model.valuation_index.get(raw) if isinstance(raw, tuple) else None
+        return model.valuation_index.get(raw if isinstance(raw, tuple) else (raw,))
     except TypeError:  # a list inside: not hashable
         return None
 
 
-def _bin(raw: object, cuts: tuple[tuple[float, ...], ...]) -> int | None:
+def _bin(raw: object, model: MDP) -> int | None:
+    cuts = model.bin_cuts
     if not cuts or not isinstance(raw, tuple) or len(raw) != len(cuts):
         return None
     state = 0
-    for value, edges in zip(raw, cuts, strict=True):
+    for value, edges, named in zip(raw, cuts, model.bin_places, strict=True):
+        bins = len(edges) - 1
+        if named is not None:
+            place = named.get(value) if isinstance(value, str) else None
+            if place is None:
+                return None
+            state = state * bins + place
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float) or not edges[0] <= value <= edges[-1]:
             return None
-        bins = len(edges) - 1
         state = state * bins + min(bisect_right(edges, value) - 1, bins - 1)
     return state
 
@@ -124,8 +157,11 @@ def _expected(model: MDP, encoder: StateEncoder) -> str:
         case "valuation":
             return "one of its valuations is expected" if model.valuations else "it has no valuations"
         case "bins":
-            spans = ", ".join(f"[{edges[0]:g}, {edges[-1]:g}]" for edges in model.bin_cuts)
-            return f"one number in each of {spans} is expected" if spans else "it has no bins"
+            spans = [
+                f"[{edges[0]:g}, {edges[-1]:g}]" if named is None else f"{_shown(list(named))}"
+                for edges, named in zip(model.bin_cuts, model.bin_places, strict=True)
+            ]
+            return f"one of each of {', '.join(spans)} is expected" if spans else "it has no bins"
         case "nearest" if model.centres is None:
             return "it has no centres"
         case "nearest":
@@ -139,4 +175,8 @@ def _shown(raw: object) -> str:
         text = repr(raw)
     except ValueError:  # an integer of more digits than Python prints
         return "a huge number"
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

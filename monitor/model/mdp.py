@@ -15,8 +15,10 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import ModelError
+from monitor.model.action_names import ActionNames
 from monitor.model.annotations import (
     Valuation,
+    checked_bin_names,
     checked_bins,
     checked_ended_as,
     checked_labels,
@@ -78,9 +80,11 @@ class MDP:
             each; or None, if no state has different ones. A policy's choice in a state is that over its samples.
         state_names, action_names: S and A names, or empty.
         bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
-            the bins. valuations: for the `valuation` encoder, S tuples, or empty. centres: for the `nearest` encoder,
-            or None. ranges: [D, 2] float64, the least and the greatest number recorded of each dimension of the bins or
-            centres, or None; a number far outside is no state.
+            the bins. bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i
+            of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S
+            tuples, or empty. centres: for the `nearest` encoder, or None. ranges: [D, 2] float64, the least and the
+            greatest number recorded of each dimension of the bins or centres, or None; a number far outside is no
+            state.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.
@@ -104,6 +108,7 @@ class MDP:
     state_names: tuple[str, ...] = ()
     action_names: tuple[str, ...] = ()
     bin_edges: tuple[Floats, ...] = ()
+    bin_names: tuple[tuple[str, ...], ...] = ()
     valuations: tuple[Valuation, ...] = ()
     centres: Centres | None = None
     ranges: Floats | None = None
@@ -123,6 +128,7 @@ class MDP:
         initial: Mapping[int, float] | None = None,
         signals: int | None = None,
         emissions: Iterable[tuple[int, int, float]] | None = None,
+        signal_names: Iterable[str] = (),
         **carried: Any,  # noqa: ANN401 - the annotations of from_rows, checked there
     ) -> MDP:
         """Return a model from (state, action, successor, probability) tuples, in any order; duplicates are summed.
@@ -137,8 +143,9 @@ class MDP:
             initial: state -> probability that an episode starts there.
             signals: number of observations, where states are hidden; None: they are seen.
             emissions: (state, observation, probability), for every state, where states are hidden.
-            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `valuations`, `centres`, `scales`,
-                `ranges`, `ended_as`, `source`, as in `from_rows`.
+            signal_names: of the observations, where states are hidden.
+            **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `bin_names`, `valuations`, `centres`,
+                `scales`, `ranges`, `ended_as`, `source`, as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -167,7 +174,7 @@ class MDP:
             transition_rewards=extra,
             labels=labels,
             initial=None if initial is None else distribution_array(initial, states),
-            emissions=_emissions(states, signals, emissions),
+            emissions=_emissions(states, signals, emissions, tuple(signal_names)),
             **carried,
         )
 
@@ -192,6 +199,7 @@ class MDP:
         state_names: Iterable[str] = (),
         action_names: Iterable[str] = (),
         bin_edges: Iterable[Any] = (),
+        bin_names: Iterable[Sequence[str]] = (),
         valuations: Iterable[Sequence[float | str | bool]] = (),
         centres: object = None,
         scales: object = None,
@@ -240,6 +248,7 @@ class MDP:
             state_names=checked_names(state_names, states, "state"),
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=edges,
+            bin_names=checked_bin_names(bin_names, edges),
             valuations=checked_valuations(valuations, states),
             centres=middles,
             ranges=checked_ranges(ranges, len(edges) if middles is None else len(middles.scales)),
@@ -310,10 +319,25 @@ class MDP:
         """State name -> state."""
         return {name: i for i, name in enumerate(self.state_names)}
 
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the observations that hidden states show; empty where there are none."""
+        return () if self.emissions is None else self.emissions.names
+
     @cached_property
+    def signal_index(self) -> Mapping[str, int]:
+        """Name of an observation -> observation."""
+        return {name: i for i, name in enumerate(self.signal_names)}
+
+    @cached_property
+    def named_actions(self) -> ActionNames:
+        """The names of actions, and what a number means that is given for one."""
+        return ActionNames(self.action_names, self.actions)
+
+    @property
     def action_index(self) -> Mapping[str, int]:
         """Action name -> action."""
-        return {name: i for i, name in enumerate(self.action_names)}
+        return self.named_actions.by_name
 
     @cached_property
     def valuation_index(self) -> Mapping[Valuation, int]:
@@ -343,6 +367,13 @@ class MDP:
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
         """`bin_edges` as Python numbers, for the search at every message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
+
+    @cached_property
+    def bin_places(self) -> tuple[dict[str, int] | None, ...]:
+        """For each dimension of the bins, text -> bin; None: it holds numbers. For the search at every message."""
+        if not self.bin_names:
+            return (None,) * len(self.bin_edges)
+        return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
@@ -398,11 +429,17 @@ class MDP:
         )
 
 
-def _emissions(states: int, signals: int | None, given: Iterable[tuple[int, int, float]] | None) -> Emissions | None:
+def _emissions(
+    states: int, signals: int | None, given: Iterable[tuple[int, int, float]] | None, names: tuple[str, ...]
+) -> Emissions | None:
+    if names and signals is None:
+        raise ModelError("signal_names name observations, and the model has none: hidden states need signals too")
     if (signals is None) != (given is None):
         missing, there = ("signals", "emissions") if signals is None else ("emissions", "signals")
         raise ModelError(f"{there} without {missing}: hidden states need both, and states that are seen neither")
-    return None if signals is None or given is None else Emissions.from_tuples(states, signals, given)
+    if signals is None or given is None:
+        return None
+    return Emissions.from_tuples(states, signals, given).named(names)
 
 
 def _cut(values: Floats | None, lo: int, hi: int, zeros: int) -> Floats | None:

@@ -13,12 +13,14 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     initial         [S] floats, the distribution of the first state
     signals         scalar, the number of observations where states are hidden; with it emission_indptr, [S + 1]
                     integers, observed, [K] integers, and emission_probabilities, [K] floats: what each state shows
+    signal_names    [signals] text, the names of the observations
     observations    [S, D] floats, input of a policy in each state
     samples         [M, D] floats, inputs of a policy that were recorded, and sample_states, [M] ascending integers, the
                     state of each
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
+    bin_names_0 ..  [K] text each, for dimensions that hold text: what the bins stand for, in their order
     centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
                     each column, for the `nearest` encoder
     ranges          [D, 2] floats, the least and the greatest number recorded of each dimension of the bins or centres
@@ -50,7 +52,7 @@ from monitor.model.archive import packed
 from monitor.model.counts import Counts
 from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
-from monitor.model.unpack import BIN_EDGES, unpacked
+from monitor.model.unpack import BIN_EDGES, BIN_NAMES, unpacked
 
 FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
@@ -160,7 +162,8 @@ def _members(model: MDP) -> dict[str, AnyArray]:
             nowhere = np.zeros(model.states, np.bool_)
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
     edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
-    return members | _emission_members(model.emissions) | edges
+    texts = {f"bin_names_{i}": _text(each) for i, each in enumerate(model.bin_names) if each}
+    return members | _emission_members(model.emissions) | edges | texts
 
 
 def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
@@ -168,7 +171,8 @@ def _emission_members(emissions: Emissions | None) -> dict[str, AnyArray]:
         return {}
     shown = emissions.indptr.astype("<i8", copy=False), emissions.observed.astype("<i8", copy=False)
     chances = emissions.probabilities.astype("<f8", copy=False)
-    return dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
+    members = dict(zip(EMISSIONS, (np.array(emissions.signals, "<i8"), *shown, chances), strict=True))
+    return members | ({"signal_names": _text(emissions.names)} if emissions.names else {})
 
 
 def _counts_members(counts: Counts, index: str) -> dict[str, AnyArray]:
@@ -207,6 +211,7 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         state_names=_texts(arrays, "state_names"),
         action_names=_texts(arrays, "action_names"),
         bin_edges=_bin_edges(arrays),
+        bin_names=_bin_names(arrays),
         valuations=(_valuation(text) for text in _texts(arrays, "valuations")),
         centres=arrays.get("centres"),
         scales=arrays.get("centre_scales"),
@@ -220,13 +225,15 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
 def _emissions(arrays: dict[str, AnyArray], states: int) -> Emissions | None:
     there = [key for key in EMISSIONS if key in arrays]
     if not there:
+        if "signal_names" in arrays:
+            raise ModelError("it has 'signal_names' but not 'signals': there are no observations to name")
         return None
     if missing := [key for key in EMISSIONS if key not in arrays]:
         raise ModelError(
             f"it has {there[0]!r} but not {missing[0]!r}; hidden states need all of {', '.join(EMISSIONS)}"
         )
     rows = arrays["emission_indptr"], arrays["observed"], arrays["emission_probabilities"]
-    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows)
+    return Emissions.from_rows(states, _scalar(arrays, "signals"), *rows).named(_texts(arrays, "signal_names"))
 
 
 def _counts(arrays: dict[str, AnyArray], states: int) -> Counts | None:
@@ -269,6 +276,12 @@ def _bin_edges(arrays: dict[str, AnyArray]) -> list[AnyArray]:
     if found != list(range(len(found))):
         raise ModelError(f"there are bin edges of dimensions {found}; number them from 0 without gaps")
     return [arrays[f"bin_edges_{i}"] for i in found]
+
+
+def _bin_names(arrays: dict[str, AnyArray]) -> list[list[str]]:
+    found = {int(m[1]): key for key in arrays if (m := BIN_NAMES.match(key))}
+    edges = sum(BIN_EDGES.match(key) is not None for key in arrays)
+    return [_texts(arrays, found.get(i, "")) for i in range(max([edges, *(n + 1 for n in found)]))] if found else []
 
 
 def _valuation(text: str) -> list[Any]:

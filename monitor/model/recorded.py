@@ -21,11 +21,11 @@ def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
     if model.counts is None:
         return ""
     state, action = pair
-    row = state * model.actions + action
+    row, sent = state * model.actions + action, model.named_actions.sent(action)
     if model.counts.order[row] > 0:
-        return f"the transition ({state}, {action}) -> {successor}"
+        return f"the transition ({state}, {sent}) -> {successor}"
     without_data = model.successors[model.indptr[row]] == model.counts.elsewhere
-    return f"action {action} in state {state}" if without_data else ""
+    return f"action {sent} in state {state}" if without_data else ""
 
 
 def recorded_inputs(model: MDP) -> str:

@@ -22,6 +22,7 @@ from monitor.model.sparse_rows import checked_size
 
 __all__ = [
     "BIN_EDGES",
+    "BIN_NAMES",
     "MAX_DIRECTORY_BYTES",
     "AnyArray",
     "LargeModelError",
@@ -80,6 +81,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "emission_indptr": _Key("iu", "*", 40),
     "observed": _Key("iu", "*", 80),
     "emission_probabilities": _Key("f", "*", 80),
+    "signal_names": _Key("U", "*", _NAMES, 12),
     "observations": _Key("fiu", "S*"),
     "samples": _Key("fiu", "**", 40),
     "sample_states": _Key("iu", "*", 40),
@@ -98,12 +100,18 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "unknown": _Key("b", "LS", 4),
 }
 _EDGES: Final = _Key("fiu", "*", 40)
+_BIN_NAMES: Final = _Key("U", "*", 2 * _NAMES, 12)
 _REQUIRED: Final = ("format", "states", "actions", "indptr", "successors", "probabilities")
 BIN_EDGES: Final = re.compile(r"bin_edges_(0|[1-9][0-9]{0,2})\Z")
+BIN_NAMES: Final = re.compile(r"bin_names_(0|[1-9][0-9]{0,2})\Z")
 _HEADER: Final = re.compile(
     r"\{\s*'descr':\s*'([<>|=](?:b1|[iu][1248]|f[248]|U[1-9][0-9]{0,6}))',"
     r"\s*'fortran_order':\s*(True|False),\s*'shape':\s*\(([0-9, ]{0,80})\),?\s*\}\s*\Z"
 )
+
+
+def _key_of(key: str) -> _Key:
+    return _KEYS.get(key) or (_BIN_NAMES if BIN_NAMES.match(key) else _EDGES)
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class _Header:
     @property
     def memory(self) -> int:
         """Most bytes that reading it takes."""
-        key = _KEYS.get(self.key, _EDGES)
+        key = _key_of(self.key)
         characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
         return self.size * (self.dtype.itemsize + key.each + key.character * characters)
 
@@ -186,8 +194,9 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         key = member.filename.removesuffix(".npy")
-        if key not in _KEYS and not BIN_EDGES.match(key):
-            raise ModelError(f"unknown key {key[:80]!r}; the keys are {', '.join(_KEYS)}, bin_edges_0 ..")
+        if key not in _KEYS and not BIN_EDGES.match(key) and not BIN_NAMES.match(key):
+            known = f"{', '.join(_KEYS)}, bin_edges_0 .., bin_names_0 .."
+            raise ModelError(f"unknown key {key[:80]!r}; the keys are {known}")
         if key in members:
             raise ModelError(f"key {key!r} occurs twice")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -208,7 +217,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
     if found is None:
         raise ModelError(f"key {key!r}: its header is not that of a plain array of numbers or text")
     dtype, shape = np.dtype(found[1]), tuple(int(n) for n in found[3].split(",") if n.strip())
-    kinds = _KEYS.get(key, _EDGES).kinds
+    kinds = _key_of(key).kinds
     if dtype.kind not in kinds:
         raise ModelError(f"key {key!r} holds {dtype}, not one of the kinds {', '.join(kinds)}")
     header = _Header(key, dtype, shape, found[2] == "True", start)
@@ -233,7 +242,7 @@ def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> N
         "LS": (1 if names is None else max(1, names.size)) * states,
     }
     for key, header in headers.items():
-        allowed = most.get(_KEYS.get(key, _EDGES).shape, header.size)
+        allowed = most.get(_key_of(key).shape, header.size)
         if header.size > max(1, allowed):
             raise ModelError(f"key {key!r} holds {header.size:,} elements where {allowed:,} fit the other arrays")
 

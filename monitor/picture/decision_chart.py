@@ -8,6 +8,7 @@ import msgspec
 
 from monitor.exact.recourse import Effect
 from monitor.model import MDP
+from monitor.model.action_names import action_in_words
 from monitor.picture.axes import ROW, ChartFrame, draw_axes, draw_threshold, figure, rounded
 from monitor.picture.explanation import Explanation
 from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Anchor, Canvas
@@ -94,4 +95,4 @@ def _instead(bar: _Bar, model: MDP) -> str:
 
 
 def _name(action: int, model: MDP) -> str:
-    return model.action_names[action] if model.action_names else f"action {action}"
+    return action_in_words(model.action_names[action] if model.action_names else "", action)

@@ -8,6 +8,7 @@ from textwrap import shorten
 import numpy as np
 
 from monitor.alarm.figures import is_open
+from monitor.alarm.summary import Told
 from monitor.evidence.document import Evidence
 from monitor.logic import parse
 from monitor.logic.syntax import Label
@@ -37,13 +38,10 @@ CAUSAL = {
 
 def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
-    canvas = Canvas(WIDTH, alarm.title, _description(alarm, model))
-    y = 38 + canvas.paragraph((MARGIN, 40), alarm.title, size=20, bold=True)
-    y += canvas.paragraph((MARGIN, y), alarm.told.summary, size=16)
-    y += canvas.paragraph((MARGIN, y), " ".join(alarm.told.details)) if alarm.told.details else 0
-    y += canvas.paragraph((MARGIN, y), alarm.evidence.text, size=13, ink=FAINT)
-    y = _draw_key(canvas, alarm, y + 6)
-    labels = _labels(alarm, model)
+    canvas = Canvas(WIDTH, alarm.title, in_words(alarm, model))
+    y = draw_head(canvas, alarm.title, alarm.told, alarm.evidence.text)
+    y = draw_key(canvas, alarm, y + 6)
+    labels = labels_of(alarm, model)
     grid = grid_of(model)
     if grid is not None:
         y += draw_grids(canvas, alarm, grid, labels, (MARGIN, y))
@@ -67,7 +65,15 @@ def draw(alarm: Explanation, model: MDP) -> str:
     return canvas.document(draw_foot(canvas, alarm.evidence, more, y))
 
 
-def _draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
+def draw_head(canvas: Canvas, title: str, told: Told, text: str) -> float:
+    """Draw the title, the sentences and the formula's text; return where they end."""
+    y = 38 + canvas.paragraph((MARGIN, 40), title, size=20, bold=True)
+    y += canvas.paragraph((MARGIN, y), told.summary, size=16)
+    y += canvas.paragraph((MARGIN, y), " ".join(told.details)) if told.details else 0
+    return y + canvas.paragraph((MARGIN, y), text, size=13, ink=FAINT)
+
+
+def draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
     """Draw the key of the lines, once for all charts."""
     x = MARGIN
     for branch in alarm.branches:
@@ -133,7 +139,7 @@ def draw_foot(canvas: Canvas, evidence: Evidence, more: str, y: float) -> float:
     return y + 1.2 + canvas.paragraph((MARGIN, y), f"{when}evidence {evidence.id} · {model}", size=12, ink=FAINT)
 
 
-def _description(alarm: Explanation, model: MDP) -> str:
+def in_words(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.told.text]
     sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
@@ -163,7 +169,7 @@ def _clock(seconds: float) -> str:
     return str(np.datetime64(int(seconds), "s")).replace("T", " ") + " UTC · "
 
 
-def _labels(alarm: Explanation, model: MDP) -> LabelStates:
+def labels_of(alarm: Explanation, model: MDP) -> LabelStates:
     """Return the labels of the formula with their states, in the order of its text."""
     nodes = subformulas(parse(alarm.evidence.text))
     names = dict.fromkeys(node.name for node in nodes if isinstance(node, Label))

@@ -109,9 +109,29 @@ def explain(
         )
     goal, changes, _ = found[0]
     checker = Checker(model, tables, models)
-    verdict, now = evidence.verdict, len(evidence.path) - 1
+    verdict = evidence.verdict
     quantities = verdict.quantities[: len(changes)] if isinstance(formula, Regret) else verdict.quantities[:1]
     branches = tuple(_branch(checker, evidence, goal, change, _of(quantities, n)) for n, change in enumerate(changes))
+    return explanation_of(
+        evidence,
+        formula,
+        branches=branches,
+        history=_history(checker, evidence, formula),
+        recourse=_recourse(checker, evidence, formula if isinstance(formula, Regret) else goal),
+    )
+
+
+def explanation_of(
+    evidence: Evidence,
+    formula: Formula,
+    *,
+    branches: tuple[ComparedWorld, ...],
+    history: tuple[StepAnswer, ...],
+    recourse: RecourseReport | None = None,
+) -> Explanation:
+    """Return the explanation of an alarm, with what was derived from its evidence; its formula has a quantity."""
+    found, verdict, now = list(goals(formula)), evidence.verdict, len(evidence.path) - 1
+    goal = found[0][0]
     return Explanation(
         title=f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}",
         told=told_of(evidence, formula),
@@ -123,11 +143,11 @@ def explain(
         horizon=max((b.begins + len(b.distribution.states) - 1 - now for b in branches if b.distribution), default=0),
         reward=isinstance(goal.measure, Reward),
         branches=branches,
-        history=_history(checker, evidence, formula),
+        history=history,
         profile=_known_profile(verdict) if isinstance(formula, Regret) else {},
         latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
-        recourse=_recourse(checker, evidence, formula if isinstance(formula, Regret) else goal),
+        recourse=recourse,
     )
 
 
@@ -163,7 +183,7 @@ def _branch(
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     if change.decides:
-        name, value, bounds = _name(change), quantity.value, quantity.bounds
+        name, value, bounds = world_name(change), quantity.value, quantity.bounds
         ends = quantity.extremes
         return ComparedWorld(
             name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends
@@ -183,7 +203,7 @@ def _branch(
     is_nominal = change.kind == "nominal"
     routes = () if is_nominal or distribution is None else likeliest(world, world.observed, ROUTES)
     return ComparedWorld(
-        _name(change),
+        world_name(change),
         is_nominal,
         begins,
         quantity.value,
@@ -197,7 +217,8 @@ def _branch(
     )
 
 
-def _name(change: InterventionRef) -> str:
+def world_name(change: InterventionRef) -> str:
+    """Return what a compared world is called."""
     match change.kind:
         case "nominal":
             return "nominal"

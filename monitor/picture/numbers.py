@@ -22,7 +22,7 @@ from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Probabil
 from monitor.logic.traversal import goals, handover_goal, subformulas
 from monitor.picture.axes import ROW, ChartFrame, draw_axes
 from monitor.picture.charts import dash_of, ink_of
-from monitor.picture.draw import MARGIN, draw_foot, draw_undrawn
+from monitor.picture.draw import MARGIN, draw_foot, draw_head, draw_undrawn
 from monitor.picture.explanation import told_of
 from monitor.picture.svg import FAINT, INK, Canvas, Point
 from monitor.picture.thresholds import Threshold, thresholds
@@ -87,10 +87,7 @@ def draw_numbers(
     told, now = told_of(evidence, formula), len(evidence.path) - 1
     title = f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}"
     canvas = Canvas(WIDTH, title, " ".join([told.text, *_in_words(compared, world, now)]))
-    y = 38 + canvas.paragraph((MARGIN, 40), title, size=20, bold=True)
-    y += canvas.paragraph((MARGIN, y), told.summary, size=16)
-    y += canvas.paragraph((MARGIN, y), " ".join(told.details)) if told.details else 0
-    y += canvas.paragraph((MARGIN, y), evidence.text, size=13, ink=FAINT)
+    y = draw_head(canvas, title, told, evidence.text)
     y = _draw_key(canvas, compared, y + 6)
     first = evidence.seq - now
     last = max(now + 1, *(each.begins + len(each.states) - 1 for each in compared))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,7 +14,7 @@ from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.policy.table import ROW_SUM_TOLERANCE, PolicyTable
 
-__all__ = ["Controller", "Policy", "Reader", "as_reader", "is_hidden"]
+__all__ = ["Controller", "Policy", "Reader", "TableReader", "as_reader", "is_hidden"]
 
 Sees = Literal["observation", "state"]
 Takeover = Literal["shadow", "reset"]
@@ -45,17 +46,63 @@ class Controller:
     sees: Sees = "observation"
 
 
+class Reader(ABC):
+    """Any policy that reads what it sees, an observation or the state, and may remember it; checked against a model.
+
+    What it remembers is a whole number here, 0 at the start of an episode. `memories`: how many there are, 1 if it
+    remembers nothing. `width`: as how many numbers a belief has a memory that is no such number (`RecurrentReader`).
+    `shadows`: it has read all that came before it takes over.
+    """
+
+    memories: int
+    width: int
+    sees_state: bool
+    shadows: bool
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what it chooses depends on what it has read before."""
+        return self.memories > 1 or self.width > 0
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """Return bytes that are equal for equal policies."""
+
+    @abstractmethod
+    def read(self, memory: int, seen: int) -> tuple[int, Floats]:
+        """Return what it remembers after it has read this, and the distribution [A] of its action."""
+
+    @abstractmethod
+    def numbers(self, memory: int) -> tuple[float, ...]:
+        """Return a memory as `width` numbers."""
+
+    @abstractmethod
+    def memory_of(self, numbers: tuple[float, ...]) -> int:
+        """Return the memory that has these numbers."""
+
+    def choices(self, seen: int) -> list[tuple[int, float]]:
+        """Return the actions with positive probability where this was seen, and these; none if it depends on more."""
+        if self.remembers or self.sees_state:
+            return []
+        return [(action, chance) for action, chance in enumerate(self.read(0, seen)[1].tolist()) if chance > 0.0]
+
+    def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
+        """Return what it may read in a state, with probabilities."""
+        return [(state, 1.0)] if self.sees_state else model.shown(state)
+
+
 @dataclass(frozen=True, eq=False)
-class Reader:
-    """Any policy, checked: one without memory has M = 1. `following` [M, Z] int64, `choice` [M, Z, A] float64."""
+class TableReader(Reader):
+    """Policy as tables: one without memory has M = 1. `following` [M, Z] int64, `choice` [M, Z, A] float64."""
 
     following: Ints
     choice: Floats
     sees_state: bool
     shadows: bool = True
+    width = 0
 
     @property
-    def memories(self) -> int:
+    def memories(self) -> int:  # type: ignore[override]
         """M: how many different things it can remember."""
         return len(self.following)
 
@@ -64,11 +111,20 @@ class Reader:
         shape = np.array([*self.choice.shape, self.sees_state, self.shadows])
         return shape.tobytes() + self.following.tobytes() + self.choice.tobytes()
 
-    def choices(self, seen: int) -> list[tuple[int, float]]:
-        """Return the actions with positive probability where this was seen, and these; none if it depends on more."""
-        if self.memories > 1 or self.sees_state:
-            return []
-        return [(action, chance) for action, chance in enumerate(self.choice[0, seen].tolist()) if chance > 0.0]
+    def read(self, memory: int, seen: int) -> tuple[int, Floats]:
+        """Return what it remembers after it has read this, and the distribution [A] of its action."""
+        after = int(self.following[memory, seen])
+        return after, self.choice[after, seen]
+
+    def numbers(self, memory: int) -> tuple[float, ...]:
+        """Return nothing: its memory is a number already."""
+        del memory
+        return ()
+
+    def memory_of(self, numbers: tuple[float, ...]) -> int:
+        """Return 0, as `numbers` has nothing."""
+        del numbers
+        return 0
 
     def blind_choice(self, model: MDP) -> Floats:
         """Return the choice [M, S, M', A] in a state whose observation nobody has read yet, with the new memory."""
@@ -79,10 +135,6 @@ class Reader:
                     after = self.following[m, shown]
                     joint[m, state, after] += chance * self.choice[after, shown]
         return joint
-
-    def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
-        """Return what it may read in a state, with probabilities."""
-        return [(state, 1.0)] if self.sees_state else model.shown(state)
 
 
 def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
@@ -108,7 +160,7 @@ def as_reader(value: object, model: MDP) -> Reader:
             raise PolicyError(f"next leads outside the memories 0..{len(following) - 1}")
         choice = _choices(value.choice, (len(following), width), model)
         return _checked(
-            Reader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model
+            TableReader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model
         )
     sees: Sees = "observation" if model.emissions is not None else "state"
     if isinstance(value, Policy):
@@ -117,7 +169,7 @@ def as_reader(value: object, model: MDP) -> Reader:
         value, sees = (value.probabilities if value.actions is None else value.actions), "state"
     width = _width(sees, model)
     choice = _choices(value, (width,), model)[np.newaxis]
-    return _checked(Reader(np.zeros((1, width), dtype=np.int64), choice, sees == "state"), model)
+    return _checked(TableReader(np.zeros((1, width), dtype=np.int64), choice, sees == "state"), model)
 
 
 def _width(sees: str, model: MDP) -> int:
@@ -145,7 +197,7 @@ def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
     return np.asarray(table / sums[..., np.newaxis])
 
 
-def _checked(reader: Reader, model: MDP) -> Reader:
+def _checked(reader: TableReader, model: MDP) -> TableReader:
     """Raise PolicyError if a policy may take an action in a state in which it is unavailable."""
     for state in range(model.states):
         missing = ~model.available(state)

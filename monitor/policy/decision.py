@@ -6,7 +6,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import PolicyError
-from monitor.policy.manifest import Manifest
+from monitor.policy.manifest import Manifest, RecurrentManifest
 
 _SUM_TOLERANCE = 1e-5
 """Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action. Of
@@ -14,7 +14,7 @@ _SUM_TOLERANCE = 1e-5
 """
 
 
-def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Ints:
+def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints) -> Ints:
     """Return the greedy action of each state, [n]: the highest score, on ties the lowest number.
 
     `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for messages.
@@ -29,7 +29,9 @@ def chosen_actions(raw: AnyArray, manifest: Manifest, available: Bools, states: 
     return best
 
 
-def chosen_probabilities(raw: AnyArray, manifest: Manifest, available: Bools, states: Ints) -> Floats:
+def chosen_probabilities(
+    raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints
+) -> Floats:
     """Return the action distribution of each state, [n, A] float64; logits by softmax. Arguments as above."""
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
@@ -47,7 +49,7 @@ def chosen_probabilities(raw: AnyArray, manifest: Manifest, available: Bools, st
     return chances
 
 
-def _checked(raw: AnyArray, manifest: Manifest, states: Ints) -> Floats:
+def _checked(raw: AnyArray, manifest: Manifest | RecurrentManifest, states: Ints) -> Floats:
     scores: Floats = raw.astype(np.float64)
     bad = np.argwhere(~np.isfinite(scores))
     if bad.size:

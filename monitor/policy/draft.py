@@ -50,6 +50,7 @@ def draft_manifest(
         kind = _kind(result)
         if kind != "action":
             assumed.append(f"output {result[0]!r} holds {kind}, by its name; if not, give --output")
+            assumed += model.named_actions.order
     if stochastic and kind not in ("logits", "probabilities"):
         raise PolicyError(f"policy {where}: an agent cannot draw from {kind}, only from logits and probabilities")
     manifest = Manifest(
@@ -141,7 +142,7 @@ def _contradiction(content: bytes, manifest: Manifest, outputs: list[Tensor], mo
         for state, each, best in zip(states.tolist(), said, network.choose(states).tolist(), strict=True):
             if element == "tensor(string)" and each not in model.action_index:
                 return f"its output {label!r} holds text such as {each[:40]!r}, which is no action of the model"
-            if best != (model.action_index[each] if element == "tensor(string)" else each):
+            if best != model.named_actions.find(each):
                 return f"in state {state} its output {label!r} is {each!r}, but {scores!r} is largest in column {best}"
     return ""
 

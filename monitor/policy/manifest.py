@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -50,8 +50,8 @@ class Output(_Strict):
     """[batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
 
 
-class Manifest(_Strict):
-    """Manifest of a policy."""
+class NetworkManifest(_Strict):
+    """What the manifests of all networks have."""
 
     file: _Text
     """The ONNX file, relative to the manifest and inside its folder."""
@@ -79,12 +79,16 @@ class Manifest(_Strict):
     _file_inside = field_validator("file")(_inside)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Manifest:
+    def _consistent(self) -> Self:
         if self.mode == "stochastic" and self.output.kind not in ("logits", "probabilities"):
             raise ValueError(f"mode stochastic needs logits or probabilities, not {self.output.kind}")
         if self.mask and self.output.kind == "action":
             raise ValueError("mask needs scores to choose among; an action is already chosen")
         return self
+
+
+class Manifest(NetworkManifest):
+    """Manifest of a policy."""
 
 
 class SightedManifest(Manifest):
@@ -119,7 +123,34 @@ class ControllerManifest(_Strict):
     _file_inside = field_validator("file")(_inside)
 
 
-AnyManifest = Manifest | SightedManifest | ControllerManifest
+class State(_Strict):
+    """One tensor that a recurrent network remembers."""
+
+    input: _Text
+    """Name of the input that has it before the step; zeros at the start of an episode."""
+    output: _Text
+    """Name of the output that has it after the step."""
+
+
+class RecurrentManifest(NetworkManifest):
+    """Manifest of a recurrent network, which remembers.
+
+    Dimensions of its tensors that are free are 1: it runs for one agent, one step at a time.
+    """
+
+    kind: Literal["recurrent"]
+    """Only of a recurrent network, and needed there."""
+    states: Annotated[tuple[State, ...], Field(min_length=1, max_length=64)]
+    """Of a recurrent network: what it remembers, such as the hidden state and the cell state of an LSTM."""
+    memory: Literal["shadow", "reset"] = "shadow"
+    """Of a recurrent network: when it takes over, it remembers what it has read all along (`shadow`), or nothing
+    (`reset`).
+    """
+    sees: Literal["observation", "state"] = "observation"
+    """What it reads; where states are seen, that is the state."""
+
+
+AnyManifest = Manifest | SightedManifest | ControllerManifest | RecurrentManifest
 
 
 def read_manifest(content: bytes, where: str) -> AnyManifest:
@@ -138,7 +169,9 @@ def read_manifest(content: bytes, where: str) -> AnyManifest:
 def manifest_of(given: object, where: str) -> AnyManifest:
     """Read the manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
     keys = given.keys() if isinstance(given, Mapping) else ()
-    kind = ControllerManifest if "kind" in keys else SightedManifest if "sees" in keys else Manifest
+    kind: type[AnyManifest] = SightedManifest if "sees" in keys else Manifest
+    if isinstance(given, Mapping) and "kind" in keys:
+        kind = RecurrentManifest if given["kind"] == "recurrent" else ControllerManifest
     try:
         return kind.model_validate(given)
     except ValidationError as error:

@@ -10,9 +10,10 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints, Reals
 from monitor.errors import PolicyError
+from monitor.model.action_names import ActionNames
 from monitor.model.mdp import MDP
 from monitor.policy.decision import chosen_actions, chosen_probabilities
-from monitor.policy.manifest import Manifest
+from monitor.policy.manifest import Manifest, RecurrentManifest
 from monitor.policy.onnx_scan import refuse_unsafe
 
 MAX_ONNX_BYTES = 256 << 20
@@ -24,7 +25,7 @@ _BATCH_NUMBERS = 1 << 22
 """Most input numbers in a batch: a one-hot batch over a million states must not fill the memory."""
 
 FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
-_INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 Tensor = tuple[str, str, list[object]]
@@ -89,12 +90,18 @@ class _ModelSight:
 
 
 class Network:
-    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input."""
+    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input.
 
-    def __init__(self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str) -> None:
+    `names`: of the actions, where the model is no table; None: they have none.
+    """
+
+    def __init__(
+        self, content: bytes, manifest: Manifest, model: MDP | Sight, where: str, names: ActionNames | None = None
+    ) -> None:
+        self._names = model.named_actions if isinstance(model, MDP) else names
         self._manifest, self._where, self.kind = manifest, where, manifest.input.kind
         self._session = open_session(content, where)
-        self._sight = _sight(manifest, model, where)
+        self._sight = sight_of(manifest, model, where)
         self._width = None if manifest.input.kind == "index" else self._sight.width
         self._inputs = None
         if isinstance(model, MDP) and model.samples is not None and manifest.input.kind == "observation":
@@ -134,10 +141,21 @@ class Network:
         try:
             raw = self._raw(given)
             if self._manifest.mode == "greedy":
-                return chosen_actions(raw, self._manifest, available, states)
+                chosen = chosen_actions(raw, self._manifest, available, states)
+                return self._meant(chosen) if self._manifest.output.kind == "action" else chosen
             return chosen_probabilities(raw, self._manifest, available, states)
         except PolicyError as error:
             raise PolicyError(f"policy {self._where}: {error}") from error
+
+    def _meant(self, chosen: Ints) -> Ints:
+        """Return the actions that numbers mean, [n]: they are indices, or names where these are numbers."""
+        if self._names is None or self._names.by_index:
+            return chosen
+        found = {number: self._names.find(number) for number in np.unique(chosen).tolist()}
+        unknown = [number for number, action in found.items() if action is None]
+        if unknown:
+            raise PolicyError(f"it chooses {unknown[0]}, which is no action of the model ({self._names.expected()})")
+        return np.array([found[number] for number in chosen.tolist()], dtype=np.int64)
 
     def _given(self, states: AnyArray) -> AnyArray:
         shown: AnyArray = states if self._width is None else self._sight.observations(states)
@@ -152,10 +170,7 @@ class Network:
 
     def _run(self, name: str, shown: AnyArray) -> Any:  # noqa: ANN401 - likewise
         given: AnyArray = shown.astype(self._dtype, copy=False)
-        try:
-            return self._session.run([name], {self._manifest.input.name: given})[0]
-        except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
-            raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
+        return evaluated(self._session, [name], {self._manifest.input.name: given})[0]
 
     def _raw(self, given: AnyArray) -> AnyArray:
         name = self._manifest.output.name
@@ -168,6 +183,15 @@ class Network:
             got = getattr(raw, "shape", type(raw).__name__)
             raise PolicyError(f"output {name!r} has shape {got} for {len(given)} states, not {shape}")
         return raw
+
+
+def evaluated(session: Any, names: list[str], feed: dict[str, AnyArray]) -> list[Any]:  # noqa: ANN401 - likewise
+    """Return outputs of a session, as onnxruntime gives them. Raises PolicyError."""
+    try:
+        found: list[Any] = session.run(names, feed)
+    except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
+        raise PolicyError(f"onnxruntime cannot evaluate it ({_first_line(error)})") from error
+    return found
 
 
 def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
@@ -217,7 +241,7 @@ def _check_input(session: Any, manifest: Manifest, width: int | None, where: str
         raise PolicyError(
             f"policy {where}: the network's inputs are {names}, the manifest says {manifest.input.name!r}"
         )
-    types, shape = (_INTS if width is None else FLOATS), list(inputs[0].shape)
+    types, shape = (INTS if width is None else FLOATS), list(inputs[0].shape)
     wanted = ["batch"] if width is None else ["batch", width]
     fits = len(shape) == len(wanted) and (not isinstance(shape[0], int) or shape[0] == 1)
     if not fits or (width is not None and isinstance(shape[1], int) and shape[1] != width):
@@ -238,7 +262,7 @@ def _check_output(session: Any, manifest: Manifest, actions: int, where: str) ->
             f"policy {where}: the network's outputs are {list(outputs)}, the manifest says {manifest.output.name!r}"
         )
     action = manifest.output.kind == "action"
-    types = _INTS if action else FLOATS
+    types = INTS if action else FLOATS
     if output.type not in types:
         zipped = "; convert it again with zipmap=False" if output.type.startswith("seq(map(") else ""
         raise PolicyError(
@@ -249,7 +273,8 @@ def _check_output(session: Any, manifest: Manifest, actions: int, where: str) ->
         raise PolicyError(f"policy {where}: output {output.name!r} has {shape[1]} columns for {actions} actions")
 
 
-def _sight(manifest: Manifest, model: MDP | Sight, where: str) -> Sight:
+def sight_of(manifest: Manifest | RecurrentManifest, model: MDP | Sight, where: str) -> Sight:
+    """Return what a network sees of a model. Raises PolicyError."""
     if isinstance(model, MDP):
         return _ModelSight(model, one_hot=manifest.input.kind == "one_hot")
     if manifest.input.kind == "one_hot":

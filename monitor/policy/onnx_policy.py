@@ -16,7 +16,7 @@ import numpy as np
 from monitor.arrays import Ints
 from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
-from monitor.policy.manifest import MAX_MANIFEST_BYTES, AnyManifest, Manifest, read_manifest
+from monitor.policy.manifest import MAX_MANIFEST_BYTES, AnyManifest, Manifest, RecurrentManifest, read_manifest
 from monitor.policy.network import MAX_ONNX_BYTES, Network, Sight
 from monitor.policy.table import PolicyTable, as_table
 
@@ -158,7 +158,8 @@ def of_network(manifest: AnyManifest, where: str) -> Manifest:
     """Return the manifest of a network; PolicyError for another one."""
     if isinstance(manifest, Manifest):
         return manifest
-    raise PolicyError(f"policy {where}: it is a controller, which remembers; here a policy without memory is needed")
+    what = "a recurrent network" if isinstance(manifest, RecurrentManifest) else "a controller"
+    raise PolicyError(f"policy {where}: it is {what}, which remembers; here a policy without memory is needed")
 
 
 def read_pinned(path: Path, name: str, sha256: str) -> bytes:

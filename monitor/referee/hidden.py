@@ -92,11 +92,7 @@ def beliefs(
     minds = _minds(model, policies)
     pairs, before = _checked_path(path, minds)
     watched = Watched(minds, pairs, acted or ["nominal"] * len(pairs), before)
-    found = []
-    for k in range(len(pairs)):
-        numbered = sorted((minds.number(place), weight) for place, weight in watched.prior(k).items())
-        found.append(tuple(float(part) for each in numbered for part in each))
-    return found
+    return [minds.plain(watched.prior(k)) for k in range(len(pairs))]
 
 
 def _minds(model: MDP, policies: Mapping[str, object]) -> Minds:
@@ -130,7 +126,7 @@ def _check_change(change: InterventionRef, text: str, minds: Minds) -> None:
     if change.decides:
         raise error_at("decisions made for a goal need a state that is seen", text, change.at)
     names = ["nominal", *([change.name] if change.kind == "policy" else [])]
-    if change.steps is not None and any(minds.readers[name].memories > 1 for name in names):
+    if change.steps is not None and any(minds.readers[name].remembers for name in names):
         raise error_at("a policy that remembers takes over for good", text, change.at)
 
 
@@ -139,7 +135,7 @@ def _check_memory(acted: Sequence[str], minds: Minds) -> None:
     if UNKNOWN_POLICY in acted:
         raise PathError("a policy that is not configured acted, and what it reads is not known")
     readers = {minds.readers[name].content(): minds.readers[name] for name in ("nominal", *acted)}
-    if len(readers) > 1 and any(each.memories > 1 for each in readers.values()):
+    if len(readers) > 1 and any(each.remembers for each in readers.values()):
         raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
 
 
@@ -180,18 +176,19 @@ def _number(given: object, n: int) -> int | None:
 def _belief(given: object, minds: Minds) -> dict[Place, float]:
     """Return a belief given as plain data."""
     listed = list(given) if isinstance(given, Iterable) else []
-    if not listed or len(listed) % 2 or not all(isinstance(each, int | float) for each in listed):
+    if not listed or len(listed) % minds.size or not all(isinstance(each, int | float) for each in listed):
         raise PathError("pair 0: the belief before it is not place, weight, place, weight, ...")
-    places, weights = [float(each) for each in listed[::2]], [float(each) for each in listed[1::2]]
-    if any(one >= two for one, two in pairwise(places)) or not all(
-        place.is_integer() and 0 <= place < minds.places for place in places
+    entries = [[float(each) for each in listed[n : n + minds.size]] for n in range(0, len(listed), minds.size)]
+    keys, weights = [(place, *rest) for place, _, *rest in entries], [each[1] for each in entries]
+    if any(one >= two for one, two in pairwise(keys)) or not all(
+        place.is_integer() and 0 <= place < minds.places for place, *_ in keys
     ):
         raise PathError(
             f"pair 0: the places of the belief before it do not ascend, or are none of 0..{minds.places - 1}"
         )
     if not all(weight > 0.0 for weight in weights) or not isclose(sum(weights), 1.0, rel_tol=0.0, abs_tol=ROUNDING):
         raise PathError("pair 0: the belief before it has weights that are not positive, or not of sum 1")
-    return {minds.place(int(place)): weight for place, weight in zip(places, weights, strict=True)}
+    return {minds.place(int(place), rest): weight for (place, *rest), weight in zip(keys, weights, strict=True)}
 
 
 def _frame(pairs: Sequence[Seen], acted: Sequence[str]) -> Frame:

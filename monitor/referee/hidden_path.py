@@ -61,7 +61,7 @@ class Minds:
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
         contents = {each.content(): each for each in readers.values()}
         self.model, self.readers = model, {name: contents[each.content()] for name, each in readers.items()}
-        self._rememberers = [each for _, each in sorted(contents.items()) if each.memories > 1]
+        self._rememberers = [each for _, each in sorted(contents.items()) if each.remembers]
 
     @property
     def places(self) -> int:
@@ -71,20 +71,33 @@ class Minds:
             number *= reader.memories
         return number
 
-    def place(self, number: int) -> Place:
-        """Return the place with a number: mixed radix, the state first."""
+    @property
+    def size(self) -> int:
+        """Return how many numbers of plain data an entry of a belief has: place, weight, and what networks remember."""
+        return 2 + sum(reader.width for reader in self._rememberers)
+
+    def place(self, number: int, remembered: Sequence[float]) -> Place:
+        """Return the place with a number, mixed radix, the state first; `remembered`: the numbers of networks."""
         memories: list[int] = []
+        rest = tuple(remembered)
         for reader in reversed(self._rememberers):
             number, memory = divmod(number, reader.memories)
-            memories.insert(0, memory)
+            cut = len(rest) - reader.width
+            memories.insert(0, reader.memory_of(rest[cut:]) if reader.width else memory)
+            rest = rest[:cut]
         return Place(number, tuple(memories))
 
-    def number(self, place: Place) -> int:
-        """Return the number of a place."""
-        number = place.state
-        for reader, memory in zip(self._rememberers, place.memories, strict=True):
-            number = number * reader.memories + memory
-        return number
+    def plain(self, belief: Belief) -> tuple[float, ...]:
+        """Return a belief as plain data: place, weight, what networks remember there, place, weight, ..."""
+        found: defaultdict[tuple[float, ...], float] = defaultdict(float)
+        for place, weight in belief.items():
+            number = place.state
+            remembered: tuple[float, ...] = ()
+            for reader, memory in zip(self._rememberers, place.memories, strict=True):
+                number = number * reader.memories + (0 if reader.width else memory)
+                remembered += reader.numbers(memory)
+            found[float(number), *remembered] += weight
+        return tuple(part for key, weight in sorted(found.items()) for part in (key[0], weight, *key[1:]))
 
     def fresh(self, state: int) -> Place:
         """Return the place at the start of an episode."""
@@ -92,21 +105,20 @@ class Minds:
 
     def remembered(self, reader: Reader, memories: tuple[int, ...]) -> int:
         """Return what a policy remembers: 0 if nothing."""
-        return memories[self._rememberers.index(reader)] if reader.memories > 1 else 0
+        return memories[self._rememberers.index(reader)] if reader.remembers else 0
 
     def after(self, memories: tuple[int, ...], state: int, observation: int) -> tuple[int, ...]:
         """Return what is remembered after reading."""
         return tuple(
-            int(reader.following[memory, state if reader.sees_state else observation])
+            reader.read(memory, state if reader.sees_state else observation)[0]
             for reader, memory in zip(self._rememberers, memories, strict=True)
         )
 
     def choice(self, reader: Reader, memories: tuple[int, ...], state: int, observation: int) -> list[float]:
-        """Return the distribution [A] of a policy's action; `memories`: after reading."""
-        chosen: list[float] = reader.choice[
-            self.remembered(reader, memories), state if reader.sees_state else observation
-        ].tolist()
-        return chosen
+        """Return the distribution [A] of a policy's action; `memories`: before reading."""
+        _, chosen = reader.read(self.remembered(reader, memories), state if reader.sees_state else observation)
+        found: list[float] = chosen.tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -158,9 +170,9 @@ class Watched:
             return True
         _, action = self.pairs[k]
         return action is not None and not any(
-            self.minds.choice(reader, memories, place.state, observation)[action] > 0.0
+            self.minds.choice(reader, place.memories, place.state, observation)[action] > 0.0
             for place in here
-            for observation, memories, _ in self._readings(k, place)
+            for observation, _, _ in self._readings(k, place)
         )
 
     def acting(self, k: int) -> Reader | None:
@@ -171,7 +183,7 @@ class Watched:
         if self.acted[k] == UNKNOWN_POLICY:
             return None
         reader, nominal = self.minds.readers[self.acted[k]], self.minds.readers["nominal"]
-        forgets = reader.memories > 1 and not reader.shadows and reader is not nominal
+        forgets = reader.remembers and not reader.shadows and reader is not nominal
         return None if forgets else reader
 
     @property
@@ -244,7 +256,7 @@ class Watched:
             elif action is None:
                 if reader is None:
                     reader = self.minds.readers["nominal"]
-                chosen = self.minds.choice(reader, memories, place.state, observation)
+                chosen = self.minds.choice(reader, place.memories, place.state, observation)
                 for taken, chance in enumerate(chosen):
                     if chance > 0.0:
                         yield Happening(observation, taken, memories, shown * chance)
@@ -253,7 +265,7 @@ class Watched:
             elif (
                 not silent
                 and reader is not None
-                and (chance := self.minds.choice(reader, memories, place.state, observation)[action]) > 0.0
+                and (chance := self.minds.choice(reader, place.memories, place.state, observation)[action]) > 0.0
             ):
                 yield Happening(observation, action, memories, shown * chance)
 

@@ -240,7 +240,7 @@ class HiddenUnroll:
                 continue
             if each.action is not None:
                 reader = self._minds.readers[self._watched.acted[now.k]]
-                took = np.array(self._minds.choice(reader, each.memories, place.state, each.observation))
+                took = np.array(self._minds.choice(reader, place.memories, place.state, each.observation))
                 if took[each.action] > 0.0:
                     chosen = counterfactual(took, chosen, each.action)
             for action in np.flatnonzero(chosen).tolist():
@@ -255,8 +255,8 @@ class HiddenUnroll:
         reader = self._minds.readers[policy]
         memory = other.memory if reader is now.carried else 0
         seen = other.state if reader.sees_state else read
-        memory = int(reader.following[memory, seen])
-        return reader.choice[memory, seen], memory
+        after, chosen = reader.read(memory, seen)
+        return chosen, after
 
     def _row(self, model: str, state: int, action: int) -> Chances:
         key = model, state, action

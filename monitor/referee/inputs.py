@@ -5,9 +5,12 @@ It rejects the same input as `monitor.check`, with the same classes of errors.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from operator import index
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +22,9 @@ from monitor.model.mdp import MDP
 from monitor.types import UNKNOWN_POLICY
 
 Path = Sequence[tuple[int, int | None]]
+
+NUMERAL: Final = re.compile("[-+]?([0-9]{1,40}[.]?[0-9]{0,40}|[.][0-9]{1,40})([eE][-+]?[0-9]{1,3})?")
+"""A name of an action, or the action of `do(..)`, that is a number."""
 
 
 def checked_path(path: Path, model: MDP, *, terminated: bool) -> list[tuple[int, int | None]]:
@@ -78,26 +84,42 @@ def named_actions(
     Raises:
         FormulaError: an unknown label, policy, model or action, or an action that is unavailable in some state.
     """
-    by_number = {str(action): action for action in range(model.actions)}
+    names = model.action_names
     known: dict[str, Mapping[str, object]] = {
         "label": model.labels,
         "policy": policies,
         "model": models,
-        "action": {**by_number, **model.action_index},
+        "action": dict.fromkeys(names or [str(action) for action in range(model.actions)]),
     }
     actions: dict[str, int] = {}
     for kind, name, at in _names(formula):
-        key = str(int(name)) if kind == "action" and name.isdecimal() else name
-        if key not in known[kind]:
+        meant = action_meant(name, names, model.actions) if kind == "action" else None
+        if meant is None and (kind == "action" or name not in known[kind]):
             raise error_at(f"unknown {kind} {name!r}; there is {', '.join(known[kind]) or 'none'}", text, at)
-        if kind == "action":
-            actions[name] = by_number.get(key, model.action_index.get(key, 0))
+        if meant is not None:
+            actions[name] = meant
             missing = np.flatnonzero(~model.availability[:, actions[name]])
             if len(missing):
                 where = f"{len(missing)} states, first in {missing[0]}"
                 problem = f"do({name}) is impossible: the action is unavailable in {where}"
                 raise error_at(problem, text, at)
     return actions
+
+
+def action_meant(text: str, names: Sequence[str], count: int) -> int | None:
+    """Return the action that `do(text)` takes: that of the name; else, of a number, the only one whose name equals it.
+
+    Where no name is a number, a number is an index. None: there is no such action.
+    """
+    if text in names:
+        return list(names).index(text)
+    numerals = [(action, Decimal(name)) for action, name in enumerate(names) if NUMERAL.fullmatch(name)]
+    if not NUMERAL.fullmatch(text):
+        return None
+    if not numerals:
+        numerals = [(action, Decimal(action)) for action in range(count)]
+    equal = [action for action, number in numerals if number == Decimal(text)]
+    return equal[0] if len(equal) == 1 else None
 
 
 def _names(formula: Formula) -> Iterator[tuple[str, str, int]]:

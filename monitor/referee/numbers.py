@@ -34,6 +34,7 @@ from monitor.logic.syntax import (
 )
 from monitor.logic.traversal import handover_goal
 from monitor.referee.basis import is_counted
+from monitor.referee.inputs import action_meant
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -362,9 +363,9 @@ class _Paths:
         since = offset - self._later
         off = since < 0 or (change.steps is not None and since >= change.steps)
         if change.kind == "action" and not off:
-            name = change.name
-            names = list(self._main.action_names)
-            return np.full(len(states), int(name) if name.isdigit() else names.index(name))
+            taken = action_meant(change.name, self._main.action_names, self._main.actions)
+            assert taken is not None, "the formula was checked"
+            return np.full(len(states), taken)
         if change.kind == "policy" and not off:
             policy = change.name
         unchanged = change.kind in ("nominal", "model") or off

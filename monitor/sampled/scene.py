@@ -16,7 +16,8 @@ from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, handover_goal, nested_goals
-from monitor.model import MDP, encode_action
+from monitor.model import MDP, encode_action_text
+from monitor.model.action_names import ActionNames
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
 from monitor.sampled.dynamics import Dynamics, State, dynamics_of
 from monitor.sampled.ensemble import LabelFunction, SampledWorld
@@ -78,7 +79,7 @@ class Enumerated:
     def __init__(self, evaluators: Evaluators) -> None:
         self._evaluators, model = evaluators, evaluators.model
         self._worlds = _Worlds(
-            model, evaluators.policies, evaluators.models, lambda name: encode_action(model, _plain(name))
+            model, evaluators.policies, evaluators.models, lambda name: encode_action_text(model, name)
         )
 
     def world(self, change: InterventionRef, acted: Sequence[str] = ()) -> SampledWorld:
@@ -142,8 +143,7 @@ class Simulated:
         if "nominal" not in policies:
             raise ConfigError("no policy is called 'nominal'; it names the deployed one, so name it under policies")
         check_policy_names(policies)
-        self._names = {name: number for number, name in enumerate(actions)}
-        self._actions = model.actions
+        self._actions = ActionNames(tuple(actions), model.actions)
         self._policies, self.deployed = frozenset(policies), deployed_name(policies)
         self._worlds = _Worlds(model, {**policies, self.deployed: policies["nominal"]}, models or {}, self._action)
         self._automata: dict[Probability | Reward, Automaton] = {}
@@ -212,13 +212,15 @@ class Simulated:
         known: Iterable[str] = self._policies if change.kind == "policy" else self._worlds.models
         if change.kind in ("policy", "model") and change.name not in known:
             raise error_at(_unknown(change.kind, change.name, known), text, change.at)
-        if change.kind == "action" and not 0 <= self._action(change.name) < self._actions:
-            names = self._names or [str(action) for action in range(self._actions)]
+        if change.kind == "action" and self._actions.named(change.name) is None:
+            names = self._actions.names or [str(action) for action in range(self._actions.count)]
             raise error_at(_unknown("action", change.name, names), text, change.at)
 
     def _action(self, name: str) -> int:
-        """The number of an action, -1 if unknown."""
-        return int(name) if name.isdigit() else self._names.get(name, -1)
+        """Return the number of an action; `_check_change` has found that there is one."""
+        number = self._actions.named(name)
+        assert number is not None
+        return number
 
 
 class _Worlds:
@@ -307,7 +309,3 @@ def _refused(nested: Goal, text: str) -> FormulaError:
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {what} {name!r}; there is {', '.join(sorted(known)[:10]) or 'none'}"
-
-
-def _plain(name: str) -> int | str:
-    return int(name) if name.isdigit() else name

@@ -96,7 +96,7 @@ class Adapter:
         raise NotImplementedError
 
     @abstractmethod
-    def encode_action(self, raw: int | str) -> int:
+    def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
         raise NotImplementedError
 

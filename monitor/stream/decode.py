@@ -271,14 +271,20 @@ def _entry(key: str, value: object) -> float | str | bool:
     raise _wrong(key, value, "a flat list of numbers, strings or booleans")
 
 
-def _action(value: object) -> int | str | None:
+def _action(value: object) -> float | str | None:
+    """Return an action; whole numbers as int, and true and false as 1 and 0, as in recordings."""
     if value is None:
         return None
     if type(value) is int:
-        return _integer("action", value, 0)
+        return _integer("action", value, -_MAX_INT)
     if type(value) is str:
         return _text("action", value)
-    raise _wrong("action", value, "the action's index or name")
+    if type(value) is float:
+        number = _finite("action", value)
+        return int(number) if number.is_integer() and abs(number) <= _MAX_INT else number
+    if type(value) is bool:
+        return int(value)
+    raise _wrong("action", value, "the action's index, number or name")
 
 
 def _time(value: object) -> float | None:

@@ -38,7 +38,8 @@ def digest(observation: Observation) -> bytes:
     o = observation
     content = (o.state, o.action, o.time, o.reward, o.terminated, o.truncated, o.policy)
     state, action, time, reward, terminated, truncated, policy = content
-    if type(state) is int and type(action) is int and o.inputs is None and not (terminated or truncated) and state >= 0:
+    more = o.inputs is not None or terminated or truncated
+    if type(state) is int and type(action) is int and state >= 0 and action >= 0 and not more:
         time, reward = _ABSENT if time is None else time, _ABSENT if reward is None else reward
         return int(plain_digest(state, action, time, reward, policy_word(policy))).to_bytes(_SIZE, "little")
     if o.inputs is not None or o.observation is not None:

@@ -7,10 +7,10 @@ nothing else has to be kept beside it.
 from __future__ import annotations
 
 from monitor.arrays import Floats
-from monitor.errors import InputError
+from monitor.errors import InputError, MonitorError
 from monitor.hidden.filtering import NOTHING, Filter, Weights
 from monitor.hidden.glances import impossible
-from monitor.model.encode import StateEncoder, encode_action, encode_state
+from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
 from monitor.stream.adapter import Adapter, Pair, seen_state
 from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
@@ -45,12 +45,9 @@ class HiddenAdapter(Adapter):
                 "unknown_key",
                 "the model's states are hidden: send `observation`, or null where there is none, and no `state`",
             )
-        seen, signals = observation.observation, self._model.emissions.signals
-        if seen is None or (isinstance(seen, int) and not isinstance(seen, bool) and 0 <= seen < signals):
-            return seen
-        raise InputError("unknown_state", f"{seen!r:.80} is not an observation of the model (0 to {signals - 1})")
+        return None if observation.observation is None else encode_signal(self._model, observation.observation)
 
-    def encode_action(self, raw: int | str) -> int:
+    def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
         return encode_action(self._model, raw)
 
@@ -85,7 +82,10 @@ class HiddenAdapter(Adapter):
         if not self._filter.explains(before, (seen, action)):
             seen = action = None
         acting = None if policy == UNKNOWN_POLICY else self._readers[policy]
-        after = self._filter.following(before, (seen, action), acting)
+        try:
+            after = self._filter.following(before, (seen, action), acting)
+        except MonitorError:  # of a recurrent network: it fails, or what it may remember is too much
+            after = None
         return (seen, action, before), (seen, action, NOTHING if after is None else after)
 
     def _before(self, seen: int | None, seq: int) -> Weights:
@@ -129,4 +129,7 @@ class HiddenAdapter(Adapter):
 
     def _likely(self, pair: Pair) -> Floats | None:
         seen, _, before = pair
-        return None if before == NOTHING else self._filter.likely(before, seen)
+        try:
+            return None if before == NOTHING else self._filter.likely(before, seen)
+        except MonitorError:  # likewise
+            return None

@@ -3,7 +3,7 @@ from monitor.stream.adapter cimport Adapter
 
 
 cdef class ModelAdapter(Adapter):
-    cdef object _model, _encoder, _ended
+    cdef object _model, _encoder, _ended, _sent
     cdef long long _states, _actions
     cdef bint _by_index
     cdef const long long[::1] _starts, _successors, _nominal

@@ -35,7 +35,8 @@ class ModelAdapter(Adapter):
         self._encoder: StateEncoder = settings.encoder
         # Single entries are read at each message: from memory views, which are fast also where nothing is compiled.
         self._states, self._actions = model.states, model.actions
-        self._by_index = settings.encoder == "index"
+        self._sent = model.named_actions.sent
+        self._by_index = settings.encoder == "index" and model.named_actions.by_index
         self._starts = model.indptr.data
         self._successors = model.successors.data
         least, most = model.reward_range
@@ -62,7 +63,7 @@ class ModelAdapter(Adapter):
             state = self._ended[state]  # the environment's number of a state is also that of its copy (MDP.ended_as)
         return state, self._action(observation), ()
 
-    def encode_action(self, raw: int | str) -> int:
+    def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
         return encode_action(self._model, raw)
 
@@ -71,7 +72,7 @@ class ModelAdapter(Adapter):
         state, action = pair[:2]
         if action is None or self._available(state, action):
             return None
-        return Break("impossible_step", f"action {action} is not available in state {state}")
+        return Break("impossible_step", f"action {self._sent(action)} is not available in state {state}")
 
     def goes_on(self, pair: Pair, state: object, action: object) -> bool:
         """Return whether a state and an action, as sent, are a pair of the model that is possible after `pair`.
@@ -89,7 +90,7 @@ class ModelAdapter(Adapter):
         (state, action), successor = pair[:2], following[0]
         if new := never_recorded(self._model, (state, action), successor):
             return Break("impossible_step", f"{new} was never recorded; {APPEND}", unrecorded=True)
-        words = f"the model has no transition ({state}, {action}) -> {successor}"
+        words = f"the model has no transition ({state}, {self._sent(action)}) -> {successor}"
         return Break("impossible_step", words, unpredicted=True)
 
     def possible(self, pair: Pair, following: Pair) -> bool:
@@ -111,7 +112,8 @@ class ModelAdapter(Adapter):
         if abs(reward - expected) <= tolerance:
             return ""
         around = f" +- {width:g}" if width else ""
-        return f"({pair[0]}, {pair[1]}) -> {successor} earned {reward:g}, the model says {expected:g}{around}"
+        step = f"({pair[0]}, {self._sent(pair[1])}) -> {successor}"
+        return f"{step} earned {reward:g}, the model says {expected:g}{around}"
 
     def has(self, pair: Pair) -> bool:
         """Return whether a pair is one of the model's."""

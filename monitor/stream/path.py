@@ -113,6 +113,8 @@ class SlidingPath:
         self.held.append((step.state, step.action))
         if step.inputs:
             self.inputs.append(step.inputs)
+        else:  # none, or it is not known any more what was there: then that of earlier pairs is of no use
+            self.inputs.clear()
         if len(self.held) > self.window:
             del self.held[0]
             del self.inputs[: -self.window]

@@ -44,14 +44,13 @@ class WorldAdapter(Adapter):
             raise InputError("out_of_range", f"{problem}; send it in the unit and range of the world")
         return state, self._action(observation), inputs
 
-    def encode_action(self, raw: int | str) -> int:
+    def encode_action(self, raw: float | str) -> int:
         """Return the number of an action. Raises InputError."""
-        names = self._world.action_names
-        if isinstance(raw, str) and raw in names:
-            return names.index(raw)
-        if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < len(names):
-            return raw
-        raise InputError("unknown_action", f"{raw!r:.80} is not an action of the world; send one of {', '.join(names)}")
+        action = self._world.named_actions.find(raw)
+        if action is None:
+            names = ", ".join(self._world.action_names)
+            raise InputError("unknown_action", f"{raw!r:.80} is not an action of the world; send one of {names}")
+        return action
 
     def unavailable(self, pair: Pair) -> Break | None:
         """Return None: every action is available everywhere."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.errors import LimitError, ModelError, MonitorError, PathError
+from monitor.model.action_names import ActionNames
 from monitor.user_code import explained
 from monitor.worlds.abduction import LARGEST, SMALLEST, Abduction, Moment
 from monitor.worlds.content import of_python
@@ -46,6 +47,7 @@ class CheckedWorld:
         self.inputs = features_listed(getattr(world, "inputs", ()), "input")
         self.action_names = names_listed(self._part("actions"), "action")
         self.actions = len(self.action_names)
+        self.named_actions = ActionNames(self.action_names, self.actions)
         self.labels = names_listed(self._part("labels"), "label", least=0)
         self.noise = self._part("noise")
         self.learned = bool(getattr(world, "learned", False))

@@ -126,7 +126,7 @@ def network_policy(content: bytes, manifest: Manifest, world: CheckedWorld, wher
         kind = manifest.input.kind
         raise PolicyError(f"policy {name or where!r}: its input is {kind}; in a world with numbers it is observation")
     sees = sees_inputs(content, world, where)
-    network = Network(content, manifest, WorldSight(world, inputs=sees), where)
+    network = Network(content, manifest, WorldSight(world, inputs=sees), where, world.named_actions)
     return WorldPolicy(name or where, _batched(network), world.actions, sees_inputs=sees)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import monitor
 from monitor.evaluation.models import load_any_policy
 from monitor.model.io import save_model
-from monitor.policy.controller import Reader
+from monitor.policy.controller import TableReader
 from monitor.policy.export import manifest_yaml, table_onnx
 from monitor.policy.manifest import ControllerManifest, Input, Manifest, Output
 
@@ -65,7 +65,7 @@ def main() -> None:
     write_careful(out)
     for name in ("careful", "hasty"):
         policy = load_any_policy(out / f"{name}.yaml", model).table
-        assert isinstance(policy, Reader)
+        assert isinstance(policy, TableReader)
         home, water = outcomes(model, policy, 200)
         print(f"{name}: within 200 steps back at home {home:.4f}, in the water {water:.4f}")
 
@@ -186,7 +186,7 @@ def write_careful(out: Path) -> None:
     (out / "careful.yaml").write_text(manifest_yaml(manifest))
 
 
-def outcomes(model: monitor.MDP, policy: Reader, horizon: int) -> tuple[float, float]:
+def outcomes(model: monitor.MDP, policy: TableReader, horizon: int) -> tuple[float, float]:
     """Return the exact probabilities of home and water after `horizon` steps from the start."""
     assert model.initial is not None
     weights = np.zeros((model.states, policy.memories))

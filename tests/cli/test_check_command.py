@@ -181,3 +181,30 @@ def test_the_table_says_which_decisions_used_hindsight(cfmon: Run) -> None:
         assert said in out
         assert ("decided" in out) == bool(said)
         assert ("compare optimal" in out) == ("compare optimal" in said)
+
+
+def test_hidden_states_are_asked_about_by_names_of_observations(cfmon: Run, tmp_path: Path) -> None:
+    model = MDP.from_transitions(
+        states=2,
+        actions=2,
+        transitions=[(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 0, 1.0), (1, 0, 1, 1.0), (1, 1, 1, 1.0)],
+        labels={"ice": [1]},
+        initial={0: 1.0},
+        signals=2,
+        emissions=[(0, 0, 0.75), (0, 1, 0.25), (1, 1, 1.0)],
+        signal_names=["dry", "slippery"],
+    )
+    save_model(model, tmp_path / "ice.npz")
+    (tmp_path / "go.json").write_text("[0, 0]")
+    (tmp_path / "stop.json").write_text("[[0, 1], [0.5, 0.5]]")
+    (tmp_path / "path.csv").write_text("observation,action\ndry,0\n,\nslippery,0\n")
+    files = (f"{name}={tmp_path / name}.json" for name in ("go", "stop"))
+    asked = ("--model", str(tmp_path / "ice.npz"), "--path", str(tmp_path / "path.csv"), "--nominal", "go")
+    policies = [part for file in files for part in ("--policy", file)]
+    code, out, _ = cfmon("check", *asked, *policies, "--formula", 'stop@2.P=? [ F<=3 "ice" ]')
+    assert code == 0
+    assert "begins in state (observation dry), 2 steps before the last" in " ".join(out.split())
+    assert "probability now: ice" in out
+    (tmp_path / "path.csv").write_text("observation,action\nwet,0\n")
+    code, _, err = cfmon("check", *asked, *policies, "--formula", 'P=? [ F<=3 "ice" ]')
+    assert (code, "'wet' is not an observation of the model (0 to 1, or a name: dry, slippery)" in err) == (2, True)

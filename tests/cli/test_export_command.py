@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from monitor.model import load_model
 from monitor.policy import onnx_policy
 from monitor.policy.onnx_policy import load_policy
 from tests.cli.stages import faults
+from tests.tiers import slow
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -143,3 +146,30 @@ def test_a_function_of_columns_of_the_recordings(cfmon: Run) -> None:
     table = load_policy("rule.yaml", model).table
     chosen = [table.distribution(model.state_index[name], model.actions).argmax() for name in ("warm", "cool")]
     assert chosen == [0, 1]
+
+
+@slow
+@pytest.mark.usefixtures("workdir")
+def test_a_recurrent_agent(cfmon: Run, tmp_path: Path) -> None:
+    gymnasium: Any = pytest.importorskip("gymnasium")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        contrib: Any = pytest.importorskip("sb3_contrib")
+
+    class Rooms(gymnasium.Env):  # type: ignore[misc]
+        observation_space, action_space = gymnasium.spaces.Discrete(3), gymnasium.spaces.Discrete(2)
+
+    network = {"net_arch": [4], "lstm_hidden_size": 4}
+    agent = contrib.RecurrentPPO("MlpLstmPolicy", Rooms(), policy_kwargs=network, n_steps=8, batch_size=8, device="cpu")
+    agent.save(tmp_path / "agent.zip")
+    code, shown, told = cfmon("policy", "export", str(tmp_path / "agent.zip"), "agent.onnx", "--model", "model.npz")
+    assert (code, "holds pickles" in told) == (0, True)
+    assert "  equal to the original in 3" in shown
+    assert "steps of 20 random episodes" in shown
+    assert "8 numbers" in cfmon("policy", "info", "agent.yaml", "--model", "model.npz")[1]
+    code, shown, told = cfmon(
+        *("check", "--model", "model.npz", "--path", "path.json", "--policy", "nominal=agent.yaml"),
+        *("--formula", 'P=? [ F<=4 "goal" ]', "--json"),
+    )
+    assert (code, told) == (0, "")
+    assert json.loads(shown)["verdicts"][0]["method"] == "exact"

@@ -15,6 +15,7 @@ import typer
 from monitor.cli.init_columns import ColumnOptions, RecordedColumns, table_of
 from monitor.cli.init_settings import InitSettings, read_settings, role_text, roles_of, settings_text
 from monitor.errors import ConfigError, ModelError, RecordingError
+from monitor.model import load_model
 from tests.authoring.learning import real_looking_logs as logs
 from tests.cli.stages import faults
 from tests.cli.test_init_command import BINS, UNSAFE, tank
@@ -174,9 +175,15 @@ def test_off_a_terminal_it_refuses_what_is_not_clear_with_the_lines_that_settle_
     )
     found.refuse_unsure(None)
     assert found.proposal.having("input") == ("hour", "outdoor_temp", "price")
-    code, out, err = cfmon("init", "t", "--recordings", "heating.csv", "--from", "answers.yaml", "--no-dynamics")
+    again = ("init", "t", "--recordings", "heating.csv", "--from", "answers.yaml")
+    code, out, err = cfmon(*again, "--no-dynamics", "--inputs", "outdoor_temp")
     assert (code, "--no-dynamics is for a table, and --inputs for a world" in err) == (2, True), err
     assert not Path("t").exists()
+    code, out, err = cfmon(*again, "--bins", "indoor_temp:15|18|21", "--accept-model", "--steps", "50")
+    assert "  left out: hour, outdoor_temp, price: inputs are for a world, and this is a table\n" in out
+    assert (code, faults(err)) == (0, ""), err
+    assert [len(edges) for edges in load_model("t/model.npz").bin_edges] == [5]
+    assert "price: left out" in Path("t/init.yaml").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -417,3 +417,40 @@ def test_a_classifier_sees_the_columns_of_the_state(cfmon: Run, tmp_path: Path) 
         here = wanted[(levels[:, 0] >= edges[state]) & (levels[:, 0] < edges[state + 1])]
         if len(here):
             assert dict(table.choices(state)).get(2, 0.0) == pytest.approx((here == 2).mean())
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> str:
+    """Recorded steps of an autoscaler: whole numbers that hardly come again, beside a text that decides the load."""
+    rng = np.random.default_rng(3)
+    loads = {"slack": 20, "normal": 60, "rush": 110}
+    with (tmp_path / "service.csv").open("w", newline="") as file:
+        log = csv.writer(file)
+        log.writerow(["run", "step", "queue", "spare", "phase", "scale"])
+        for run in range(150):
+            queue, spare, phase = int(rng.integers(0, 200)), int(rng.integers(0, 300)), "normal"
+            for step in range(25):
+                up = 0 if rng.random() < 0.4 else int(queue > 250)
+                log.writerow([run, step, queue, spare, phase, ["hold", "up"][up]])
+                spare = min(max(spare + 60 * up - 20 + int(rng.integers(-9, 10)), 0), 300)
+                queue = max(queue + loads[phase] + int(rng.integers(-30, 31)) - 60 - 60 * up - spare // 50, 0)
+                phase = str(rng.choice(list(loads))) if rng.random() < 0.2 else phase
+    return str(tmp_path / "service.csv")
+
+
+@pytest.mark.parametrize("bins", [("--bins", "4q"), ("--abstraction", "auto"), ()])
+def test_text_beside_numbers_that_hardly_come_again_is_binned(cfmon: Run, service: str, bins: tuple[str, ...]) -> None:
+    asked = ("--recordings", service, "--unsafe", "overload: queue > 400", "--action", "scale", "--steps", "300")
+    code, out, err = cfmon("init", "s", *asked, *bins, "--accept-model")
+    assert (code, faults(err)) == (0, ""), err
+    assert ("Taken: --bins " in out) == (bins != ("--bins", "4q"))
+    assert "a world with numbers was not tried: " in out or bins
+    model = load_model("s/model.npz")
+    assert [set(names) for names in model.bin_names] == [set(), set(), {"slack", "normal", "rush"}]
+    assert "state_encoder: bins" in Path("s/config.yaml").read_text("utf-8")
+    assert cfmon("config", "check", "s/config.yaml")[0] == 0
+    assert "firing" in alarms(cfmon, "s"), "its states are sent as numbers and texts"
+    more = Path("more.csv")
+    more.write_text("run,step,queue,spare,phase,scale\n0,0,1,2,slack,up\n0,1,3,4,holiday,up\n", "utf-8")
+    code, _, err = cfmon("model", "learn", str(more), "--append", "s/model.npz")
+    assert (code, "row 2: queue, spare, phase = 'holiday' has no bin: it was never recorded" in err) == (2, True)

@@ -9,6 +9,7 @@ import pytest
 from monitor.cli.input_files import data_file, read_formulas, read_path, read_policy
 from monitor.errors import PathError, PolicyError
 from monitor.model import MDP
+from monitor.policy import PolicyTable
 
 MODEL = MDP.from_transitions(states=2, actions=2, transitions=[(s, a, a, 1.0) for s in (0, 1) for a in (0, 1)])
 
@@ -73,6 +74,7 @@ def test_indented_lines_continue_a_formula_and_comments_count_for_nothing(tmp_pa
 def test_a_policy_file_is_checked_against_the_model(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text("[1, 0]")
     table = read_policy(tmp_path / "p.json", MODEL)
+    assert isinstance(table, PolicyTable)
     assert table.actions is not None
     assert table.actions.tolist() == [1, 0]
     (tmp_path / "p.json").write_text("[1, 0, 1]")

@@ -100,7 +100,9 @@ def test_forecasts_and_alarms_are_those_of_the_steps(folder: Path, cfmon: Run) -
     assert alarms["steps a day"] == pytest.approx(1440 * 600 / 599)
     assert 0 < alarms["preceded"] <= alarms["events"]
     text = Path("r.md").read_text("utf-8")
-    assert text.splitlines()[2].startswith("**Good enough. Forecasts of 'over' within 3 steps were right: said ")
+    assert text.splitlines()[2].startswith(
+        "**Good enough. Forecasts of 'over' within 3 steps were right: on average they said "
+    )
     assert "alarms a day" in text
     assert Path("r.html").read_text("utf-8").count("<svg") == 2, "reliability, and steps ahead"
     replayed = cfmon("replay", "config.yaml", "may.rec")[1].splitlines()

@@ -92,8 +92,9 @@ def test_scalars_and_arrays_of_numpy_are_accepted(given_state: object, sent: obj
         ([0.0] * 1025, 0, "out_of_range"),
         (["x" * 256] * 300, 0, "too_large"),
         (0, None, "missing_action"),
-        (0, 0.5, "wrong_type"),
-        (0, -1, "out_of_range"),
+        (0, [1], "wrong_type"),
+        (0, math.inf, "not_finite"),
+        (0, 2**63, "out_of_range"),
         ("\ud800", 0, "bad_text"),
     ],
 )

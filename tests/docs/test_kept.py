@@ -13,7 +13,7 @@ from docs.site import codemap, configuration, messages, pictures
 from monitor.alarm.message import AlertMessage
 from monitor.errors import InputError
 from monitor.evidence.document import Evidence
-from monitor.policy.manifest import SightedManifest
+from monitor.policy.manifest import RecurrentManifest, SightedManifest
 from monitor.sidecar.config.reading import config_schema
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.stream import decode
@@ -50,7 +50,7 @@ def test_the_tables_of_fields_are_those_of_the_types(name: str) -> None:
         ("step.md", [*SENT, "observation", *MORE]),
         ("alert.md", AlertMessage.__struct_fields__),
         ("status.md", StatusMessage.__struct_fields__),
-        ("manifest.md", SightedManifest.model_fields),
+        ("manifest.md", {**SightedManifest.model_fields, **RecurrentManifest.model_fields}),
         ("evidence.md", Evidence.__struct_fields__),
     ],
 )

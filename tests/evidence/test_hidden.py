@@ -21,10 +21,12 @@ from monitor.evidence.effort import work
 from monitor.evidence.rederivation import ENGINE, REFEREE, Deriver, derive_again
 from monitor.evidence.verification import examine
 from monitor.policy.controller import Reader, as_reader
+from monitor.policy.manifest import Output
 from monitor.types import AlarmSpec, Alert, FormulaSpec, TakenOver
 from tests.evidence.rederived import make_evidence
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
+from tests.hidden.recurrent import hysteresis, write_recurrent
 from tests.hidden.test_against_noise import model_of, policy
 from tests.hidden.test_stream import CREEP, GO, WARY, policies, robot, send, watch
 from tests.sidecar.test_every_alteration import alterations, field, forged, packed, put, table
@@ -172,10 +174,14 @@ def test_larger_beliefs_are_more_work() -> None:
 class Filed:
     """The evidence of an alarm whose policies are in files, and the objects that it refers to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, recurrent: bool = False) -> None:
         write_network(folder / "nominal.yaml", [GO, GO])
         write_network(folder / "careful.yaml", [GO, CREEP])
-        write_controller(folder / "wary.yaml", **WARY)
+        if recurrent:  # as the controller
+            output = Output(name="logits", kind="logits")
+            write_recurrent(folder / "wary.yaml", hysteresis((0.1, 0.9), "keep raise"), output, mode="greedy")
+        else:
+            write_controller(folder / "wary.yaml", **WARY)
         model = robot()
         self.objects = {sha256_of(model): bytes_of(model)}
         readers: dict[str, Any] = {}
@@ -188,7 +194,7 @@ class Filed:
             sha256[name] = hashlib.sha256(content).hexdigest()
             self.objects[sha256[name]] = content
         identity = Identity("robot", sha256_of(model), sha256, {"monitor": "0.1"})
-        raised = alarm()
+        raised = alarm(acting=readers)
         spec = FormulaSpec(raised.formula, raised.text)
         number = alert_id(raised.agent, raised.episode, spec, identity, raised.first_seq)
         self.content = make_evidence(replace(raised, id=number), identity, readers, manifests)
@@ -204,6 +210,21 @@ def test_a_file_of_evidence_is_verified_with_its_policies(tmp_path: Path) -> Non
     filed = Filed(tmp_path)
     report = examine(filed.content, filed.objects.__getitem__)
     assert (report.problems, report.derived_by, report.notes) == ((), "referee", ())
+
+
+def test_what_a_recurrent_network_remembers_is_evidence(tmp_path: Path) -> None:
+    filed = Filed(tmp_path, recurrent=True)
+    report = examine(filed.content, filed.objects.__getitem__)
+    assert (report.problems, report.derived_by, report.notes) == ((), "referee", ())
+    document = msgpack.unpackb(filed.content)
+    del document["digest"]
+    *_, last = document["inputs"]
+    assert len(last) % 3 == 0  # place, weight, what the network remembers
+    last[2] += 0.5
+    assert any("belief" in each for each in filed.problems(forged(document)))
+    (tmp_path / "controller").mkdir()
+    same = msgpack.unpackb(Filed(tmp_path / "controller").content)
+    assert document["verdict"]["quantities"] == same["verdict"]["quantities"]
 
 
 @pytest.mark.parametrize("step", [30, pytest.param(1, marks=slow)])

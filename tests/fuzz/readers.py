@@ -416,8 +416,10 @@ def path(data: bytes) -> None:
                 assert read_formulas(file)
         case _:
             with contextlib.suppress(PathError):
-                pairs = read_path(file, world)
-                assert all(0 <= s < world.states and (a is None or 0 <= a < world.actions) for s, a in pairs)
+                for state, action in read_path(file, world):
+                    assert state is not None
+                    assert 0 <= state < world.states
+                    assert action is None or 0 <= action < world.actions
 
 
 def _check_whole(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no common type to us

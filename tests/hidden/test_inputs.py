@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import monitor
+from monitor.model import model_sha256
 from monitor.model.emissions import Emissions
 from monitor.policy.controller import Controller, Policy
 from tests.hidden.files import write_controller, write_network
@@ -218,6 +219,38 @@ def test_elsewhere_hidden_states_are_refused_not_taken_for_seen_ones() -> None:
     policies = {"nominal": [0, 1]}
     with pytest.raises(monitor.ConfigError, match="states are hidden"):
         monitor.values('P=? [ F<=2 "bad" ]', model=model(), policies=policies)
+
+
+NAMED = {"signal_names": ["dry", "slippery"]}
+
+
+def test_observations_may_have_names(tmp_path: Path) -> None:
+    named = model(**NAMED)
+    monitor.save_model(named, tmp_path / "named.npz")
+    again = monitor.load_model(tmp_path / "named.npz")
+    assert again.signal_names == ("dry", "slippery")
+    assert model_sha256(again) == model_sha256(named) != model_sha256(model())
+    by_name = ask('other@1.P=? [ F<=2 "bad" ]', model=again, path=[("dry", 0), ("slippery", 0), (None, 0)])
+    assert by_name == ask('other@1.P=? [ F<=2 "bad" ]', path=[(0, 0), (1, 0), (None, 0)])
+    with pytest.raises(monitor.PathError, match=r"pair 0: a pair \(observation, action\)"):
+        ask('P=? [ "bad" ]', model=again, path=[("wet", 0)])
+    sure = model(emissions=[(0, 0, 1.0), (1, 1, 1.0)], **NAMED)
+    with pytest.raises(monitor.PathError, match="observation slippery with action 0 is impossible"):
+        ask('P=? [ "bad" ]', model=sure, path=[("dry", 1), ("slippery", 0)])
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [(["dry"], "1 observation names for 2"), (["dry", "dry"], "given twice"), (["dry", 2], "a name is printable")],
+)
+def test_names_of_observations_that_are_none(names: list[Any], why: str) -> None:
+    with pytest.raises(monitor.ModelError, match=why):
+        model(signal_names=names)
+
+
+def test_names_without_observations() -> None:
+    with pytest.raises(monitor.ModelError, match="hidden states need signals too"):
+        monitor.MDP.from_transitions(states=2, actions=2, transitions=ROWS, signal_names=["dry", "slippery"])
 
 
 def test_a_model_file_keeps_what_states_show(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -288,6 +289,21 @@ def test_messages_for_another_kind_of_model_are_rejected(model: str, message: di
 def test_observations_are_sent_by_index() -> None:
     with pytest.raises(monitor.ConfigError, match="where states are hidden it is 'index'"):
         watch('P=? [ "ice" ]', encoder="name")
+
+
+def test_observations_may_be_sent_by_name() -> None:
+    numbered = robot()
+    assert numbered.emissions is not None
+    named = dataclasses.replace(numbered, emissions=numbered.emissions.named(["dry", "slippery"]))
+    text = 'wary@1.P=? [ F<=3 "fallen" ]'
+    watching, by_number = watch(text, model=named), watch(text)
+    for seq, shown in enumerate(["dry", "slippery", None, "dry"]):
+        found = judged(send(watching, seq, (shown, GO)))  # type: ignore[arg-type]
+        number = None if shown is None else named.signal_index[shown]
+        assert_same(found["formula_0"], judged(send(by_number, seq, (number, GO)))["formula_0"])
+    payload = b'{"v": 1, "episode": "e", "seq": 4, "action": 0, "observation": "wet"}'
+    received = [each for each in watching.receive("a", payload, Instant(1.0, 1.0)) if isinstance(each, Received)]
+    assert [(each.result, each.reason) for each in received] == [("rejected", "unknown_state")]
 
 
 def test_a_message_has_a_state_or_an_observation() -> None:

@@ -49,7 +49,7 @@ WRONG = [
     ('@¦1000001.P>0.5 [ "a" ]', "offset 1000001 is larger than 1000000"),
     ('alt@¦-99999999999.P>0.5 [ "a" ]', "offset -99999999999 is larger than 1000000"),
     ('alt[¦1000001].P>0.5 [ "a" ]', "1000001 is larger than 1000000"),
-    ("do(¦1000001).P>0.5 [ true ]", "1000001 is larger than 1000000"),
+    ("do(1)[¦1000001].P>0.5 [ true ]", "1000001 is larger than 1000000"),
     # bounds of quantities
     ("P>=¦1.5 [ true ]", "1.5 is not a probability: it must lie in [0, 1]"),
     ("P<¦-0.1 [ true ]", "-0.1 is not a probability"),
@@ -113,10 +113,10 @@ WRONG = [
     ("alt@¦.P>0.5 [ true ]", "unexpected '.'; expected an offset"),
     ("alt@1.¦5.P>0.5 [ true ]", "unexpected '5'; expected 'P', 'R'"),
     ("delta(alt¦).P>0 [ true ]", "unexpected ')'; expected ','"),
-    ("do(¦).P>0 [ true ]", "unexpected ')'; expected a name, a whole number"),
+    ("do(¦).P>0 [ true ]", "unexpected ')'; expected a name, a number"),
     ("nominal¦", "the formula ends here"),
     ("¦U@1.P>0.5 [ true ]", "unexpected 'U'; expected"),
-    ("do(¦F).P>0.5 [ true ]", "unexpected 'F'; expected a name, a whole number"),
+    ("do(¦F).P>0.5 [ true ]", "unexpected 'F'; expected a name, a number"),
     ("P>0.5 [ true ] ¦P", "unexpected 'P'"),
     # several lines, comments, tabs, Windows line ends
     ('// first\n"a" &\n  P>=¦2 [ true ] // last', "2 is not a probability"),

@@ -110,6 +110,11 @@ LARGE: dict[str, dict[str, object]] = {
         "centre_scales": np.ones(4, np.int8),
     },
     "binned": {"successors": ORDERED, "bin_edges_0": np.arange(STATES)},
+    "binned text": {
+        "successors": ORDERED,
+        "bin_edges_0": np.arange(STATES + 1),
+        "bin_names_0": np.array([f"é{s}" for s in range(STATES)]),
+    },
     "many labels": {
         "states": 2,
         "actions": 1,
@@ -152,7 +157,10 @@ EACH: dict[str, object] = {
     "successors": np.zeros(10 * MEGABYTE, np.int8),
     **{key: np.zeros(5 * MEGABYTE, np.float16) for key in ("probabilities", "initial", "bin_edges_0")},
     "labels": np.zeros((10 * MEGABYTE, 1), np.bool_),
-    **{key: np.zeros(MEGABYTE // 4, "U10") for key in ("label_names", "state_names", "action_names", "valuations")},
+    **{
+        key: np.zeros(MEGABYTE // 4, "U10")
+        for key in ("label_names", "state_names", "action_names", "valuations", "bin_names_0")
+    },
     "state_names of any length": np.zeros(3, "U1000000"),
     "valuations of any length": np.zeros(3, "U1000000"),
 }

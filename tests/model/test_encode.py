@@ -145,12 +145,12 @@ def test_huge_numbers_are_compared_not_converted() -> None:
 
 
 def test_actions_by_number_and_by_name() -> None:
-    assert encode_action(MODEL, 1) == 1
+    assert encode_action(MODEL, 1) == encode_action(MODEL, 1.0) == 1
     assert encode_action(MODEL, "go") == 1
     assert encode_action(BARE, 0) == 0
 
 
-@pytest.mark.parametrize("raw", [2, -1, True, "jump", "0", 1.0, None])
+@pytest.mark.parametrize("raw", [2, -1, True, "jump", "0", 0.5, None])
 def test_an_unknown_action_is_an_input_error(raw: int | str) -> None:
     with pytest.raises(InputError) as caught:
         encode_action(MODEL, raw)
@@ -169,3 +169,12 @@ def test_encoding_returns_a_state_or_raises_input_error(encoder: StateEncoder, r
     except InputError:
         return
     assert 0 <= state < MODEL.states
+
+
+def test_the_only_value_of_a_state_may_come_alone() -> None:
+    codes = MDP.from_transitions(
+        states=3, actions=1, transitions=[(s, 0, s, 1.0) for s in range(3)], valuations=[(-1.0,), (404.0,), ("off",)]
+    )
+    assert [encode_state(codes, "valuation", raw) for raw in (-1, 404, "off", (404,))] == [0, 1, 2, 1]
+    with pytest.raises(InputError, match="1 is not a state of the model"):
+        encode_state(codes, "valuation", 1)

@@ -51,6 +51,7 @@ def changed(old: str, new: str) -> str:
 
 def test_a_state_for_each_way_to_enter_it() -> None:
     model = read(DOOR)
+    assert model.signal_names == ("bright", "dark", "nothing yet")
     assert model.state_names == (
         "open at the start",
         "open after look",

@@ -247,6 +247,7 @@ def test_observations(form: str, tmp_path: Path) -> None:
     assert model.emissions is not None
     assert (model.emissions.signals, model.action_names) == (2, ("switch", "unlabelled", "mend"))
     assert [model.shown(state) for state in range(3)] == [[(1, 1.0)], [(0, 1.0)], [(0, 1.0)]]
+    assert model.signal_names == (() if form == "no .obs" else ("on=false", "on=true"))
     policy = {"nominal": monitor.Policy([[1, 0, 0], [1, 0, 0], [0, 0.5, 0.5]], sees="state")}
     verdict = monitor.check('P=? [ "broken" ]', model=model, path=[(1, 0), (0, None)], policies=policy)
     assert verdict.value == 0.5

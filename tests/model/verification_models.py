@@ -70,15 +70,18 @@ def optional(model: MDP) -> dict[str, dict[str, Any]]:
     """Values for each optional part but counts, which belong to a learned model (`test_counts.py`)."""
     states = model.states
     numbers = np.arange(2.0 * states).reshape(states, 2)
+    shown = Emissions.from_tuples(states, 2, [(s, s % 2, 1.0) for s in range(states)])
     return {
         "state_names": {"state_names": tuple(f"room {s} ö" for s in range(states))},
         "valuations": {
             "valuations": tuple((float(s), s % 2 == 0, s * 0.5, f"é{s % 3}", -1e-9 * (s + 1)) for s in range(states))
         },
-        "emissions": {"emissions": Emissions.from_tuples(states, 2, [(s, s % 2, 1.0) for s in range(states)])},
+        "emissions": {"emissions": shown},
+        "signal_names": {"emissions": shown.named(["even", "odd ö"])},
         "observations": {"observations": numbers.astype(np.float32)},
         "samples": {"samples": numbers[1:].astype(np.float32), "sample_states": np.arange(1, states)},
         "bin_edges": {"bin_edges": (np.arange(states + 1.0),)},
+        "bin_names": {"bin_names": (tuple(f"kind {s} ü" for s in range(states)),)},
         "centres": {"centres": Centres(numbers, np.ones(2))},
         "ranges": {"ranges": np.array([[0.0, 1.0], [-1.0, 2.0]])},
         "ended_as": {"ended_as": np.zeros(states, np.int64)},

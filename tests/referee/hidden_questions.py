@@ -113,11 +113,10 @@ def _path(rng: Random, model: MDP, readers: dict[str, Reader], acting: list[str]
     memory, path, acted = dict.fromkeys(readers, 0), list[Pair](), list[str]()
     for _ in range(rng.randint(1, 4)):
         observation = rng.choices(*zip(*model.shown(state), strict=True))[0]
-        name = rng.choice(acting)
+        name, choices = rng.choice(acting), dict[str, Any]()
         for each, reader in readers.items():
-            memory[each] = int(reader.following[memory[each], state if reader.sees_state else observation])
-        reader = readers[name]
-        chosen = reader.choice[memory[name], state if reader.sees_state else observation]
+            memory[each], choices[each] = reader.read(memory[each], state if reader.sees_state else observation)
+        chosen = choices[name]
         anything = model.available(state).nonzero()[0].tolist()
         action = rng.choice(anything) if rng.random() < 0.2 else rng.choices(range(model.actions), chosen)[0]
         missing = hidden and rng.random() < 0.2

@@ -42,7 +42,7 @@ def test_named_numbers_and_indices() -> None:
     [
         ({"state": np.ones((2, 2))}, "wrong_type"),
         ({"state": np.array([np.nan])}, "not_finite"),
-        ({"action": np.float64(1.0)}, "wrong_type"),
+        ({"action": np.array([1])}, "wrong_type"),
         ({"state": object()}, "wrong_type"),
     ],
 )

@@ -595,3 +595,33 @@ def test_events_nobody_takes_are_dropped_together_and_said_so() -> None:
     last = [(58, "terminated"), 0, 1, (59, "terminated")]
     assert told.events == ["dropped", (57, "terminated"), "dropped", *last]
     assert len(told.session.since) == len(told.session.pending)
+
+
+@pytest.mark.parametrize(
+    ("names", "sent"), [(("0", "40"), (0, 40.0)), (("1", "0"), (1, 0)), (("-1", "0.5"), (-1, 0.5))]
+)
+def test_a_number_means_the_action_of_that_name(names: tuple[str, str], sent: tuple[float, float]) -> None:
+    named = MDP.from_transitions(
+        states=4,
+        actions=2,
+        transitions=[(s, 0, (s + 1) % 4, 1.0) for s in range(4)] + [(s, 1, s, 1.0) for s in range(3)],
+        labels={},
+        action_names=names,
+    )
+    stay, index = Told(model=named), Told(model=named)
+    stay.send(*(message(seq, state=0, action=sent[1]) for seq in range(3)), message(3, state=0, action=sent[0]))
+    assert [step.action for step in drained(stay.session) if isinstance(step, Step)] == [1, 1, 1, 0]
+    index.send(message(0, action=sent[0]), message(1, action=7))
+    assert index.notices[-1] == Received(
+        "a", "rejected", "unknown_action", f"7 is not an action of the model (one of {', '.join(names)})", None
+    )
+
+
+def test_the_index_of_a_level_is_refused_where_steps_go_on() -> None:
+    levels = MDP.from_transitions(
+        states=1, actions=3, transitions=[(0, a, 0, 1.0) for a in range(3)], labels={}, action_names=("0", "40", "100")
+    )
+    told = Told(model=levels).send(
+        *(message(seq, state=0, action=0) for seq in range(3)), message(3, state=0, action=1)
+    )
+    assert [notice.result for notice in told.notices if isinstance(notice, Received)] == ["accepted"] * 3 + ["rejected"]

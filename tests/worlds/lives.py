@@ -62,7 +62,7 @@ def lived(
         who = acting(seq, float(state[0, 0]))
         action, noise = np.asarray(policies[who](state)).astype(np.int64), rng.uniform(size=(1, world.noise))
         ends: Any = end if seq == steps - 1 else {}
-        told = (float(state[0, 0]),), int(action[0])
+        told = (float(state[0, 0]),), str(world.actions[int(action[0])])
         message = Observation("it", episode, seq, *told, inputs=given or None, policy=SHA[who], **ends)
         now = Instant(1000.0 + seq, float(seq))
         life.notices.extend([*monitor.observe(message, now), *monitor.evaluate(now)])

@@ -308,3 +308,36 @@ def test_a_change_that_is_known_to_suffice_is_named_where_a_drawn_one_only_seeme
 def test_the_recourse_of_a_path_is_that_of_a_verdict() -> None:
     with pytest.raises(ConfigError, match=r"monitor\.check does it for regret"):
         recourse('P>=0.9 [ G<=3 !"overflow" ]', model=Tank, path=[((6.0,), 0)], policies=TANKS)  # type: ignore[arg-type, list-item]
+
+
+class Levels(Tank):
+    """The tank, whose actions are named by numbers that are the indices of the other."""
+
+    actions = ("1", "0")
+
+
+def test_a_decision_is_named_where_names_are_numbers() -> None:
+    path = [((8.0,), 0, (0.8,)), ((8.7,), 0, (0.9,)), ((9.5,), 0, (0.1,)), ((9.5,), 1, (0.1,))]
+    text = 'regret(careful@3, P>=0.9 [ G<=3 !"overflow" ])'
+    by_name, by_number = (check(text, model=each, path=path, policies=TANKS) for each in (Tank, Levels))
+    assert by_name.recourse is not None
+    assert by_number.recourse is not None
+    assert by_name.recourse.changes is not None
+    renamed = msgspec.structs.replace(by_name.recourse.changes, taken_name="1", proposed_name="0")
+    assert by_number.recourse.changes == renamed
+
+
+@pytest.mark.parametrize("deriver", [ENGINE, REFEREE], ids=lambda each: each.name)
+def test_both_programs_derive_again_an_alarm_on_levels(deriver: Any) -> None:
+    rng, spec = np.random.default_rng(1), FormulaSpec("watch", 'regret(do(0)@3, P>=0.9 [ G<=5 !"overflow" ])')
+    monitor = Monitor(Levels, TANKS, [spec], settings(16))
+    rain = iter([0.2, 0.2, 0.2, 1.6, 1.6])
+    life = lived(
+        monitor, Levels(), TANKS, lambda *_: "nominal", rng, start=6.0, steps=5, inputs=lambda: (next(rain),)
+    )  # fmt: skip
+    alert = next(notice for notice in life.notices if isinstance(notice, Alert))
+    assert alert.verdict.recourse is not None
+    assert alert.verdict.recourse.changes is not None
+    assert "action 0 instead of action 1 at step" in " ".join(alert.details)
+    checker = WorldChecker(Levels, TANKS, {})
+    confirmed(alert, checker, identity_of(checker.model, checker.policies, {}), deriver)

@@ -207,10 +207,14 @@ def _entry(key: str, entry: object) -> object:
 def _action(action: object) -> object:
     value = plain(action)
     if type(value) is int:
-        return _integer("action", value, 0)
+        return _integer("action", value, -MAX_INT)
     if type(value) is str:
         return _text("action", value)
-    raise Refused("wrong_type", f"the action is {_shown(action)}; give its index or its name")
+    if type(value) is float:
+        return _finite("action", value)
+    if type(value) is bool:
+        return int(value)
+    raise Refused("wrong_type", f"the action is {_shown(action)}; give its index, its number or its name")
 
 
 def _reward(reward: object) -> float:

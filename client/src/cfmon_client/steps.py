@@ -155,7 +155,7 @@ class Steps:
             state: As the monitor's `state_encoder` requires: an integer, a name, a flat list of numbers, or a dict of
                 names to numbers. Arrays and scalars of NumPy are accepted. `Observed(..)` where the model has hidden
                 states.
-            action: Its index or its name.
+            action: Its index or its name; a number is a name where the model's names are numbers, such as 40.
             inputs: Recorded inputs of a world with numbers, such as the weather, in force while the action takes
                 effect: a flat list, an array, or a dict of names to numbers.
             reward: The reward of the transition *into* this state: what the previous action earned.

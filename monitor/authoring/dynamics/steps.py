@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.authoring.learning.abstraction import Numbering, chosen_kind
+from monitor.authoring.learning.abstraction import numbered_actions
 from monitor.authoring.learning.batch import RowBatch, as_numbers
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.episodes import Episodes
@@ -105,7 +105,7 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
                 if not len(usable):
                     left_out.take(usable)
                     continue
-                actions = _actions(usable, roles.action)
+                actions = numbered_actions(usable, roles.action)
             episodes = episodes or Episodes(roles, rows, actions, (), read, left_out=left_out)
             steps = episodes.read(batch)
             gaps += steps.gaps
@@ -139,22 +139,11 @@ def read_steps(sources: Sequence[RowFile], roles: Roles, left_out: LeftOut, limi
     _refuse_constant(values, roles.state, str(sources[0].path))
     here = values[state[known]]
     got = RecordedSteps(
-        here[:, :width], action[known], here[:, width:], values[successor[known], :width], path[known],
-        _names(actions), full, gaps, step, joined,
+        here[:, :width], actions.places[action[known]], here[:, width:], values[successor[known], :width], path[known],
+        actions.action_names or tuple(str(number) for number in range(actions.size)), full, gaps, step, joined,
     )  # fmt: skip
     _refuse_too_little(got, roles, str(sources[0].path))
     return got
-
-
-def _actions(batch: RowBatch, name: str) -> Numbering:
-    kind = chosen_kind(batch, (name,), "action", "add a column that numbers the actions, and name it with --action")
-    return Numbering("name" if kind == "name" else "index", (name,))
-
-
-def _names(actions: Numbering) -> tuple[str, ...]:
-    if actions.kind == "name":
-        return tuple(str(known[0]) for known in actions.known)
-    return tuple(str(number) for number in range(actions.size))
 
 
 def _refuse_constant(values: Floats, names: Sequence[str], source: str) -> None:
@@ -174,8 +163,8 @@ def _refuse_too_little(steps: RecordedSteps, roles: Roles, source: str) -> None:
     if not taken.all():
         never = steps.actions[int(np.flatnonzero(taken == 0)[0])]
         raise RecordingError(
-            f"{source}: action {never} was never recorded, and the actions are numbered 0 to {len(taken) - 1}; number "
-            f"those that there are from 0, or write names in the column {roles.action!r}"
+            f"{source}: action {never} of {roles.action!r} was recorded only where no next state follows, so "
+            "what it leads to cannot be learned; leave these rows out, or record more"
         )
     episodes = len(np.unique(steps.path))
     if episodes < LEAST_EPISODES:

@@ -162,10 +162,15 @@ def _model(given: PomdpText, found: _Reached, source: str) -> MDP:
             len(states),
             given.sizes["observations"] + 1,
             [(n, seen, chance) for n, row in enumerate(shown) for seen, chance in row.items()],
-        ),
+        ).named(_called(given)),
     )
     names = _names(given, found, states)
     return as_mdp(choices, source, given.limit, initial=initial, state_names=names, reward_spread=spread)
+
+
+def _called(given: PomdpText) -> tuple[str, ...]:
+    names = given.names["observations"]
+    return (*names, "nothing yet") if names else ()
 
 
 def _shown(given: PomdpText, state: _Entered) -> Weights:

@@ -74,7 +74,7 @@ class _Tokens:
 
     def has_number(self) -> bool:
         """Return whether a number comes next."""
-        return self.peek()[:1] in {*"0123456789.+-"} and self.peek() != ""
+        return self.peek()[:1] in {*"0123456789.+-"}
 
 
 @dataclass

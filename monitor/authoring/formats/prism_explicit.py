@@ -16,7 +16,7 @@ Where states are hidden, a line of `.tra` also gives the observation of its succ
     .tra   states choices transitions observations
            - - state - observation
            state choice successor probability observation [action]
-    .obs   (wall,goal)                                     the observables of each observation, which are not kept
+    .obs   (wall,goal)                                     the observables of each observation, which become its name
            0:(true,false)
 
 A Markov chain lacks `choices` and `choice` and becomes a model with one action. The reward of a transition is that of
@@ -56,6 +56,7 @@ from monitor.authoring.formats.choices import (
 from monitor.authoring.formats.prism_parts import FilePart, check_headings, chosen, divided
 from monitor.authoring.formats.textfile import Line, shown
 from monitor.errors import ModelError
+from monitor.model.annotations import LONGEST_NAME
 from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE
@@ -294,7 +295,7 @@ def _choices(given: _Transitions, order: Ints) -> dict[str, Any]:
 
 
 def _emissions(given: _Transitions, described: FilePart | None, limit: int) -> Emissions | None:
-    """Return what the states show; `described`: the observables of each observation, which are checked and not kept."""
+    """Return what the states show; `described`: the observables of each observation, which give it a name."""
     if not given.signals:
         if described is not None:
             name = PurePath(described.file).name
@@ -308,9 +309,18 @@ def _emissions(given: _Transitions, described: FilePart | None, limit: int) -> E
         raise given.header.error(
             f"state {lost} of {given.states} has no observation: a line that leads there gives it, or - - {lost} - 0"
         )
-    if described is not None:
-        _valuations(described.lines(), given.signals, "observation", limit)
-    return Emissions.of_states(given.signals, np.array([given.shown[state] for state in range(given.states)]))
+    found = Emissions.of_states(given.signals, np.array([given.shown[state] for state in range(given.states)]))
+    if described is None:
+        return found
+    variables, values = _valuations(described.lines(), given.signals, "observation", limit)
+    names = [", ".join(map(_observable, variables, each)) for each in values]
+    usable = variables and len(set(names)) == len(names) and max(map(len, names)) <= LONGEST_NAME
+    return found.named(names) if usable else found
+
+
+def _observable(variable: str, value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else value
+    return variable.strip('"') + f"={text}"
 
 
 def _column(values: array[int]) -> Ints:

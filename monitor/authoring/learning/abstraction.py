@@ -8,19 +8,24 @@ from typing import Final, Literal
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.authoring.learning.batch import RowBatch, is_missing
+from monitor.authoring.learning.batch import EXACT, RowBatch, is_missing
 from monitor.errors import ModelError, RecordingError
 from monitor.model.centres import Centres
 
-Kind = Literal["index", "name", "values", "bins", "nearest"]
+Kind = Literal["index", "name", "values", "bins", "nearest", "levels"]
 """How columns become numbers. `index`: one column of numbers 0, 1, ..., as they are. `name`: one column of text.
-`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges. `nearest`: numbers, by the nearest centre of
-clusters. The kinds are those of state encoders."""
+`values`: tuples of numbers, text and Booleans. `bins`: numbers, by edges, and text. `nearest`: numbers, by the nearest
+centre of clusters. These are kinds of state encoders. `levels`: one column of numbers, of actions: those that occur,
+ascending.
+"""
 
 MAX_STATES: Final = 1 << 22
 
 DISTANCES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds of the classes of distances from the centre, in units of the columns."""
+
+ENOUGH: Final = 10
+"""Rows of a state, for its transitions to be known."""
 
 FEW: Final = 20
 MANY: Final = 1000
@@ -35,8 +40,9 @@ class Numbering:
         kind: see `Kind`.
         columns: their names, for messages.
         edges: of bins, one array per column.
+        names: of bins, the texts of each column, () for numbers; empty if no column holds text.
         centres: of clusters.
-        known: what has a number, in its order: values of a column for `name`, tuples for `values`.
+        known: what has a number, in its order: values of a column for `name` and `levels`, tuples for `values`.
         size: how many numbers are in use.
         distances: of clusters, how many observations were within each of `DISTANCES` of their centre, and beyond.
         farthest: largest distance of an observation from its centre.
@@ -46,6 +52,7 @@ class Numbering:
     kind: Kind
     columns: tuple[str, ...]
     edges: tuple[Floats, ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
     centres: Centres | None = None
     known: dict[tuple[float | str | bool, ...], int] = field(default_factory=dict)
     size: int = 0
@@ -75,12 +82,29 @@ class Numbering:
             numbers[present] = self._numbers(kept, batch, present)
         return numbers
 
+    @property
+    def places(self) -> Ints:
+        """The place in a model of each number in use, [size]: levels ascend there, all else keeps its number."""
+        if self.kind != "levels":
+            return np.arange(self.size)
+        return np.argsort(np.argsort([float(level) for (level,) in self.known]))
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of actions in the order of a model; none where they are indices 0, 1, .. ."""
+        if self.kind == "levels":
+            levels = sorted(float(level) for (level,) in self.known)
+            return () if levels == list(range(len(levels))) else tuple(level_name(level) for level in levels)
+        return tuple(str(known[0]) for known in self.known) if self.kind == "name" else ()
+
     def _numbers(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         match self.kind:
             case "index":
                 numbers = self._indices(values[0], batch, rows)
                 self.size = max(self.size, int(numbers.max()) + 1)
                 return numbers
+            case "levels":
+                return self._levels(values[0], batch, rows)
             case "bins":
                 return self._binned(values, batch, rows)
             case "nearest":
@@ -99,14 +123,41 @@ class Numbering:
             self._refuse(batch, int(rows[bad[0]]), values[bad[0]], problem)
         return values.astype(np.int64)
 
+    def _levels(self, values: AnyArray, batch: RowBatch, rows: Ints) -> Ints:
+        if values.dtype.kind == "U":
+            self._refuse(batch, int(rows[0]), values[0], "is text; numbers are needed")
+        both = np.array([0.0, 1.0]) if values.dtype.kind == "b" else np.zeros(0)  # if only one of them occurs
+        different, places = np.unique(np.concatenate([both, values.astype(np.float64)]), return_inverse=True)
+        if bool((abs(different) > EXACT).any()):
+            row = int(np.flatnonzero(abs(values.astype(np.float64)) > EXACT)[0])
+            self._refuse(batch, int(rows[row]), values[row], "is larger than 2^53")
+        numbers = [self.known.setdefault((level,), len(self.known)) for level in different.tolist()]
+        self.size = len(self.known)
+        return np.array(numbers, np.int64)[places[len(both) :]]
+
     def _binned(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         state = np.zeros(len(rows), np.int64)
-        for each, edges in zip(values, self.edges, strict=True):
-            if each.dtype.kind == "U":
-                self._refuse(batch, int(rows[0]), each[0], "is text; bins need numbers")
-            state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each.astype(np.float64), side="right")
-        self._widen(np.column_stack(values).astype(np.float64))
+        names = self.names or ((),) * len(values)
+        numbers = [self._coded(*pair, batch, rows) for pair in zip(values, names, strict=True)]
+        for each, edges in zip(numbers, self.edges, strict=True):
+            state = state * (len(edges) - 1) + np.searchsorted(edges[1:-1], each, side="right")
+        self._widen(np.column_stack(numbers))
         return state
+
+    def _coded(self, values: AnyArray, names: tuple[str, ...], batch: RowBatch, rows: Ints) -> Floats:
+        """Return the values of a column of bins as numbers: those of its texts, if it has any."""
+        if not names:
+            if values.dtype.kind == "U":
+                self._refuse(batch, int(rows[0]), values[0], "is text; its bins are for numbers")
+            return values.astype(np.float64)
+        if values.dtype.kind != "U":
+            self._refuse(batch, int(rows[0]), values[0], "is no text; its bins are for texts")
+        kinds, places = np.unique(values, return_inverse=True)
+        numbers = np.array([names.index(kind) if kind in names else -1 for kind in kinds.tolist()])[places]
+        if (unknown := np.flatnonzero(numbers < 0)).size:
+            row = int(unknown[0])
+            self._refuse(batch, int(rows[row]), values[row], "has no bin: it was never recorded; learn the model again")
+        return numbers.astype(np.float64)
 
     def _nearest(self, values: list[AnyArray], batch: RowBatch, rows: Ints) -> Ints:
         assert self.centres is not None
@@ -142,7 +193,7 @@ class Numbering:
         number = self.known.get(found)
         if number is None:
             for each in found:
-                if isinstance(each, float) and abs(each) > 2**53:
+                if isinstance(each, float) and abs(each) > EXACT:
                     self._refuse(batch, int(rows[row]), each, "is larger than 2^53")
             if len(self.known) >= MAX_STATES:
                 what = ", ".join(self.columns)
@@ -155,10 +206,40 @@ class Numbering:
         raise RecordingError(f"{batch.where(row)}: {', '.join(self.columns)} = {str(value)!r:.80} {problem}")
 
 
+def level_name(level: float) -> str:
+    """Return the name of an action that recordings name by a number, as short as it is exact.
+
+    >>> level_name(40.0), level_name(-0.5)
+    ('40', '-0.5')
+    """
+    return str(int(level)) if level.is_integer() else repr(level)
+
+
+def hardly_revisited(batch: RowBatch, names: tuple[str, ...]) -> bool:
+    """Return whether, with the tuples of values as states, most rows are in states of fewer than `ENOUGH` rows.
+
+    In a batch of fewer than `MANY` rows that says nothing.
+    """
+    states = Numbering("values", names).encode(batch, names)
+    states = states[states >= 0]
+    visits = np.bincount(states)[states]
+    return len(states) >= MANY and 2 * int((visits < ENOUGH).sum()) > len(states)
+
+
 def _plain(value: object) -> float | str | bool:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     return str(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+
+
+def numbered_actions(batch: RowBatch, name: str) -> Numbering:
+    """Return a numbering for the actions in a column: text is their names, and numbers are levels.
+
+    Raises RecordingError if the column looks continuous.
+    """
+    option = "name the few actions there are in a column of their own, and give it with --action"
+    kind = chosen_kind(batch, (name,), "action", option)
+    return Numbering("name" if kind == "name" else "levels", (name,))
 
 
 def chosen_kind(batch: RowBatch, names: tuple[str, ...], what: str, option: str) -> Kind:

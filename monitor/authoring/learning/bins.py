@@ -1,6 +1,7 @@
 """Bins of numbers: their specification, `x:8q,v:-1|0|1`, and the edges that it gives for a sample of rows.
 
-Bins that are counted also have the edges of the labels' conditions, so that a bin has a label everywhere or nowhere.
+A column of text has a bin for each of its texts. Bins that are counted also have the edges of the labels' conditions,
+so that a bin has a label everywhere or nowhere.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import Floats
-from monitor.errors import ModelError
+from monitor.arrays import AnyArray, Floats
+from monitor.authoring.learning.batch import RowBatch, is_missing
+from monitor.errors import ModelError, RecordingError
 
 SAMPLE: Final = 100_000
 """Rows from which quantiles are computed."""
@@ -72,13 +74,49 @@ def _spec(text: str, part: str) -> BinSpec:
 
 
 class Reservoir:
-    """Uniform sample of at most `SAMPLE` rows of a stream (Vitter's algorithm R), with the range of each column."""
+    """Uniform sample of at most `SAMPLE` rows of a stream (Vitter's algorithm R), with the range of each column.
+
+    A text is the number of texts of its column that were seen before it.
+    """
 
     def __init__(self, width: int, rng: np.random.Generator) -> None:
         self._rng = rng
         self._kept = np.zeros((SAMPLE, width))
+        self._texts: tuple[dict[str, int], ...] = tuple({} for _ in range(width))
         self.seen = 0
         self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+
+    def read(self, batch: RowBatch, columns: tuple[str, ...]) -> None:
+        """Add the rows that have a finite number or a text in all columns.
+
+        Raises RecordingError: a column holds text in one place and numbers in another, or more than `MOST` texts.
+        """
+        values = [batch.column(name) for name in columns]
+        there = np.flatnonzero(~np.logical_or.reduce([is_missing(each) for each in values]))
+        if len(there):
+            coded = [self._coded(i, each[there], batch, columns[i]) for i, each in enumerate(values)]
+            self.add(np.column_stack(coded))
+
+    def _coded(self, i: int, values: AnyArray, batch: RowBatch, name: str) -> Floats:
+        known = self._texts[i]
+        if bool(known) != (values.dtype.kind == "U") and self.seen:
+            raise RecordingError(f"{batch.source}: column {name!r} holds text in some places and numbers in others")
+        if values.dtype.kind != "U":
+            return values.astype(np.float64)
+        kinds, first, places = np.unique(values, return_index=True, return_inverse=True)
+        for kind in kinds[np.argsort(first)].tolist():
+            known.setdefault(kind, len(known))
+        if len(known) > MOST:
+            raise RecordingError(
+                f"{batch.source}: column {name!r} holds more than {MOST:,} different texts, too many for a bin each; "
+                "leave it out of the state"
+            )
+        return np.array([known[kind] for kind in kinds.tolist()], np.float64)[places]
+
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The texts of each column in the order of their numbers, () for numbers; empty if no column holds text."""
+        return tuple(map(tuple, self._texts)) if any(self._texts) else ()
 
     def add(self, rows: Floats) -> None:
         """Add rows [n, width] of finite numbers."""
@@ -103,6 +141,7 @@ def edges_of(
 ) -> tuple[Floats, ...]:
     """Return the edges of each column, the outermost infinite. ModelError: an unknown column, or one without bins.
 
+    A column of text has the edges 0, 1, ... of the numbers of its texts in the sample; bins cannot be given for it.
     `also`: column -> further edges, for those without `cuts` of the user; ones outside the recorded range are left out.
     """
     unknown = sorted(set(specs) - {"", *columns})
@@ -110,6 +149,11 @@ def edges_of(
         raise ModelError(f"--bins: {unknown[0]!r} is not a column of the state ({', '.join(columns)})")
     found = []
     for i, name in enumerate(columns):
+        if sample.texts and sample.texts[i]:
+            if name in specs:
+                raise ModelError(f"--bins: column {name!r} is text, and each text is a bin; give none for it")
+            found.append(np.arange(len(sample.texts[i]) + 1.0))
+            continue
         spec = specs.get(name, specs.get(""))
         cuts = _edges(name, spec, sample, i)
         if spec is None or not spec.cuts:

@@ -38,30 +38,33 @@ EACH: Final = 20
 def abstractions(
     first: RowBatch,
     columns: tuple[str, ...],
-    sample: Reservoir | None,
+    sample: Reservoir,
     seed: int,
     also: Mapping[str, Collection[float]] = NONE,
 ) -> dict[str, Numbering]:
     """Return the abstractions to compare, by the option that chooses each.
 
-    `first`: the first rows, with the columns of the state. `sample`: of all rows; None if a column is text. `also`:
-    further edges of bins, as for `edges_of`.
+    `first`: the first rows, with the columns of the state. `sample`: of all rows. `also`: further edges of bins, as for
+    `edges_of`. Clusters are of numbers alone.
     """
     found: dict[str, Numbering] = {}
     try:
         kind = chosen_kind(first, columns, "state", "")
-        found[f"--abstraction {kind}"] = Numbering(kind, columns)
+        seen = Numbering(kind, columns)
+        seen.encode(first, columns)
+        if seen.size <= MOST:
+            found[f"--abstraction {kind}"] = Numbering(kind, columns)
     except RecordingError:
         pass  # continuous: bins and clusters only
-    if sample is not None:
-        found |= _different(_binned(columns, sample, also))
+    found |= _different(_binned(columns, sample, also))
+    if not sample.texts:
         found |= _different(_clustered(columns, sample, seed))
     return found
 
 
 def fresh(numbering: Numbering) -> Numbering:
     """Return the same abstraction, which has seen nothing."""
-    return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.centres)
+    return Numbering(numbering.kind, numbering.columns, numbering.edges, numbering.names, numbering.centres)
 
 
 def _binned(
@@ -70,7 +73,7 @@ def _binned(
     for count in BINS:
         edges = edges_of(columns, {"": BinSpec(count)}, sample, also)
         if np.prod([float(len(each) - 1) for each in edges]) <= MOST:
-            yield f"--bins {count}q", Numbering("bins", columns, edges)
+            yield f"--bins {count}q", Numbering("bins", columns, edges, sample.texts)
 
 
 def _clustered(columns: tuple[str, ...], sample: Reservoir, seed: int) -> Iterator[tuple[str, Numbering]]:
@@ -150,4 +153,7 @@ class Field:
     def _keep_small(self, candidate: CandidateAbstraction) -> None:
         states = candidate.learner.states
         if states is not None and states.size > MOST:
-            raise ModelError(f"{candidate.name}: more than {MOST:,} states; choose an abstraction")
+            raise ModelError(
+                f"{candidate.name}: more than {MOST:,} states; leave columns out (--state), use --bins, or compute "
+                "states with FILE.py:FUNCTION"
+            )

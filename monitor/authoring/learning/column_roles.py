@@ -24,6 +24,7 @@ from monitor.authoring.learning.column_words import (
     NOTES,
     OUTCOMES,
     OUTSIDE,
+    RESULTS,
     RETURNS,
     SUBJECTS,
     is_calendar,
@@ -429,7 +430,15 @@ class _Proposing:
 
     def _other(self, name: str) -> ColumnRole:
         """Return the role of a column whose name says none of the single ones."""
-        for rule in (self._nothing, self._future, self._clock, self._of_the_action, self._end, self._number_of_rows):
+        for rule in (
+            self._nothing,
+            self._future,
+            self._clock,
+            self._of_the_action,
+            self._end,
+            self._result,
+            self._number_of_rows,
+        ):
             if (found := rule(name)) is not None:
                 return found
         if self.computed:
@@ -605,6 +614,13 @@ class _Proposing:
         why = f"in last rows of episodes only: what came of them, as for what is unsafe: '{marker} and {example}'"
         return ColumnRole(name, (), why)
 
+    def _result(self, name: str) -> ColumnRole | None:
+        """Ask about what came of each step, which no policy knows when it acts."""
+        if self.computed or not set(words_of(name)) & RESULTS:
+            return None
+        why = "named as what came of a step: then it is known only after the action; conditions may use it"
+        return ColumnRole(name, (), why, sure=False, others=("state",))
+
     def _number_of_rows(self, name: str) -> ColumnRole | None:
         values = self.head.columns[name]
         if len(self.links.before) < PAIRS or self.facts[name].kind not in ("whole", "decimal"):
@@ -640,14 +656,14 @@ class _Proposing:
     # ---- what depends on all columns ----
 
     def _texts_among_numbers(self) -> None:
-        """Leave texts out of a state with decimals: neither bins nor a world take them."""
+        """Leave texts out of a state beside inputs: a world does not take them; bins have one for each text."""
         state = [each for each in self.found.values() if "state" in each.roles and each.name in self.facts]
         inputs = any("input" in each.roles for each in self.found.values())
-        if not inputs and not any(self.facts[each.name].continuous for each in state):
+        if not inputs:
             return
         for each in state:
             if self.facts[each.name].kind == "text" and not each.settled:
-                why = "a category, and other columns have decimals: bins and worlds need numbers"
+                why = "a category, and a world with inputs needs numbers"
                 self._set(each.name, None, why, "a number for each value, made by you", sure=False)
 
     def _next_states(self) -> None:

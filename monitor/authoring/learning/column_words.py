@@ -20,6 +20,7 @@ SUBJECTS: Final = {"patient", "subject", "session", "game", "match", "trial", "f
 COMMANDS: Final = {"command", "cmd", "decision", "control", "treatment", "choice", "move", "setpoint", "dose"}
 OUTCOMES: Final = {"outcome", "result", "final", "total", "label", "target", "survived", "died", "mortality", "length",
                    "winner", "success", "return", "returns"}  # fmt: skip
+RESULTS: Final = {"outcome", "outcomes", "result", "results"}
 RETURNS: Final = {"rtg", "return_to_go", "returns_to_go", "return", "returns", "advantage", "td_target",
                   "value_target", "episode_return", "cumulative_return"}  # fmt: skip
 ENDS: Final = {"dead", "death", "died", "crash", "crashed", "failed", "failure", "collision", "collided", "gameover",

@@ -199,6 +199,7 @@ def _numbering(numbering: Numbering | None) -> dict[str, Any] | None:
     return {
         "kind": numbering.kind,
         "columns": numbering.columns,
+        "names": numbering.names,
         "known": [list(known) for known in numbering.known],
         "size": numbering.size,
     }
@@ -229,7 +230,7 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
         labels=tuple(LabelSpec(name, unsafe) for name, _, unsafe in about["labels"]),
         conditions=conditions,
         prior=about["prior"],
-        actions=_as_numbering(about["actions"], (), {}),
+        actions=_as_actions(about["actions"]),
         tally=tally,
         rows=about["rows"],
         files=about["files"],
@@ -241,13 +242,21 @@ def _learner(members: dict[str, AnyArray]) -> Learner:
     )
 
 
+def _as_actions(about: dict[str, Any] | None) -> Numbering | None:
+    """Return the numbering of actions; indices, as earlier versions wrote them, are levels too."""
+    if about is not None and about["kind"] == "index":
+        about |= {"kind": "levels", "known": [[float(index)] for index in range(about["size"])]}
+    return _as_numbering(about, (), {})
+
+
 def _as_numbering(
     about: dict[str, Any] | None, edges: tuple[AnyArray, ...], members: dict[str, AnyArray]
 ) -> Numbering | None:
     if about is None:
         return None
     known = {tuple(values): i for i, values in enumerate(about["known"])}
-    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, known=known, size=about["size"])
+    names = tuple(map(tuple, about.get("names", ())))
+    numbering = Numbering(about["kind"], tuple(about["columns"]), edges, names, known=known, size=about["size"])
     numbering.ranges = members.get("ranges")
     if numbering.kind == "nearest":
         numbering.centres = checked_centres(members["centres"], members["scales"], numbering.size)

@@ -100,8 +100,9 @@ def built(
         samples=samples,
         sample_states=sample_states,
         state_names=_state_names(states, where, labels),
-        action_names=[str(known[0]) for known in actions.known] if actions.kind in ("name", "values") else (),
+        action_names=actions.action_names,
         bin_edges=states.edges,
+        bin_names=states.names,
         ranges=states.ranges,
         centres=None if states.centres is None else states.centres.points,
         scales=None if states.centres is None else states.centres.scales,
@@ -125,7 +126,7 @@ class _CountedRows:
 
 
 def _row_numbers(keys: Ints, where: States, actions: int) -> Ints:
-    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + (keys & ((1 << ACTION_BITS) - 1))
+    numbers: Ints = where.of_base(keys >> ACTION_BITS) * actions + where.of_action(keys & ((1 << ACTION_BITS) - 1))
     return numbers
 
 
@@ -285,9 +286,10 @@ def _value_names(states: Numbering, known: Valuation) -> list[str]:
 
 
 def _bin_names(states: Numbering) -> list[str]:
+    texts = states.names or ((),) * len(states.edges)
     parts = [
-        [_bin_name(name, lo, hi) for lo, hi in pairwise(edges)]
-        for name, edges in zip(states.columns, states.edges, strict=True)
+        [f"{name} = {text}" for text in known] or [_bin_name(name, lo, hi) for lo, hi in pairwise(edges)]
+        for name, edges, known in zip(states.columns, states.edges, texts, strict=True)
     ]
     return [", ".join(each)[:200] for each in product(*parts)]
 

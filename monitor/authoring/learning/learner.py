@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind
+from monitor.authoring.learning.abstraction import Kind, Numbering, chosen_kind, numbered_actions
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.columns import Roles
 from monitor.authoring.learning.conditions import Condition, parsed
@@ -81,7 +81,7 @@ class Learner:
         if self.states is None:
             self.states = Numbering(self._state_kind(usable), self.roles.state)
         if self.actions is None:
-            self.actions = Numbering(self._action_kind(usable), (self.roles.action,))
+            self.actions = numbered_actions(usable, self.roles.action)
         if self.episodes is None:
             self.episodes = Episodes(
                 self.roles, self.states, self.actions, self.conditions, self.rows, left_out=self.left_out
@@ -127,19 +127,11 @@ class Learner:
     def where(self) -> States:
         """Return the states of the model of the counts so far."""
         assert self.states is not None
-        return numbered(self.tally, self.states, self.kept)
+        return numbered(self.tally, self.states, self.kept, self.actions)
 
     def _state_kind(self, batch: RowBatch) -> Kind:
         name = self.roles.state[0]
         return chosen_kind(batch, self.roles.state, "state", f"bin it, such as --bins '{name}:8q'")
-
-    def _action_kind(self, batch: RowBatch) -> Kind:
-        name = self.roles.action
-        option = "add a column that numbers the actions, and name it with --action"
-        kind = chosen_kind(batch, (name,), "action", option)
-        if kind == "values" and batch.column(name).dtype.kind != "b":
-            raise ModelError(f"{batch.source}: column {name!r} of the action holds neither indices nor names; {option}")
-        return "name" if kind == "name" else "index"
 
 
 def labels_of(

@@ -396,7 +396,7 @@ def _scarce(chain: Chain, model: MDP, label: Bools) -> tuple[Scarce, ...]:
     return tuple(
         Scarce(
             _named(model.state_names, int(chain.states.of_base(keys[i : i + 1] >> ACTION_BITS)[0])),
-            _named(model.action_names, int(keys[i] & ((1 << ACTION_BITS) - 1))),
+            _named(model.action_names, int(chain.states.of_action(keys[i : i + 1] & ((1 << ACTION_BITS) - 1))[0])),
             int(draws[i]),
             float(score[i]),
         )
@@ -422,8 +422,8 @@ def problems_of(report: ModelReport) -> tuple[str, ...]:
         )
     wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}
     found += [
-        f"forecasts of '{each.label}' within {each.horizon} steps are wrong: mean forecast minus frequency "
-        f"{each.gap:+.3f} in {each.count:,} forecasts, and see the table"
+        f"forecasts of '{each.label}' within {each.horizon} steps are wrong (each number of steps is checked alone): "
+        f"mean forecast minus frequency {each.gap:+.3f} in {each.count:,} forecasts, and see the table"
         for each in wrong.values()
     ]
     if cover.thin > 0.05:

@@ -29,11 +29,13 @@ class States:
         base: number of states of the numbering.
         ends: codes of the ends, ascending.
         kept: codes of the states in the order of their numbers so far; empty for a new model.
+        actions: `Numbering.places` of the actions; None: those of the model have the same numbers.
     """
 
     base: int
     ends: Ints
     kept: tuple[int, ...] = ()
+    actions: Ints | None = None
 
     @cached_property
     def codes(self) -> Ints:
@@ -82,15 +84,20 @@ class States:
         """Return the states of the model for states of the numbering."""
         return self.of(code_of(states, ended=False))
 
+    def of_action(self, actions: Ints) -> Ints:
+        """Return the actions of the model for those of the numbering."""
+        return actions if self.actions is None else self.actions[actions]
 
-def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = ()) -> States:
-    """Return the states of the model of these counts; `kept`: see `States`.
+
+def numbered(tally: Tally, states: Numbering, kept: Sequence[int] = (), actions: Numbering | None = None) -> States:
+    """Return the states of the model of these counts; `kept` and `actions`: see `States`.
 
     States that are indices keep the agent's numbers. So if there are more of them than before, nothing else is kept.
     """
     codes = np.unique(np.concatenate([tally.transitions.keys & ((1 << CODE_BITS) - 1), tally.visited.keys]))
     before = int((~is_end(np.array(kept, np.int64))).sum())
-    return States(states.size, codes[is_end(codes)], () if moved(states, before) else tuple(kept))
+    places = None if actions is None else actions.places
+    return States(states.size, codes[is_end(codes)], () if moved(states, before) else tuple(kept), places)
 
 
 def moved(states: Numbering, before: int) -> bool:

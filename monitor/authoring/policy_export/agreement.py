@@ -19,11 +19,15 @@ TOLERANCE: Final = 1e-4
 
 @dataclass(frozen=True)
 class Agreement:
-    """Result of a comparison: number of states compared and left out, and the disagreements as (state, sentence)."""
+    """Result of a comparison: number of states compared and left out, and the disagreements as (state, sentence).
+
+    `compared`: what was compared, if not states.
+    """
 
     states: int
     left_out: int
     differences: list[tuple[int, str]]
+    compared: str = "states"
 
 
 def compare(original: Original, manifest: Manifest, model: MDP, where: str) -> Agreement:

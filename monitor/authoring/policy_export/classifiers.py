@@ -65,20 +65,23 @@ def of_classifier(classifier: Anything, model: MDP, request: ExportRequest) -> O
         raise PolicyError(f"{where}: it failed ({explained(error)})") from error
     if request.stochastic:
         chances = _chances(predicted, classes, (model, len(of)), where)
-        return tabulated_inputs(chances, of, model, request, [*assumed, _meaning(classes)])
+        return tabulated_inputs(chances, of, model, request, [*assumed, _meaning(classes, model)])
     if predicted.shape == (len(of), 1):
         predicted = predicted[:, 0]
     if predicted.ndim > 1 and hasattr(classifier, "classes_"):  # a regressor without classes may predict scores
         raise PolicyError(f"{where}: it predicts {list(predicted.shape)} classes; give a classifier of one output")
-    meaning = [] if predicted.ndim > 1 else [_meaning(predicted)]
-    return tabulated_inputs(predicted, of, model, request, [*assumed, *meaning])
+    if predicted.ndim > 1:
+        return tabulated_inputs(predicted, of, model, request, assumed)
+    actions = action_numbers(predicted, model, where)
+    return tabulated_inputs(actions, of, model, request, [*assumed, _meaning(predicted, model)])
 
 
-def _meaning(classes: AnyArray) -> str:
+def _meaning(classes: AnyArray, model: MDP) -> str:
     """Return what classes were taken for, a sentence."""
     if classes.dtype.kind == "b":
         return "its class False is action 0 and True action 1, unless actions have these names"
     texts = any(isinstance(each, str | bytes) for each in classes.reshape(-1).tolist())
+    texts = texts or not model.named_actions.by_index
     return f"its classes are the {'names' if texts else 'numbers'} of actions"
 
 

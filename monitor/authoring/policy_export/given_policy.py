@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 
-from monitor.arrays import AnyArray
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.policy_export import classifiers, tables
 from monitor.authoring.policy_export.classifiers import of_classifier, opened_classifier
 from monitor.authoring.policy_export.convert import loaded
 from monitor.authoring.policy_export.observed_rows import ObservedRows, offered
 from monitor.authoring.policy_export.original import Anything, ExportRequest
-from monitor.authoring.policy_export.row_functions import RowFunction
+from monitor.authoring.policy_export.row_functions import Answered, RowFunction
 from monitor.authoring.policy_export.stable_baselines import is_agent
 from monitor.authoring.policy_export.torch_modules import is_module
 from monitor.errors import PolicyError
@@ -84,21 +84,20 @@ class GivenPolicy:
         """Whether it sees columns of the recordings, and not the number of a state."""
         return self.function is not None or bool(self.seen)
 
-    def chosen(self, rows: ObservedRows, model: MDP) -> AnyArray:
-        """Return what a function or a classifier does on rows: actions [n], or scores or probabilities [n, A].
+    def chosen(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
+        """Return what a function or a classifier does on rows. `model`: has the actions. Raises PolicyError.
 
-        `model`: has the actions. Raises PolicyError.
+        `limit`: rows on which a function may fail.
         """
         if self.function is not None:
-            return self.function.answers(rows, model)
+            return self.function.answers(rows, model, limit)
         assert self.classifier is not None
         where = f"policy {self.source}"
         table = rows.table(self.seen[0], model, where)
         found = of_classifier(self.classifier, table, ExportRequest(self.source))
-        if found.actions is not None:
-            return found.actions
-        assert found.scores is not None
-        return found.scores
+        values = found.scores if found.actions is None else found.actions
+        assert values is not None
+        return Answered(rows, values)
 
 
 def _of_classifier(

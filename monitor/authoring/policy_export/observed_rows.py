@@ -39,12 +39,14 @@ class ObservedRows:
         columns: name -> value of each row, as it was recorded: whole numbers, numbers, Booleans, text, or None.
         state, inputs: names of the columns of the state, and of inputs.
         of: [n] the state of a table that each row is in; None where there is no table.
+        places: file and number of each row, or empty.
     """
 
     columns: Mapping[str, tuple[object, ...]]
     state: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     of: Ints | None = None
+    places: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -54,7 +56,8 @@ class ObservedRows:
         """Return some of the rows."""
         at = np.arange(len(self))[rows].tolist()
         columns = {name: tuple(values[n] for n in at) for name, values in self.columns.items()}
-        return replace(self, columns=columns, of=None if self.of is None else self.of[rows])
+        places = tuple(self.places[n] for n in at) if self.places else ()
+        return replace(self, columns=columns, of=None if self.of is None else self.of[rows], places=places)
 
     def numbers(self, names: Sequence[str], where: str) -> Floats:
         """Return columns as numbers, [n, k]. Raises PolicyError, which begins with `where`: one of them holds text."""
@@ -90,25 +93,30 @@ def observed_rows(
     needed = (*roles.state, *roles.inputs)
     held: dict[str, list[object]] = {name: [] for name in names}
     of: list[int] = []
+    places: list[tuple[str, int]] = []
     stride, seen = 1, 0
     for batch in chain.from_iterable(source.batches(names) for source in sources):
         whole = batch.whole()
+        numbers = whole.places
         values = {name: _plain(whole.columns[name]) for name in names if name in whole.columns}
         states = np.zeros(len(whole), np.int64) if state_of is None else state_of(whole)
         for row in range((-seen) % stride, len(whole), stride):
             if states[row] >= 0 and all(values[name][row] is not None for name in needed):
                 of.append(int(states[row]))
+                places.append((whole.source, int(numbers[row])))
                 for name in names:
                     held[name].append(values[name][row] if name in values else None)
         seen += len(whole)
         if first is not None and len(of) >= first:
-            of, held = of[:first], {name: each[:first] for name, each in held.items()}
+            of, places = of[:first], places[:first]
+            held = {name: each[:first] for name, each in held.items()}
             break
         while len(of) > MOST:
-            stride, of = 2 * stride, of[::2]
+            stride, of, places = 2 * stride, of[::2], places[::2]
             held = {name: each[::2] for name, each in held.items()}
     columns = {name: tuple(each) for name, each in held.items()}
-    return ObservedRows(columns, roles.state, roles.inputs, None if state_of is None else np.array(of, np.int64))
+    found = None if state_of is None else np.array(of, np.int64)
+    return ObservedRows(columns, roles.state, roles.inputs, found, tuple(places))
 
 
 def _plain(values: AnyArray) -> list[object]:

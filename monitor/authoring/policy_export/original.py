@@ -10,6 +10,7 @@ import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import InputError, PolicyError
+from monitor.model.action_names import number_in
 from monitor.model.encode import encode_action
 from monitor.model.mdp import MDP
 from monitor.model.recorded import recorded_inputs
@@ -20,8 +21,9 @@ Anything = Any
 """An object of a package that may not be installed, or of the user."""
 
 MEMORY: Final = (
-    "a policy with memory cannot be evaluated in states alone, as the monitor does. Include the last n "
-    "observations in the state: wrap the environment in "
+    "a policy with memory cannot be evaluated in states alone. Of an agent that is an sb3-contrib RecurrentPPO export "
+    "the .zip that its save() writes; of another network write ONNX with named states, and a manifest of kind "
+    "recurrent; or include the last n observations in the state: wrap the environment in "
     "gymnasium.wrappers.FrameStackObservation(env, n), train a policy without recurrence on it, and explore the same "
     "environment with --key observation"
 )
@@ -77,14 +79,13 @@ class Original:
 
 
 def tabulated(values: AnyArray, model: MDP, request: ExportRequest, assumed: Sequence[str]) -> Original:
-    """Return a policy as a table over the states: actions [S], by number or name, or scores or probabilities [S, A].
+    """Return a policy as a table over the states: actions [S] of the model, or scores or probabilities [S, A].
 
     A matrix whose rows are probabilities is drawn from, unless the request says otherwise; another one is greedy.
     Raises PolicyError: a wrong shape, or an action that does not exist.
     """
     where = f"policy {request.source}"
     if values.shape == (model.states,):
-        values = action_numbers(values, model, where)
         if request.stochastic:
             raise PolicyError(f"{where}: --stochastic needs probabilities, it gives one action a state")
         bad = np.flatnonzero((values < 0) | (values >= model.actions))
@@ -138,12 +139,11 @@ def chances_of(values: AnyArray, model: MDP, request: ExportRequest) -> Floats:
     where = f"policy {request.source}"
     if values.ndim > 1:
         return _chances(_scored(values.astype(np.float64), request, where, ()))
-    actions = action_numbers(values, model, where)
-    bad = np.flatnonzero((actions < 0) | (actions >= model.actions))
+    bad = np.flatnonzero((values < 0) | (values >= model.actions))
     if bad.size:
-        action = actions[bad[0]]
+        action = values[bad[0]]
         raise PolicyError(f"{where}: input {bad[0]}: action {action} is outside 0..{model.actions - 1}")
-    return np.asarray(np.eye(model.actions)[actions])
+    return np.asarray(np.eye(model.actions)[values])
 
 
 def _chances(original: Original) -> Floats:
@@ -158,35 +158,35 @@ def _chances(original: Original) -> Floats:
 
 
 def action_numbers(given: AnyArray, model: MDP, where: str) -> Ints:
-    """Return actions [n], as a classifier or a table gives them, as numbers.
+    """Return actions [n], as a function, a classifier or a table gives them, as those of the model.
 
-    Whole numbers, also as floats, are numbers of actions; text is the name of an action, or else its number; False and
-    True are actions of these names, or else 0 and 1.
+    Numbers are indices, also as floats, unless actions have numbers for names (`ActionNames`); text is the name of an
+    action, or else a number; False and True are actions of these names, or else 0 and 1.
 
-    Raises PolicyError: an entry is none of these. Whether the numbers are below A is for the caller to check.
+    Raises PolicyError: an entry is none of these. Whether indices are below A is for the caller to check.
     """
-    if given.dtype.kind in "iu":
+    if given.dtype.kind in "iu" and model.named_actions.by_index:
         return given.astype(np.int64)
     return np.array([_number(entry, model, where) for entry in given.tolist()], dtype=np.int64)
 
 
 def _number(entry: object, model: MDP, where: str) -> int:
     match entry:
+        case bool() if str(entry) in model.action_index:
+            return model.action_index[str(entry)]
         case bool():
-            return model.action_index.get(str(entry), int(entry))
-        case int():
-            return entry
-        case float() if entry.is_integer():
-            return int(entry)
+            return _number(int(entry), model, where)
         case bytes():
             return _number(entry.decode(errors="replace"), model, where)
-        case str() if entry in model.action_index or not entry.isdecimal():
+        case int() | float() if model.named_actions.by_index and (isinstance(entry, int) or entry.is_integer()):
+            return int(entry)
+        case str() if entry not in model.action_index and (number := number_in(entry)) is not None:
+            return _number(number, model, where)
+        case int() | float() | str() if isinstance(entry, str) or not model.named_actions.by_index:
             try:
                 return encode_action(model, entry)
             except InputError as error:
                 raise PolicyError(f"{where}: {error.detail}") from error
-        case str():
-            return int(entry)
         case _:
             raise PolicyError(
                 f"{where}: it gives {entry!r:.80} where an action is needed: a whole number of 0..{model.actions - 1}, "

@@ -7,9 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from monitor.arrays import AnyArray, Ints
-from monitor.authoring.policy_export.original import MEMORY, Anything, ExportRequest, Original, tabulated_inputs
-from monitor.errors import InputError, PolicyError
-from monitor.model.encode import encode_action
+from monitor.authoring.policy_export.original import (
+    MEMORY,
+    Anything,
+    ExportRequest,
+    Original,
+    action_numbers,
+    tabulated_inputs,
+)
+from monitor.errors import PolicyError
 from monitor.model.mdp import MDP
 from monitor.user_code import explained
 
@@ -72,16 +78,14 @@ def _answer(function: Callable[[Anything], object], state: Anything, model: MDP,
 def answer_of(answer: object, model: MDP, where: str) -> AnyArray:
     """Return what a policy says as an action [], or as A scores or probabilities [A]. PolicyError: it is none."""
     try:
-        if isinstance(answer, str):
-            return np.array(encode_action(model, answer))
         values = np.asarray(answer)
-    except (InputError, ValueError, TypeError) as error:
-        raise PolicyError(f"{where}: it returned {answer!r:.80}, which is no action ({error})") from error
-    if values.shape == (1,) and model.actions > 1:
-        values = values[0]
-    if (values.shape == () and values.dtype.kind in "iu") or (
-        values.shape == (model.actions,) and values.dtype.kind in "fiu"
-    ):
+        alone = values.shape == () or (values.shape == (1,) and model.actions > 1)
+        if alone and values.dtype.kind in "biufU":
+            return action_numbers(values.reshape(1), model, where).reshape(())
+    except (PolicyError, ValueError, TypeError) as error:
+        problem = str(error).removeprefix(f"{where}: ")
+        raise PolicyError(f"{where}: it returned {answer!r:.80}, which is no action ({problem})") from error
+    if values.shape == (model.actions,) and values.dtype.kind in "fiu":
         return values
     raise PolicyError(
         f"{where}: it returned {answer!r:.80}; return the number or the name of an action, or {model.actions} scores "

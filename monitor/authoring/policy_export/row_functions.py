@@ -1,18 +1,20 @@
 """Python functions of recorded columns as policies.
 
 A parameter that is named like a column gets the value of that column. A function whose only needed parameter is named
-otherwise gets a dict of all columns.
+otherwise gets a dict of all columns. Nothing is asked where a value that a function reads is missing.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
 from monitor.arrays import AnyArray
+from monitor.authoring.learning.left_out import RowLimit
 from monitor.authoring.policy_export.observed_rows import ObservedRows
 from monitor.authoring.policy_export.original import MEMORY, Anything
 from monitor.authoring.policy_export.policy_functions import answer_of
@@ -54,49 +56,125 @@ class RowFunction:
         )
 
     def tried(self, rows: ObservedRows) -> None:
-        """Call it on rows. Raises PolicyError if it fails."""
-        names = self.columns or tuple(rows.columns)
-        for values in zip(*(rows.columns[name] for name in names), strict=True):
-            self._called(names, values)
+        """Call it on rows. Raises PolicyError if it fails on most of those that have what it reads."""
+        said = [self._said(rows, n) for n in range(len(rows))]
+        failed = [each for each in said if isinstance(each, PolicyError)]
+        if failed and 2 * len(failed) > sum(each is not MISSING for each in said):
+            raise failed[0]
 
-    def answers(self, rows: ObservedRows, model: MDP) -> AnyArray:
-        """Return what it says of each row: actions [n], or scores or probabilities [n, A]. `model`: has the actions.
+    def answers(self, rows: ObservedRows, model: MDP, limit: RowLimit) -> Answered:
+        """Return what it says of rows: actions [k], or scores or probabilities [k, A]. `model`: has the actions.
 
-        It is called once for each different row. Raises PolicyError: it fails, returns something else, or returns
-        different things for one row.
+        It is called once for each different row, and not where a column that it reads is missing. Rows on which it
+        fails, or says what is no action, are left out too, if the limit allows so many. Raises PolicyError: it does not
+        allow it, no row is left, or the function returns different things for one row.
         """
         names = self.columns or tuple(rows.columns)
         keys = list(zip(*(rows.columns[name] for name in names), strict=True))
         places: dict[tuple[object, ...], int] = {}
-        at = [places.setdefault(_typed(key), len(places)) for key in keys]
-        first = dict(zip(reversed(at), reversed(keys), strict=True))
-        found = [self._answer(names, first[n], model) for n in range(len(places))]
-        for n in reversed(range(0, len(found), -(-len(found) // AGAIN) or 1)):
-            again = self._answer(names, first[n], model)
-            if not np.array_equal(found[n], again):
+        at = np.array([places.setdefault(_typed(key), len(places)) for key in keys], np.int64)
+        first = dict(zip(reversed(at.tolist()), reversed(range(len(keys))), strict=True))
+        found = [self._answer(rows, first[n], model) for n in range(len(places))]
+        failed = np.array([isinstance(each, PolicyError) for each in found], np.bool_)[at]
+        missing = np.array([each is MISSING for each in found], np.bool_)[at]
+        if failed.any() and not limit.allows(int(failed.sum()), len(rows)):
+            error = found[at[np.argmax(failed)]]
+            assert isinstance(error, PolicyError)
+            raise PolicyError(
+                f"{error}; so on {failed.sum():,} of {len(rows):,} rows, more than --skip-bad {limit.text}"
+            )
+        kept = ~(failed | missing)
+        if not kept.any():
+            raise PolicyError(
+                f"{self.where}: on none of {len(rows):,} recorded rows it has all columns that it reads, and answers"
+            )
+        answers = {
+            n: answer for n, answer in enumerate(found) if not (answer is MISSING or isinstance(answer, Exception))
+        }
+        self._again(rows, first, answers, model)
+        if len({np.shape(answer) for answer in answers.values()}) > 1:
+            raise PolicyError(f"{self.where}: it returned an action in some rows and {model.actions} numbers in others")
+        notes = [f"on {missing.sum():,} rows a column that it reads is missing"] if missing.any() else []
+        if failed.any():
+            notes.append(f"on {failed.sum():,} rows it failed: {found[at[np.argmax(failed)]]}")
+        values = np.stack([answers[n] for n in at[kept].tolist()])
+        return Answered(rows[kept], values, tuple(notes))
+
+    def _again(self, rows: ObservedRows, first: Mapping[int, int], answers: Mapping[int, AnyArray], model: MDP) -> None:
+        """Raise PolicyError if it returns something else when it is called again."""
+        known = list(answers)
+        for n in reversed(known[:: -(-len(known) // AGAIN) or 1]):
+            again = self._answer(rows, first[n], model)
+            if isinstance(again, PolicyError) or not np.array_equal(answers[n], again):
+                shown = again if isinstance(again, PolicyError) else again.tolist()
                 raise PolicyError(
-                    f"{self._row(names, first[n])}: it returned {found[n].tolist()}, and {again.tolist()} when called "
+                    f"{self._row(rows, first[n])}: it returned {answers[n].tolist()}, and {shown} when called "
                     f"again. If it draws its action, return the probabilities instead. Otherwise it has memory: "
                     f"{MEMORY}"
                 )
-        if len({answer.shape for answer in found}) > 1:
-            raise PolicyError(f"{self.where}: it returned an action in some rows and {model.actions} numbers in others")
-        return np.stack(found)[at]
 
-    def _answer(self, names: tuple[str, ...], values: tuple[object, ...], model: MDP) -> AnyArray:
-        return answer_of(self._called(names, values), model, self._row(names, values))
-
-    def _called(self, names: tuple[str, ...], values: tuple[object, ...]) -> object:
-        row = dict(zip(names, values, strict=True))
+    def _answer(self, rows: ObservedRows, n: int, model: MDP) -> Any:  # noqa: ANN401 - an array, MISSING or an error
+        said = self._said(rows, n)
+        if said is MISSING or isinstance(said, PolicyError):
+            return said
         try:
-            return self.function(**row) if self.columns else self.function(row)
-        except Exception as error:
-            raise PolicyError(f"{self._row(names, values)}: it failed ({explained(error)})") from error
+            return answer_of(said, model, self._row(rows, n))
+        except PolicyError as error:
+            return error
 
-    def _row(self, names: tuple[str, ...], values: tuple[object, ...]) -> str:
-        shown = ", ".join(f"{name}={value!r:.40}" for name, value in zip(names, values, strict=True))
+    def _said(self, rows: ObservedRows, n: int) -> object:
+        """Return what it says of a row; MISSING if a value that it reads is missing; a PolicyError if it fails."""
+        names = self.columns or tuple(rows.columns)
+        row = _Row({name: rows.columns[name][n] for name in names})
+        if self.columns and row.missing:
+            return MISSING
+        try:
+            said = self.function(**row) if self.columns else self.function(row)
+        except Exception as error:  # noqa: BLE001 - it may raise anything
+            lost = row.read or (isinstance(error, KeyError) and error.args[:1] and error.args[0] in row.missing)
+            return MISSING if lost else PolicyError(f"{self._row(rows, n)}: it failed ({explained(error)})")
+        return MISSING if row.read else said
+
+    def _row(self, rows: ObservedRows, n: int) -> str:
+        names = self.columns or tuple(rows.columns)
+        shown = ", ".join(f"{name}={rows.columns[name][n]!r:.40}" for name in names)
         how = "the columns" if self.columns else "a dict of all columns"
-        return f"{self.where}: called with {how} {shown:.300}"
+        place = "" if n >= len(rows.places) else f"{rows.places[n][0]}, row {rows.places[n][1]}: "
+        return f"{self.where}: {place}called with {how} {shown:.300}"
+
+
+MISSING: Final = object()
+"""In place of an answer: a value that the function reads is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What a policy says of recorded rows: `rows` [k], `values` [k] or [k, A], and which rows it was not asked on."""
+
+    rows: ObservedRows
+    values: AnyArray
+    notes: tuple[str, ...] = ()
+
+
+class _Row(dict[str, object]):
+    """A row as a function gets it, without the values that are `missing`; `read`: it has asked for one of those."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        super().__init__({name: value for name, value in values.items() if value is not None})
+        self.missing = values.keys() - self.keys()
+        self.read = False
+
+    def __missing__(self, name: str) -> object:
+        self.read = self.read or name in self.missing
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.read = self.read or name in self.missing
+        return super().__contains__(name)
+
+    def get(self, name: str, default: object = None) -> object:
+        self.read = self.read or name in self.missing
+        return super().get(name, default)
 
 
 def _typed(key: tuple[object, ...]) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final
@@ -51,6 +51,7 @@ class _Algorithm:
 _ALGORITHMS: Final = {
     "MaskablePPO": _Algorithm("sb3_contrib", "logits", "sb3_contrib.common.maskable", "clip_range"),
     "QRDQN": _Algorithm("sb3_contrib", "q_values", "sb3_contrib.qrdqn", "exploration_fraction"),
+    "RecurrentPPO": _Algorithm("sb3_contrib", "logits", "sb3_contrib.common.recurrent", "clip_range"),
     "ARS": _Algorithm("sb3_contrib", "q_values", "sb3_contrib.ars", "n_delta"),
     "TRPO": _Algorithm("sb3_contrib", "logits", "", "cg_max_steps"),
     "PPO": _Algorithm("stable_baselines3", "logits", "", "clip_range"),
@@ -58,6 +59,9 @@ _ALGORITHMS: Final = {
     "DQN": _Algorithm("stable_baselines3", "q_values", "", "exploration_fraction"),
 }
 """In the order in which they are recognised."""
+
+RECURRENT: Final = "RecurrentPPO"
+"""The algorithm whose policies remember; `recurrent_agents` exports them."""
 
 _EXPORTED: Final = f"{', '.join(sorted(_ALGORITHMS))} can be exported; a policy of continuous actions fits no model"
 
@@ -68,8 +72,10 @@ def read_zip(model: MDP, request: ExportRequest) -> Original:
     Raises PolicyError: not such a file, or as `of_agent`.
     """
     algorithm = algorithm_of(request.source)
+    if algorithm == RECURRENT:
+        raise PolicyError(f"policy {request.source}: it is recurrent, so it has memory: {MEMORY}")
     torch_or_error(request.source)
-    found = of_agent(_loaded(algorithm, request.source), model, request)
+    found = of_agent(loaded_agent(algorithm, request.source), model, request)
     return found.assuming(f"the algorithm is {algorithm}, by the content of the file")
 
 
@@ -90,13 +96,13 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
     algorithm = next((each.__name__ for each in type(agent).__mro__ if each.__name__ in _ALGORITHMS), "")
     if not algorithm:
         raise PolicyError(f"{where}: it is an agent of {type(agent).__name__}; {_EXPORTED}")
-    model = _seeing(agent, model)
-    _check_spaces(agent, model, where)
+    model = seeing(agent, model)
+    check_spaces(agent, model, where)
     kind = _ALGORITHMS[algorithm].kind
     if request.stochastic and kind == "q_values":
         raise PolicyError(f"{where}: {algorithm} has no probabilities; leave --stochastic out")
     exported = network_onnx(torch, _scores_of(torch, agent.policy, algorithm, where), model, request, kind)
-    assumed = _as_trained(agent, model, exported.normalisation, request)
+    assumed = [*model.named_actions.order, *as_trained(agent, model, exported.normalisation, request)]
     mask = algorithm == "MaskablePPO"
     if mask:
         lacking = "" if not model.availability.all() else ", and none is unavailable in this model"
@@ -108,7 +114,7 @@ def of_agent(agent: Anything, model: MDP, request: ExportRequest) -> Original:
 def algorithm_of(source: str) -> str:
     """Return the name of the algorithm, by the settings in the file, which are read without opening its pickles.
 
-    Raises PolicyError: not such a file, an algorithm that cannot be exported, or a recurrent policy.
+    Raises PolicyError: not such a file, or an algorithm that cannot be exported.
     """
     try:
         with zipfile.ZipFile(source) as archive:
@@ -118,15 +124,16 @@ def algorithm_of(source: str) -> str:
         module = str(data["policy_class"].get("__module__", ""))
     except (OSError, KeyError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise PolicyError(f"policy {source}: not a file of stable-baselines3 ({explained(error)})") from error
-    if "recurrent" in module or "lstm" in json.dumps(sorted(data)).lower():
-        raise PolicyError(f"policy {source}: it is recurrent, so it has memory: {MEMORY}")
+    if "recurrent" in module or "lstm" in json.dumps(sorted(data)).lower():  # whatever its policy's class is called
+        return RECURRENT
     for name, algorithm in _ALGORITHMS.items():
         if module.startswith(algorithm.module) and algorithm.setting in data:
             return name
     raise PolicyError(f"policy {source}: its policy is of {module}; {_EXPORTED}")
 
 
-def _loaded(algorithm: str, source: str) -> Anything:
+def loaded_agent(algorithm: str, source: str) -> Anything:
+    """Return the agent in a file; this opens its pickles. Raises PolicyError."""
     try:
         package = import_module(_ALGORITHMS[algorithm].package)
     except ImportError as error:
@@ -140,7 +147,7 @@ def _loaded(algorithm: str, source: str) -> Anything:
         raise PolicyError(f"policy {source}: cannot be loaded ({explained(error)})") from error
 
 
-def _seeing(agent: Anything, model: MDP) -> MDP:
+def seeing(agent: Anything, model: MDP) -> MDP:
     """Return the model with one-hot observations if it has none and the agent sees the number of the state.
 
     The monitor gives a network the same.
@@ -154,7 +161,7 @@ def _seeing(agent: Anything, model: MDP) -> MDP:
     return replace(model, observations=np.eye(states, dtype=np.float32))
 
 
-def _check_spaces(agent: Anything, model: MDP, where: str) -> None:
+def check_spaces(agent: Anything, model: MDP, where: str) -> None:
     """Raise PolicyError unless the action space is that of the model, and observations are its flattened ones."""
     from gymnasium import spaces  # noqa: PLC0415 - of stable-baselines3
     from stable_baselines3.common.preprocessing import is_image_space  # noqa: PLC0415 - likewise
@@ -212,7 +219,7 @@ def _cut(space: Anything, flat: Anything) -> Anything:
     return flat.reshape(-1, *space.shape) if isinstance(space, Box) else flat
 
 
-def _unflattened(space: Anything, flat: Floats, where: str) -> Anything:
+def unflattened(space: Anything, flat: Floats, where: str) -> Anything:
     """Return flat observations [n, D] as the agent's `predict` takes them: an array, or a dictionary of arrays.
 
     Numbers of boxes may be normalised, so they are not converted. Raises PolicyError: one is not of the space.
@@ -221,7 +228,7 @@ def _unflattened(space: Anything, flat: Floats, where: str) -> Anything:
 
     members, end, found = _members(space), 0, {}
     for name, each in members.items():
-        found[name] = _unflattened(each, flat[:, end : end + _width(each)], where)
+        found[name] = unflattened(each, flat[:, end : end + _width(each)], where)
         end += _width(each)
     if members:
         return found
@@ -245,8 +252,7 @@ def _unflattened(space: Anything, flat: Floats, where: str) -> Anything:
 
 def _scores_of(torch: Anything, policy: Anything, algorithm: str, where: str) -> Anything:
     """Return the module that maps flattened observations to logits or other scores of the actions."""
-    base: Anything = torch.nn.Module
-    space, actions = policy.observation_space, int(policy.action_space.n)
+    actions = int(policy.action_space.n)
 
     def dqn(seen: Anything) -> Anything:
         return policy.q_net.q_net(policy.q_net.features_extractor(seen))
@@ -266,6 +272,14 @@ def _scores_of(torch: Anything, policy: Anything, algorithm: str, where: str) ->
     if scores is actor and not hasattr(policy, "mlp_extractor"):
         raise PolicyError(f"{where}: its policy is a {type(policy).__name__} of its own; export the scores of that")
 
+    return module_of(torch, policy, scores)
+
+
+def module_of(torch: Anything, policy: Anything, scores: Callable[..., Anything]) -> Anything:
+    """Return a torch module of flattened observations, and whatever else `scores` takes after the observation."""
+    base: Anything = torch.nn.Module
+    space = policy.observation_space
+
     class Scores(base):  # type: ignore[misc, unused-ignore] # torch may not be installed
         """Scores of a policy of stable-baselines3."""
 
@@ -273,13 +287,13 @@ def _scores_of(torch: Anything, policy: Anything, algorithm: str, where: str) ->
             super().__init__()
             self.policy = policy
 
-        def forward(self, flat: Anything) -> Anything:
-            return scores(_cut(space, flat))
+        def forward(self, flat: Anything, *remembered: Anything) -> Anything:
+            return scores(_cut(space, flat), *remembered)
 
     return Scores()
 
 
-def _as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: ExportRequest) -> list[str]:
+def as_trained(agent: Anything, model: MDP, normalisation: Normalisation | None, request: ExportRequest) -> list[str]:
     """Return what is assumed about the normalisation of observations, a sentence, or nothing if the agent shows it.
 
     An agent keeps the last observation of its training, and another one as the environment gave it: on-policy
@@ -354,7 +368,7 @@ def _evaluated(
     flat = model.observations.astype(np.float64)
     if normalisation is not None:
         flat = normalisation.apply(flat)
-    seen = _unflattened(agent.observation_space, flat, f"policy {request.source}")
+    seen = unflattened(agent.observation_space, flat, f"policy {request.source}")
     masks = {"action_masks": model.availability.copy()} if mask else {}
     try:
         actions, _ = agent.predict(seen, deterministic=True, **masks)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from monitor.arrays import AnyArray
-from monitor.authoring.policy_export.original import ExportRequest, Original, tabulated
+from monitor.authoring.policy_export.original import ExportRequest, Original, action_numbers, tabulated
 from monitor.errors import InputError, PolicyError
-from monitor.model.encode import encode_action, encode_state
+from monitor.model.encode import encode_action_text, encode_state
 from monitor.model.mdp import MDP
 
 SUFFIXES = (".json", ".csv", ".npy")
@@ -31,9 +31,10 @@ def read_table(model: MDP, request: ExportRequest) -> Original:
     has the action of state s, or A numbers.
     """
     file = Path(request.source)
+    suffix = file.suffix.lower()
     try:
         _check_size(file)
-        match file.suffix.lower():
+        match suffix:
             case ".npy":
                 with file.open("rb") as opened:
                     values = np.lib.format.read_array(opened, allow_pickle=False)
@@ -45,6 +46,8 @@ def read_table(model: MDP, request: ExportRequest) -> Original:
         raise PolicyError(f"policy {file}: {error}") from error
     except (OSError, ValueError, EOFError, MemoryError, csv.Error, RecursionError) as error:
         raise PolicyError(f"policy {file}: cannot be read as a table ({error})") from error
+    if suffix != ".csv" and values.shape == (model.states,):
+        values = action_numbers(values, model, f"policy {file}")
     return tabulated(values, model, request, ())
 
 
@@ -92,7 +95,7 @@ def _by_state(lines: list[list[str]], model: MDP) -> AnyArray:
 
 def _action(cell: str, model: MDP, line: int) -> int:
     try:
-        return encode_action(model, int(cell) if cell.isdigit() else cell)
+        return encode_action_text(model, cell)
     except InputError as error:
         raise PolicyError(f"line {line}: {error.detail}") from error
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -16,6 +18,7 @@ from monitor.authoring.policy_export.original import MEMORY, Anything, ExportReq
 from monitor.errors import PolicyError, to_install
 from monitor.model.mdp import MDP
 from monitor.policy.draft import OutputKind
+from monitor.policy.manifest import State
 from monitor.user_code import explained
 
 OPSET: Final = 17
@@ -60,7 +63,7 @@ def of_module(module: Anything, model: MDP, request: ExportRequest) -> Original:
         raise PolicyError(f"{where}: a network sees observations, and the model has none")
     if request.weights is not None:
         _load(torch, module, request.weights)
-    assumed: list[str] = []
+    assumed: list[str] = [*model.named_actions.order]
     head = _head(torch, module, where, assumed)
     refuse_memory(torch, module, where)
     kind: OutputKind = request.output or "logits"
@@ -100,10 +103,19 @@ def evaluated(torch: Anything, module: Anything, observations: Floats, where: st
     return scores
 
 
-def network_onnx(torch: Anything, module: Anything, model: MDP, request: ExportRequest, output: str) -> Exported:
+def network_onnx(
+    torch: Anything,
+    module: Anything,
+    model: MDP,
+    request: ExportRequest,
+    output: str,
+    *,
+    remembered: Mapping[State, Anything] = MappingProxyType({}),
+) -> Exported:
     """Return a module as ONNX, with input `observation` [batch, D] and the output [batch, A], normalisation included.
 
-    Raises PolicyError: torch cannot export it.
+    `remembered`: further inputs and outputs, with an example of each tensor; then the batch is 1. Raises PolicyError:
+    torch cannot export it.
     """
     assert model.observations is not None, "the caller has looked"
     width = int(model.observations.shape[1])
@@ -117,11 +129,11 @@ def network_onnx(torch: Anything, module: Anything, model: MDP, request: ExportR
             warnings.simplefilter("ignore")  # deprecations, and constants found while tracing
             torch.onnx.export(
                 whole,
-                (torch.as_tensor(example),),
+                (torch.as_tensor(example), *remembered.values()),
                 buffer,
-                input_names=["observation"],
-                output_names=[output],
-                dynamic_axes={"observation": {0: "batch"}, output: {0: "batch"}},
+                input_names=["observation", *(each.input for each in remembered)],
+                output_names=[output, *(each.output for each in remembered)],
+                dynamic_axes={} if remembered else {"observation": {0: "batch"}, output: {0: "batch"}},
                 opset_version=OPSET,
                 dynamo=False,
             )
@@ -146,9 +158,9 @@ def _with_normalisation(torch: Anything, module: Anything, statistics: Normalisa
             self.register_buffer("scale", scale)
             self.register_buffer("clip", clip)
 
-        def forward(self, observation: Anything) -> Anything:
+        def forward(self, observation: Anything, *remembered: Anything) -> Anything:
             scaled = (observation.double() - self.mean) / self.scale  # 64 bits, as the original does it
-            return self.inner(torch.maximum(torch.minimum(scaled, self.clip), -self.clip).float())
+            return self.inner(torch.maximum(torch.minimum(scaled, self.clip), -self.clip).float(), *remembered)
 
     return Normalised()
 

@@ -1,16 +1,24 @@
-"""Candidate formulas measured: recorded paths through the same monitor as live steps."""
+"""Candidate formulas measured: recorded paths through the same monitor as live steps.
+
+Candidates compare the same values with different thresholds, so the monitor has one formula for each value.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
+from monitor.alarm.machine import Alarm, assess, next_alarm
 from monitor.arrays import Bools
 from monitor.authoring.proposal.paths import RecordedPath, unsafe_events
+from monitor.exact.verdict import regret_outcome
+from monitor.logic.comparison import passes
+from monitor.model.action_names import ActionNames
 from monitor.model.mdp import MDP
 from monitor.runtime.monitor import Monitor
 from monitor.types import (
@@ -21,9 +29,11 @@ from monitor.types import (
     Judged,
     Notice,
     Observation,
+    Quantity,
     RawInputs,
     RawState,
     TrustSettings,
+    Verdict,
 )
 
 Sent = tuple[RawState, RawInputs | None]
@@ -113,6 +123,35 @@ class Trace:
     fires: bool = False
 
 
+@dataclass
+class _Candidate:
+    """What one candidate does. `nominal`, `fallback`: names of the formulas of its values."""
+
+    candidate: CandidateFormula
+    nominal: str
+    fallback: str
+    alarm: Alarm = field(default_factory=Alarm)
+    trace: Trace = field(default_factory=Trace)
+
+    def take(self, values: Mapping[str, Quantity], number: int, seq: int) -> None:
+        """Take the values at a step of a path; without both there is no verdict."""
+        if not {self.nominal, self.fallback} <= values.keys():
+            return
+        one, other = (self._compared(values[name]) for name in (self.nominal, self.fallback))
+        outcome = regret_outcome(one.holds, other.holds)
+        verdict = Verdict("", "exact", "gumbel", (one, other), outcome=outcome)
+        spec = self.candidate.alarm
+        self.alarm, change = next_alarm(self.alarm, assess(verdict, spec), spec, seq, 0.0)
+        self.trace.outcomes[outcome] += 1
+        if change is not None and change.state == "firing":
+            self.trace.alarms.setdefault(number, []).append(seq)
+
+    def _compared(self, quantity: Quantity) -> Quantity:
+        """Return a value with whether it meets the threshold; None where what was never recorded decides that."""
+        ends = {passes(value, ">=", self.candidate.threshold) for value in (quantity.value, *(quantity.extremes or ()))}
+        return replace(quantity, holds=ends.pop() if len(ends) == 1 else None)
+
+
 def measured(
     model: MDP,
     policies: Mapping[str, object],
@@ -124,30 +163,77 @@ def measured(
 
     Steps that are impossible in `model` leave the formulas without a verdict, as live. Raises what `Monitor` raises.
     """
-    # No candidate depends on its bands, and they cost as much as a verdict on each of a hundred models.
-    specs = [FormulaSpec(f"c{i}", each.text, alarm=each.alarm, bands="off") for i, each in enumerate(candidates)]
-    monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
-    traces = {spec.name: Trace() for spec in specs}
-    for number, seq, notices in replayed(monitor, paths, lambda state: (state, None), report):
-        for notice in notices:
-            take(notice, traces, number, seq)
-    return [summary_of(each, traces[f"c{i}"], paths, model.labels[each.label]) for i, each in enumerate(candidates)]
+    specs = value_formulas(candidates)
+    monitor = Monitor(model, policies, list(specs.values()), trust=TrustSettings(enabled=False))
+    steps = replayed(monitor, model.named_actions, paths, lambda state: (state, None), report)
+    return compared(candidates, specs, steps, paths, model.labels)
+
+
+def value_formulas(candidates: Sequence[CandidateFormula]) -> dict[str, FormulaSpec]:
+    """Return the formulas of the values that candidates compare with their thresholds, by their texts.
+
+    No candidate depends on bands, and they cost as much as a verdict on each of a hundred models.
+    """
+    texts = dict.fromkeys(text for each in candidates for text in _values_of(each))
+    return {text: FormulaSpec(f"v{i}", text, bands="off") for i, text in enumerate(texts)}
+
+
+def _values_of(candidate: CandidateFormula) -> tuple[str, str]:
+    goal = f'@{candidate.offset}.P=? [ G<={candidate.horizon} !"{candidate.label}" ]'
+    return goal, f"fallback{goal}"
+
+
+def compared(
+    candidates: Sequence[CandidateFormula],
+    specs: Mapping[str, FormulaSpec],
+    steps: Iterable[tuple[int, int, list[Notice]]],
+    paths: Sequence[RecordedPath],
+    labels: Mapping[str, Bools],
+) -> list[Measured]:
+    """Return what candidates do, from what a monitor of their values says: `specs`, and `steps` as `replayed` has them.
+
+    `labels`: [S] each, of the states of the paths.
+    """
+    rows = []
+    for each in candidates:
+        nominal, fallback = _values_of(each)
+        rows.append(_Candidate(each, specs[nominal].name, specs[fallback].name))
+    for number, seq, notices in steps:
+        values = {
+            notice.formula: notice.verdict.quantities[0]
+            for notice in notices
+            if isinstance(notice, Judged) and notice.verdict.value is not None
+        }
+        for row in rows:
+            if seq == 0:
+                row.alarm = Alarm()
+            row.take(values, number, seq)
+    return [summary_of(each.candidate, each.trace, paths, labels[each.candidate.label]) for each in rows]
 
 
 def replayed(
-    monitor: Monitor, paths: Sequence[RecordedPath], sent: Callable[[int], Sent], report: Callable[[int], None]
+    monitor: Monitor,
+    names: ActionNames,
+    paths: Sequence[RecordedPath],
+    sent: Callable[[int], Sent],
+    report: Callable[[int], None],
 ) -> Iterator[tuple[int, int, list[Notice]]]:
-    """Yield the number of a path, the step, and what the monitor says there. `sent`: what an agent sends of a state."""
+    """Yield the number of a path, the step, and what the monitor says there.
+
+    `names`: of its model's actions. `sent`: what an agent sends of a state.
+    """
     clock = 0
     for number, path in enumerate(paths):
-        for seq, step in enumerate(_observations(path, number, sent)):
+        for seq, step in enumerate(_observations(path, number, names, sent)):
             clock += 1
             now = Instant(clock * SECOND, clock * SECOND)
             yield number, seq, [*monitor.observe(step, now), *monitor.evaluate(now)]
             report(clock)
 
 
-def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) -> list[Observation]:
+def _observations(
+    path: RecordedPath, number: int, names: ActionNames, sent: Callable[[int], Sent]
+) -> list[Observation]:
     last = len(path.actions)
     return [
         Observation(
@@ -156,7 +242,7 @@ def _observations(path: RecordedPath, number: int, sent: Callable[[int], Sent]) 
             seq=seq,
             state=numbers,
             inputs=inputs,
-            action=int(path.actions[seq]) if seq < last else None,
+            action=names.sent(int(path.actions[seq])) if seq < last else None,
             terminated=seq == last and path.ended,
             truncated=seq == last and not path.ended,
         )

@@ -15,6 +15,10 @@ from monitor.authoring.learning.state_codes import is_end
 from monitor.authoring.learning.states import States
 from monitor.model.mdp import MDP
 
+EVENTS: Final = 100
+FEWEST: Final = 3_000
+"""Formulas are measured on so many unsafe events, and on so many steps at least, if there are as many."""
+
 LONGEST: Final = 1000
 """Most steps of a simulated episode."""
 
@@ -34,7 +38,7 @@ class RecordedPath:
 
 
 def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
-    """Return the paths of recorded transitions, in the states of the model."""
+    """Return the paths of recorded transitions, in the states and actions of the model."""
     if not len(held.state):
         return []
     after = where.of(held.code)
@@ -43,7 +47,7 @@ def paths_of(held: HeldOut, where: States) -> list[RecordedPath]:
     found = []
     for lo, hi in zip(begins, [*begins[1:], len(held.path)], strict=True):
         states = np.append(where.of_base(held.state[lo:hi]), after[hi - 1])
-        found.append(RecordedPath(states, held.action[lo:hi], bool(ended[hi - 1])))
+        found.append(RecordedPath(states, where.of_action(held.action[lo:hi]), bool(ended[hi - 1])))
     return found
 
 
@@ -54,7 +58,8 @@ def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) 
     """
     assert model.initial is not None, "episodes start somewhere"
     found: list[RecordedPath] = []
-    while sum(len(path.actions) for path in found) < steps:
+    done = 0
+    while done < steps:
         states = [int(rng.choice(model.states, p=model.initial))]
         actions: list[int] = []
         while len(actions) < LONGEST and not model.is_absorbing(states[-1]):
@@ -64,17 +69,27 @@ def simulated(model: MDP, policy: Floats, steps: int, rng: np.random.Generator) 
         if not actions:  # episodes that end where they start
             break
         found.append(RecordedPath(np.array(states), np.array(actions), model.is_absorbing(states[-1])))
+        done += len(actions)
     return found
 
 
 def first_steps(paths: Sequence[RecordedPath], most: int) -> list[RecordedPath]:
     """Return as many of the first paths as have at most `most` steps in total, but at least one path."""
-    kept: list[RecordedPath] = []
-    for path in paths:
-        if kept and sum(len(each.actions) for each in kept) + len(path.actions) > most:
-            break
-        kept.append(path)
-    return kept
+    totals = np.cumsum([len(path.actions) for path in paths])
+    return list(paths[: max(int(np.searchsorted(totals, most, side="right")), 1)])
+
+
+def measured_paths(paths: Sequence[RecordedPath], unsafe: Bools, steps: int | None, most: int) -> list[RecordedPath]:
+    """Return the first paths, to measure formulas on: `steps` steps, or if that is None, until there are enough events.
+
+    Those are `EVENTS` unsafe events in at least `FEWEST` steps; `most`: steps without them. `unsafe`: [S] states.
+    """
+    if steps is not None:
+        return first_steps(paths, steps)
+    within = first_steps(paths, most)
+    events = np.cumsum([len(unsafe_events(path, unsafe)) for path in within])
+    enough = int(np.searchsorted(events, EVENTS)) + 1
+    return within[: max(enough, len(first_steps(within, FEWEST)))]
 
 
 def unsafe_events(path: RecordedPath, unsafe: Bools) -> list[int]:

@@ -35,7 +35,8 @@ def constant_policy(model: MDP, action: int) -> Ints:
     """Return the policy [S] that always takes `action`. ModelError: it is unavailable in some state."""
     missing = np.flatnonzero(~model.availability[:, action])
     if missing.size:
-        raise ModelError(f"fallback do({action}): the action is not available in state {missing[0]}; give a policy")
+        taken = f"fallback do({model.named_actions.sent(action)})"
+        raise ModelError(f"{taken}: the action is not available in state {missing[0]}; give a policy")
     return np.full(model.states, action)
 
 

@@ -362,10 +362,10 @@ BAD: dict[str, tuple[list[list[object]], tuple[str, ...], str]] = {
     "missing input": (changed(ROWS, "rain", lambda n, v: "" if n == 7 else v), (), "'rain' is empty or not finite (8)"),
     "constant": (changed(ROWS, "warmth", lambda _n, _v: 20.0), (), "column 'warmth' is 20 in every row"),
     "one action": (changed(ROWS, "valve", lambda _n, _v: "shut"), (), "every action is 'shut'"),
-    "an action left out": (
-        changed(ROWS, "valve", lambda _n, v: 0 if v == "shut" else 2),
+    "an action of last rows only": (
+        changed(ROWS, "valve", lambda n, v: "stuck" if n == 19 else v),
         (),
-        "action 1 was never recorded",
+        "action stuck of 'valve' was recorded only where no next state follows",
     ),
     "few episodes": (record(linear, 3, 4, 20), (), "4 episodes with steps; at least 10 are needed"),
     "no steps": (record(linear, 3, 12, 1), (), "there are no steps"),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen_kind
+from monitor.authoring.learning.abstraction import MAX_STATES, Numbering, chosen_kind, hardly_revisited
 from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.bins import SAMPLE, Reservoir, edges_of, parsed_bins
 from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.companion import load_learner, save_learner
 from monitor.authoring.learning.conditions import parsed
+from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.learner import Learner
-from monitor.errors import ModelError, RecordingError
-from monitor.model import encode_state
+from monitor.authoring.proposal.paths import paths_of
+from monitor.errors import InputError, ModelError, RecordingError
+from monitor.model import encode_state, load_model, model_sha256, save_model
 
 
 def batch(**columns: object) -> RowBatch:
@@ -160,7 +165,7 @@ def test_the_kind_of_a_state_is_that_of_its_columns() -> None:
         ("index", ["a", "b"], "is text; whole numbers are needed"),
         ("index", [0, MAX_STATES], "is not an index"),
         ("index", [0, 0.5], "is not an index"),
-        ("bins", ["a", "b"], "is text; bins need numbers"),
+        ("bins", ["a", "b"], "is text; its bins are for numbers"),
         ("values", [0.0, 2.0**60], "larger than 2"),
     ],
 )
@@ -178,3 +183,131 @@ def test_too_many_states_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitor.authoring.learning.abstraction.MAX_STATES", 3)
     with pytest.raises(ModelError, match="more than 3 different values; use --bins"):
         Numbering("values", ("x",)).encode(batch(x=[0.0, 1.0, 2.0, 3.0]), ("x",))
+
+
+def test_levels_become_names_in_ascending_order_whatever_came_first() -> None:
+    whole = batch(x=[0, 1, 2, 0, 1, 2, 0], a=[100, 0, 40, 0, 100, 40, 0])
+    models = []
+    for parts in (1, 7):
+        learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+        for rows in np.array_split(np.arange(7), parts):
+            learner.read(RowBatch({k: v[rows] for k, v in whole.columns.items()}, 1 + int(rows[0]), "f"))
+        models.append(learner.model("m"))
+    assert models[0].action_names == models[1].action_names == ("0", "40", "100")
+    for state, action, successor in ((0, 2, 1), (1, 0, 2), (2, 1, 0), (0, 0, 1), (1, 2, 2)):
+        for model in models:
+            assert model.row(state, action)[0].tolist() == [successor]
+    assert model_sha256(models[0]) == model_sha256(models[1])
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([0, 1, 2], ()),
+        ([1.0, np.nan, 0.0], ()),
+        ([True, True, True], ()),
+        ([1, 2, 3], ("1", "2", "3")),
+        ([0, 2, 2], ("0", "2")),
+        ([-1, 1, 0], ("-1", "0", "1")),
+        ([1.0, 0.5, 0.5], ("0.5", "1")),
+        ([0.0, np.nan, 40.0], ("0", "40")),
+    ],
+)
+def test_actions_are_indices_only_if_they_are_all_of_them(values: list[float], names: tuple[str, ...]) -> None:
+    learner = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    learner.read(batch(x=[0, 0, 0, 0], a=[*values, values[0]]))
+    model = learner.model("m")
+    assert model.action_names == names
+    assert model.actions == len(names or {0, 1, 2} & {*range(3 if values == [0, 1, 2] else 2)})
+
+
+def test_the_paths_of_levels_have_the_actions_of_the_model() -> None:
+    learner, kept = Learner.new(Roles(("x",), "a"), None, [], 1.0), Collected(0, unsafe=np.zeros(0, np.bool_))
+    for first, action in enumerate((40, 0, 100, 40, 0)):
+        kept.add(learner.read(batch(x=[first % 2], a=[action])))
+    [path] = paths_of(kept.every(), learner.where())
+    assert path.actions.tolist() == [1, 0, 2, 1]
+
+
+def test_actions_that_look_continuous_are_refused_at_once() -> None:
+    rows = batch(x=np.zeros(500, np.int64), a=np.random.default_rng(0).normal(size=500))
+    with pytest.raises(RecordingError, match=r"column 'a' of the action looks continuous .* name the few"):
+        Learner.new(Roles(("x",), "a"), None, [], 1.0).read(rows)
+    mixed = Learner.new(Roles(("x",), "a"), None, [], 1.0)
+    mixed.read(batch(x=[0, 1], a=[0, 40]))
+    with pytest.raises(RecordingError, match="row 1: a = 'off' is text; numbers are needed"):
+        mixed.read(batch(x=[0, 1], a=["off", "on"]))
+
+
+def mixed(count: int = 500, seed: int = 5) -> RowBatch:
+    rng = np.random.default_rng(seed)
+    phase = rng.choice(["slack", "rush", "normal"], count)
+    return batch(
+        x=rng.normal(size=count).round(2), phase=phase, n=rng.integers(0, 3, count), a=np.zeros(count, np.int64)
+    )
+
+
+def binned(rows: RowBatch, columns: tuple[str, ...], spec: str) -> Numbering:
+    kept = Reservoir(len(columns), np.random.default_rng(0))
+    kept.read(rows, columns)
+    return Numbering("bins", columns, edges_of(columns, parsed_bins(spec), kept), kept.texts)
+
+
+def test_text_is_an_axis_of_bins_beside_numbers(tmp_path: Path) -> None:
+    rows, columns = mixed(), ("x", "phase", "n")
+    states = binned(rows, columns, "4q,n:3q")
+    learner = Learner.new(Roles(columns, "a"), states, [], 1.0)
+    learner.read(rows)
+    save_model(learner.model("m"), tmp_path / "m.npz")
+    model = load_model(tmp_path / "m.npz")
+    known = tuple(dict.fromkeys(rows.columns["phase"].tolist()))
+    assert model.bin_names == ((), known, ())
+    assert states.size == 4 * 3 * (len(states.edges[2]) - 1)
+    live = [tuple(each) for each in zip(*(rows.columns[name].tolist() for name in columns), strict=True)]
+    slow = [
+        (int(np.searchsorted(states.edges[0], x, side="right") - 1) * 3 + known.index(phase))
+        * (len(states.edges[2]) - 1) + int(np.searchsorted(states.edges[2], n, side="right") - 1)
+        for x, phase, n in live
+    ]  # fmt: skip
+    assert states.encode(rows, columns).tolist() == slow
+    assert [encode_state(model, "bins", each) for each in live] == slow
+    assert model.state_names[slow[0]].split(", ")[1] == f"phase = {live[0][1]}"
+    save_learner(learner, tmp_path / "m.learn.npz")
+    again = load_learner(tmp_path / "m.learn.npz").states
+    assert again is not None
+    assert again.encode(rows, columns).tolist() == slow
+
+
+@pytest.mark.parametrize("phase", ["holiday", "", 1, True, None])
+def test_a_text_that_was_never_recorded_is_no_state(phase: object) -> None:
+    rows, columns = mixed(), ("x", "phase")
+    learner = Learner.new(Roles(columns, "a"), binned(rows, columns, "4q"), [], 1.0)
+    learner.read(rows)
+    with pytest.raises(InputError, match="'slack'") as caught:
+        encode_state(learner.model("m"), "bins", (0.0, phase))  # type: ignore[arg-type]
+    assert caught.value.reason == "unknown_state"
+    more = batch(x=[0.0, 0.1], phase=["rush", "holiday"], a=[0, 0])
+    with pytest.raises(RecordingError, match="row 2: x, phase = 'holiday' has no bin: it was never recorded"):
+        learner.read(more)
+
+
+def test_text_without_a_value_is_missing_and_bins_for_text_are_refused() -> None:
+    rows = batch(x=[0.0, 1.0, 2.0, np.nan], phase=["a", "", "b", "never"])
+    states = binned(rows, ("x", "phase"), "2q")
+    assert states.names == ((), ("a", "b")), "a text of rows that are left out has no bin"
+    assert (states.encode(rows, ("x", "phase")) >= 0).tolist() == [True, False, True, False]
+    with pytest.raises(ModelError, match="column 'phase' is text, and each text is a bin; give none for it"):
+        binned(rows, ("x", "phase"), "x:2q,phase:2q")
+    kept = Reservoir(1, np.random.default_rng(0))
+    kept.read(batch(phase=["a"]), ("phase",))
+    with pytest.raises(RecordingError, match="'phase' holds text in some places and numbers in others"):
+        kept.read(batch(phase=[1.0]), ("phase",))
+
+
+def test_states_that_hardly_come_again_are_no_states() -> None:
+    rng = np.random.default_rng(1)
+    many, few = rng.integers(0, 1000, 2000), rng.integers(0, 5, 2000)
+    texts = rng.choice(["a", "b"], 2000)
+    assert hardly_revisited(batch(x=many, k=texts), ("x", "k"))
+    assert not hardly_revisited(batch(x=few, k=texts), ("x", "k"))
+    assert not hardly_revisited(batch(x=many[:999], k=texts[:999]), ("x", "k")), "too few rows to say"

@@ -204,7 +204,7 @@ def test_the_choice_is_the_lowest_score_and_near_it_the_smallest_of_those_good_e
     assert chosen(lost).name == "c"
 
 
-def test_candidates_are_columns_bins_and_clusters_each_once() -> None:
+def test_candidates_are_columns_bins_and_clusters_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = plant(np.random.default_rng(3), 60)
     first = batches(rows, 10_000)[0]
     found = abstractions(first, ("x", "y"), sample(rows, ("x", "y")), 0)
@@ -215,7 +215,11 @@ def test_candidates_are_columns_bins_and_clusters_each_once() -> None:
     assert cut["--bins 4q"].size == 20
     few: list[Row] = [{"x": i % 3, "k": "ab"[i % 2], "a": 0} for i in range(100)]
     both = batches(few, 1000)[0]
-    assert list(abstractions(both, ("x", "k"), None, 0)) == ["--abstraction values"]
+    mixed = Reservoir(2, np.random.default_rng(0))
+    mixed.read(both, ("x", "k"))
+    named = abstractions(both, ("x", "k"), mixed, 0)
+    assert list(named) == ["--abstraction values", "--bins 2q", "--bins 4q"], "clusters are of numbers"
+    assert named["--bins 4q"].names == fresh(named["--bins 4q"]).names == ((), ("a", "b"))
     discrete = abstractions(both, ("x",), sample(few, ("x",)), 0)
     assert list(discrete) == ["--abstraction index", "--bins 2q", "--bins 4q"]  # 3q and 8q are the same again
     again = abstractions(first, ("x", "y"), sample(rows, ("x", "y")), 0)
@@ -228,6 +232,8 @@ def test_candidates_are_columns_bins_and_clusters_each_once() -> None:
     used.encode(first, ("x", "y"))
     assert fresh(used).farthest == 0 < used.farthest
     assert fresh(used).size == used.size
+    monkeypatch.setattr(trying, "MOST", 5)
+    assert list(abstractions(both, ("x", "k"), mixed, 0)) == ["--bins 2q"], "six tuples of values are too many"
 
 
 def test_a_candidate_that_cannot_read_a_row_is_given_up_but_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,11 +258,11 @@ def test_a_candidate_that_cannot_read_a_row_is_given_up_but_not_the_last_one(mon
     assert [each.name for each in field.candidates] == ["bins"]
     assert "f, row 42: x = '0.25' is not an index" in field.lost["index"]
     assert len(field.outcomes.paths()) == len(field.candidates[0].holdout.held().code)
-    with pytest.raises(RecordingError, match="f, row 81: x = '9' is text; bins need numbers"):
+    with pytest.raises(RecordingError, match="f, row 81: x = '9' is text; its bins are for numbers"):
         field.read(RowBatch({**batch([0.0, 1.0], 81).columns, "x": np.array(["9", "9"])}, 81, "f"))
     monkeypatch.setattr(trying, "MOST", 1)
     small = Field({"index": Numbering("index", ("x",))}, columns, labels, 1.0, 0)
-    with pytest.raises(ModelError, match="more than 1 states; choose an abstraction"):
+    with pytest.raises(ModelError, match="more than 1 states; leave columns out"):
         small.read(batch([0.0, 1.0], 1))
 
 

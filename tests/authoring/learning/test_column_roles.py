@@ -77,7 +77,17 @@ RUN = np.arange(200) // 20
         ({"uid": RNG.permutation(200)}, "-", "identifies the row"),
         ({"remark": [f"look {i % 9}" if i % 4 else "" for i in range(200)]}, "-", "free text"),
         ({"ahead": np.roll(LEVEL, -1)}, "-?", "equals level of the next row"),
-        ({"mode": np.array(["auto", "hand", "test"])[RNG.integers(0, 3, 200)]}, "-?", "bins and worlds need numbers"),
+        (
+            {"mode": np.array(["auto", "hand", "test"])[RNG.integers(0, 3, 200)]},
+            "state",
+            "a category that changes within episodes",
+        ),
+        (
+            {"mode": np.array(["auto", "hand", "test"])[RNG.integers(0, 3, 200)], "rain": RNG.random(200)},
+            "-?",
+            "a world with inputs needs numbers",
+        ),
+        ({"result": np.array(["ok", "slip"])[RNG.integers(0, 2, 200)]}, "-?", "known only after the action"),
         ({"total": np.repeat(RNG.random(10), 20)}, "-", "what came of the whole episode"),
         ({"gain": np.repeat(RNG.random(10), 20)}, "-?", "the same within each episode"),
         ({"meter": np.cumsum(RNG.random(200))}, "-?", "a clock or a meter"),
@@ -119,7 +129,7 @@ def test_what_came_of_an_episode_is_no_state() -> None:
         ),
         {},
     )
-    expected = {"overflow": "-", "status": "-", "alarm": "state", "mode": "-?", "done": "terminated"}
+    expected = {"overflow": "-", "status": "-", "alarm": "state", "mode": "state", "done": "terminated"}
     assert {name: role for name, role in roles(found).items() if name in expected} == expected
     why = {each.name: each.why for each in found.columns}
     assert "what came of them, as for what is unsafe: 'done and overflow'" in why["overflow"]

@@ -22,11 +22,16 @@ from monitor.authoring.exploration.enumeration import ExplorationSettings, explo
 from monitor.authoring.policy_export.agreement import compare
 from monitor.authoring.policy_export.convert import convert
 from monitor.authoring.policy_export.original import ExportRequest, Original
+from monitor.authoring.policy_export.recurrent_agents import export_recurrent, is_recurrent
 from monitor.errors import PolicyError
+from monitor.evaluation.models import policy_of
 from monitor.model import MDP, load_model
+from monitor.policy.controller import Reader
 from monitor.policy.draft import draft_manifest
 from monitor.policy.onnx_policy import table_from_onnx
+from monitor.policy.recurrent import RecurrentReader
 from tests.authoring.exploration import corridors
+from tests.tiers import slow
 
 torch: Any = pytest.importorskip("torch")
 with warnings.catch_warnings():
@@ -266,6 +271,81 @@ def test_an_agent_of_other_spaces_is_refused(
     made = models.get(model, lambda: explored(model))()
     with pytest.raises(PolicyError, match=why):
         convert(made, request)
+
+
+def recurrent(name: str, tmp_path: Path, environment: Any = None, **more: Any) -> ExportRequest:  # noqa: ANN401
+    network = {"net_arch": [8], "lstm_hidden_size": 6, "n_lstm_layers": 2, **more.pop("network", {})}
+    environment = corridors.Corridor(name) if environment is None else environment
+    made = contrib.RecurrentPPO(
+        "MultiInputLstmPolicy" if name == "named" else "MlpLstmPolicy",
+        environment,
+        seed=3,
+        device="cpu",
+        policy_kwargs=network,
+        **STEPS,
+        batch_size=8,
+    )
+    with torch.no_grad():  # those of a new agent are so small that memory would hardly matter
+        for each in made.policy.parameters():
+            each.mul_(4.0)
+    return saved(made, tmp_path, **more)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("box", {}),
+        ("box", {"stochastic": True, "network": {"shared_lstm": True, "enable_critic_lstm": False}}),
+        pytest.param("named", {}, marks=slow),
+        pytest.param("bits", {"network": {"share_features_extractor": False}}, marks=slow),
+    ],
+)
+def test_a_recurrent_agent_is_its_network_with_named_states(tmp_path: Path, name: str, more: dict[str, Any]) -> None:
+    request = recurrent(name, tmp_path, **more)
+    assert is_recurrent(request.source)
+    found = export_recurrent(explored(name), request, tmp_path / "p.onnx")
+    assert (found.agreement.differences, found.agreement.states > 200) == ([], True)
+    assert [(each.input, each.output) for each in found.manifest.states] == [("h_in", "h_out"), ("c_in", "c_out")]
+    assert found.manifest.mode == ("stochastic" if request.stochastic else "greedy")
+    reader = policy_of(found.manifest, found.content, explored(name), "p.yaml")
+    assert isinstance(reader, Reader)
+    assert reader.width == 2 * 2 * 6
+
+
+def test_a_network_that_forgets_less_than_the_agent_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = recurrent("box", tmp_path)
+    read = RecurrentReader.read
+
+    def going_on(self: RecurrentReader, memory: int, seen: int) -> Any:  # noqa: ANN401
+        after, _ = read(self, 0, 0)
+        return read(self, memory or after, seen)
+
+    monkeypatch.setattr(RecurrentReader, "read", going_on)
+    found = export_recurrent(explored("box"), request, tmp_path / "p.onnx")
+    assert any(sentence.startswith("step 0 of episode") for _, sentence in found.agreement.differences)
+
+
+def test_a_recurrent_agent_sees_observations_where_states_are_hidden(tmp_path: Path) -> None:
+    import gymnasium  # noqa: PLC0415 - skipped without it
+
+    hidden = MDP.from_transitions(
+        states=2,
+        actions=3,
+        transitions=[(s, a, 1 - s if a else s, 1.0) for s in range(2) for a in range(3) if (s, a) != (1, 2)],
+        labels={"far": [1]},
+        initial={0: 1.0},
+        signals=4,
+        emissions=[(0, 0, 0.5), (0, 1, 0.5), (1, 1, 0.25), (1, 2, 0.25), (1, 3, 0.5)],
+    )
+
+    class Shown(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Discrete(4)
+        action_space = gymnasium.spaces.Discrete(3)
+
+    found = export_recurrent(hidden, recurrent("", tmp_path, Shown(), stochastic=True), tmp_path / "p.onnx")
+    assert found.agreement.differences == []
+    assert found.manifest.mask  # an action is not available in one of the states
+    assert found.manifest.input.kind == "one_hot"
 
 
 @pytest.mark.parametrize("algorithm", ["SAC", "TD3", "TQC", "CrossQ", "RecurrentPPO"])

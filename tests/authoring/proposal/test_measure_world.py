@@ -12,6 +12,7 @@ from monitor.authoring.proposal.measure import CandidateFormula
 from monitor.authoring.proposal.measure_world import measured_in_world, replayed_alone
 from monitor.authoring.proposal.paths import RecordedPath
 from monitor.authoring.proposal.world_paths import RecordedNumbers
+from monitor.model.action_names import ActionNames
 from monitor.runtime.monitor import Monitor
 from monitor.types import AlarmSpec, Alert, FormulaSpec, Instant, Observation, StreamSettings
 
@@ -138,7 +139,7 @@ def test_a_path_replayed_alone_raises_the_alarms_that_were_counted() -> None:
         return Monitor(Leaky, POLICIES, [spec], StreamSettings(encoder="features"))
 
     unsafe = world.holds("full", numbers.states)
-    found = replayed_alone(new_monitor, candidate, (paths, numbers), unsafe)
+    found = replayed_alone(new_monitor, candidate, (paths, numbers), unsafe, names=ActionNames(world.actions, 2))
     fired = 0
     for path in paths:
         monitor, firing = new_monitor(), False

@@ -9,19 +9,37 @@ import pytest
 
 from monitor.authoring.learning.cross_fitting import Collected
 from monitor.authoring.learning.holdout import HELD, HeldOut
-from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.learner import Learner, labels_of
 from monitor.authoring.learning.state_codes import code_of
 from monitor.authoring.learning.states import States
 from monitor.authoring.proposal.assessment import AlarmRates
-from monitor.authoring.proposal.measure import CandidateFormula, Measured, PathAlarms, measured
-from monitor.authoring.proposal.paths import RecordedPath, first_steps, outcomes_of, paths_of, simulated, unsafe_events
+from monitor.authoring.proposal.measure import (
+    CandidateFormula,
+    Measured,
+    PathAlarms,
+    Trace,
+    measured,
+    replayed,
+    summary_of,
+    take,
+)
+from monitor.authoring.proposal.paths import (
+    RecordedPath,
+    first_steps,
+    measured_paths,
+    outcomes_of,
+    paths_of,
+    simulated,
+    unsafe_events,
+)
 from monitor.authoring.proposal.policies import action_frequencies, constant_policy, safest_policy
 from monitor.authoring.proposal.rules import candidates, chosen, horizon_of
 from monitor.authoring.proposal.simulated_forecasts import judge_of
 from monitor.errors import ModelError
 from monitor.exact.all_states import values
 from monitor.model.mdp import MDP
-from monitor.types import AlarmSpec
+from monitor.runtime.monitor import Monitor
+from monitor.types import AlarmSpec, FormulaSpec, TrustSettings
 from tests.authoring.learning.recorded import batches, learned, random_rows, roles
 
 ALARM = AlarmSpec(for_=1, keep=2)
@@ -80,6 +98,20 @@ def test_paths_and_events() -> None:
     assert first_steps(found, 3) == found
     nothing = np.zeros(0, np.int64)
     assert paths_of(HeldOut(nothing, nothing, nothing, np.zeros((0, 2), np.int64), nothing), where) == []
+
+
+def test_paths_are_measured_until_there_are_enough_events() -> None:
+    bad = np.array([False, True])
+    calm = RecordedPath(np.zeros(11, np.int64), np.zeros(10, np.int64), ended=False)
+    event = RecordedPath(np.array([0] * 10 + [1]), np.zeros(10, np.int64), ended=True)
+    often, rare = [event] * 1000, [*([calm] * 9), event] * 1000
+    assert len(measured_paths(often, bad, None, 30_000)) == 300, "3,000 steps, with more than 100 events"
+    assert len(measured_paths(rare, bad, None, 30_000)) == 1000, "until the hundredth event"
+    assert len(measured_paths(rare, bad, None, 5_000)) == 500, "no more work than this"
+    assert len(measured_paths(rare[:70], bad, None, 5_000)) == 70
+    assert len(measured_paths(rare, bad, 25, 5_000)) == 2
+    assert len(measured_paths(rare, bad, 1, 5_000)) == 1, "at least one path"
+    assert measured_paths([], bad, None, 10) == []
 
 
 def test_simulated_episodes_follow_the_model() -> None:
@@ -161,6 +193,38 @@ def test_alarms_are_compared_with_what_followed() -> None:
     assert row.leads[0] == row.lead
     rates = AlarmRates(row)
     assert [each.value for each in (rates.alarms, rates.false, rates.preceded)] == [0.2, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("alarm", [ALARM, AlarmSpec(for_=2, keep=1)])
+def test_values_compared_with_thresholds_are_the_formulas_themselves(alarm: AlarmSpec) -> None:
+    """On a learned model, where labels are unknown in places and steps impossible."""
+    rows = random_rows(np.random.default_rng(11), episodes=60)
+    conditions = labels_of([], ["high: x >= 2"], roles("step"), tuple(rows[0]))
+    learner, kept = Learner.new(roles("step"), None, conditions, 1.0), Collected(0, unsafe=np.ones(1, np.bool_))
+    for batch in batches(rows, 50):
+        kept.add(learner.read(batch))
+    learner.end_file()
+    model = learner.model("rows")
+    assert model.counts is not None
+    assert model.counts.unknown
+    paths = paths_of(kept.every(), learner.where())
+    rng = np.random.default_rng(1)
+    policies = {name: rng.dirichlet(np.ones(model.actions), model.states) for name in ("nominal", "fallback")}
+    every = [CandidateFormula(3, 2, threshold, "high", alarm) for threshold in (0.2, 0.4, 0.5, 0.6, 0.8)]
+    found = measured(model, policies, every, paths)
+    specs = [FormulaSpec(f"c{i}", each.text, alarm=alarm, bands="off") for i, each in enumerate(every)]
+    traces = {spec.name: Trace() for spec in specs}
+    monitor = Monitor(model, policies, specs, trust=TrustSettings(enabled=False))
+    for number, seq, notices in replayed(
+        monitor, model.named_actions, paths, lambda state: (state, None), lambda _: None
+    ):
+        for notice in notices:
+            take(notice, traces, number, seq)
+    assert found == [
+        summary_of(each, trace, paths, model.labels["high"]) for each, trace in zip(every, traces.values(), strict=True)
+    ]
+    assert len({each.alarms for each in found}) > 1
+    assert sum(traces["c2"].outcomes.values()) > sum(traces["c2"].outcomes[name] for name in ("safe", "regret"))
 
 
 def row(threshold: float, alarms: int, false: int, preceded: int, events: int = 10) -> Measured:

@@ -37,7 +37,8 @@ function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsigh
 
 const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 
-const action = (index, name) => name || `action ${index}`;
+// A name that is a number, as of a level, does not stand alone.
+const action = (index, name) => (name && Number.isNaN(Number(name)) ? name : `action ${name || index}`);
 
 function changed({ avoidable, changes }) {
   if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";

@@ -1,0 +1,110 @@
+"""Where a world is at each step, where states are hidden: for pictures, which look back with all that was observed.
+
+Values need no such thing: weights carried forward suffice. Here a smoother weighs them with what was observed later.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from monitor.causal.row import Row
+from monitor.errors import LimitError
+from monitor.hidden.pair_chain import Change, PairChain
+from monitor.hidden.path_values import HiddenWorld
+from monitor.hidden.trace import Trace
+from monitor.logic import RewardAutomaton
+
+MOST_PLACES: Final = 20_000
+"""States with what a policy remembers there, at one step."""
+
+States = dict[int, float]
+"""State -> its probability."""
+_Free = Mapping[tuple[int, int, int | None], float]
+"""State, memory and the state in which the episode has ended -> probability, beyond the path."""
+
+
+def course_of(
+    world: HiddenWorld, trace: Trace, change: Change, *, start: int, steps: int, terminated: bool
+) -> list[States]:
+    """Return the distribution of the state at each of `steps` steps from pair `start` on, given the whole path.
+
+    `change`: the intervention there. Beyond the path, what may come. Raises LimitError: that is too much.
+    """
+    never = RewardAutomaton(steps + len(trace), steps + len(trace))  # an obligation that nothing decides
+    chain = PairChain(trace, change, never, np.zeros(world.model.states, np.int64), world.caches, start=start)
+    later, found = hindsight(trace), list[States]()
+    for number, nodes in enumerate(chain.pairs(), start):
+        here: States = defaultdict(float)
+        for node, weight in nodes.items():
+            here[node.other] += weight * later[number - trace.first].get((node.state, node.memory), 0.0)
+        found.append(dict(here))
+    free: dict[tuple[int, int, int | None], float] = defaultdict(float)
+    dynamics = change.dynamics or world.model
+    for node, action, memory, weight in chain.departures():
+        end = node.state if terminated else None
+        _move(free, dynamics.row(node.other, action), (node.other, memory, end), weight)
+    while len(found) < steps:
+        if len(free) > MOST_PLACES:
+            raise LimitError(f"more than {MOST_PLACES:,} states and memories are possible at one step ahead")
+        ahead: States = defaultdict(float)
+        for (state, _, _), weight in free.items():
+            ahead[state] += weight
+        found.append(dict(ahead))
+        free = _ahead(world, change, free, offset=len(found) - 1)
+    return found[:steps]
+
+
+def _ahead(world: HiddenWorld, change: Change, free: _Free, *, offset: int) -> dict[tuple[int, int, int | None], float]:
+    """Return the distribution one step later, beyond the path."""
+    acting = change.reader if change.takes_over(offset) and change.reader is not None else world.nominal
+    dynamics, after = change.dynamics or world.model, defaultdict[tuple[int, int, int | None], float](float)
+    for (state, memory, end), weight in free.items():
+        for shown, chance in acting.readings(world.model, state):
+            remembered, choice = acting.read(memory, shown)
+            for action in np.flatnonzero(choice).tolist():
+                share = weight * chance * float(choice[action])
+                _move(after, dynamics.row(state, action), (state, remembered, end), share)
+    return after
+
+
+def _move(
+    into: dict[tuple[int, int, int | None], float],
+    row: Row,
+    place: tuple[int, int, int | None],
+    weight: float,
+) -> None:
+    """Add the successors of a state to `into`; the state in which the episode has ended is absorbing."""
+    state, memory, end = place
+    if state == end:
+        into[place] += weight
+        return
+    for successor, chance in zip(row[0].tolist(), row[1].tolist(), strict=True):
+        into[successor, memory, end] += weight * chance
+
+
+def hindsight(trace: Trace) -> list[dict[tuple[int, int], float]]:
+    """Return by which factor each pair and the later ones change what was believed before it, oldest pair first.
+
+    (state, memory of the acting policy) -> factor, for every place that is possible there.
+    """
+    found: list[dict[tuple[int, int], float]] = []
+    for number in range(trace.last, trace.first - 1, -1):
+        held = trace[number]
+        later = found[-1] if found else None
+        here: dict[tuple[int, int], float] = {}
+        for state, memory, _ in trace.places(number, held.acting):
+            total = 0.0
+            for glance in trace.glances(number, state, memory):
+                if later is None:
+                    total += glance.weight
+                    continue
+                assert glance.action is not None
+                row = zip(*(part.tolist() for part in trace.model.row(state, glance.action)), strict=True)
+                total += glance.weight * sum(p * later.get((after, glance.memory), 0.0) for after, p in row)
+            here[state, memory] = total / held.share
+        found.append(here)
+    return found[::-1]

@@ -1,0 +1,111 @@
+"""Values beyond the observed path under a recurrent network: over pairs (state, memory), found as they arise.
+
+Memories are those that the network really has after what it may read, equal ones once, so the values are exact. There
+may be too many: then there is no answer, and the error says why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
+from monitor.errors import LimitError
+from monitor.logic import FALSE, TRUE, Automaton
+from monitor.model.mdp import MDP
+from monitor.policy.controller import Reader
+
+MAX_PAIRS: Final = 20_000
+"""Pairs (state, memory) that one value is followed through, each with what is left of the formula there."""
+MAX_KEPT: Final = 10 * MAX_PAIRS
+"""Values that are kept for other questions."""
+
+
+class Pair(NamedTuple):
+    """A state that is read next, what the network remembers there, and the obligation that is pending."""
+
+    obligation: int
+    state: int
+    memory: int
+
+
+class NetworkValues:
+    """Values of obligations under one recurrent network.
+
+    Args:
+        model: its rows and rewards.
+        reader: the network.
+        automaton, masks: of the measure, and the label sets [S] of states.
+        end: the state that is absorbing since the episode has ended in it; None: there is none.
+    """
+
+    def __init__(self, model: MDP, reader: Reader, automaton: Automaton, masks: AnyArray, end: int | None) -> None:
+        self._model, self._reader, self._end = model, reader, end
+        self._automaton, self._masks = automaton, masks
+        self._known: dict[Pair, float] = {}
+        self._met = 0
+
+    def begin(self) -> None:
+        """Begin the value of another world: `MAX_PAIRS` is for each."""
+        self._met = 0
+
+    def values(self, obligation: int, states: Ints, memory: int) -> Floats:
+        """Return the values [n] of an obligation in n states, to be read there, with one memory.
+
+        Raises LimitError: more than `MAX_PAIRS` pairs may be met since `begin`.
+        """
+        if obligation in (FALSE, TRUE):
+            return np.full(len(states), float(obligation == TRUE))
+        if len(self._known) > MAX_KEPT:
+            self._known.clear()
+        roots = [Pair(obligation, state, memory) for state in states.tolist()]
+        layers: list[dict[Pair, tuple[float, dict[Pair, float]]]] = []
+        wanted = {each for each in roots if each not in self._known}
+        while wanted:
+            self._met += len(wanted)
+            if self._met > MAX_PAIRS:
+                raise LimitError(
+                    f"a recurrent network may remember too much: more than {MAX_PAIRS:,} pairs of a state and what it "
+                    "remembers there lie ahead (limit MAX_PAIRS); use a shorter horizon, or one that remembers less"
+                )
+            layer = {pair: self._edges(pair) for pair in wanted}
+            layers.append(layer)
+            wanted = {after for _, to in layer.values() for after in to if after not in self._known}
+        for layer in reversed(layers):
+            for pair, (settled, to) in layer.items():
+                self._known[pair] = settled + sum(weight * self._known[after] for after, weight in to.items())
+        return np.array([self._known[each] for each in roots])
+
+    def _edges(self, pair: Pair) -> tuple[float, dict[Pair, float]]:
+        """Return the part of a value that is settled, and the weights of those that it depends on."""
+        rest = self._automaton.step(pair.obligation, int(self._masks[pair.state]))
+        rewarded = self._automaton.rewards(pair.obligation)
+        ended = rest in (FALSE, TRUE)
+        settled = float(rest == TRUE)
+        to: dict[Pair, float] = defaultdict(float)
+        if ended and not rewarded:
+            return settled, to
+        if pair.state == self._end:
+            return settled, to if ended else {Pair(rest, pair.state, pair.memory): 1.0}
+        for action, memory, chance in self._decisions(pair):
+            successors, chances = self._model.row(pair.state, action)
+            if rewarded:
+                settled += chance * self._reward(pair.state, action, successors, chances)
+            if not ended:
+                for successor, likely in zip(successors.tolist(), chances.tolist(), strict=True):
+                    to[Pair(rest, successor, memory)] += chance * likely
+        return settled, to
+
+    def _decisions(self, pair: Pair) -> Iterator[tuple[int, int, float]]:
+        """Yield action, memory afterwards and probability."""
+        for shown, chance in self._reader.readings(self._model, pair.state):
+            memory, choice = self._reader.read(pair.memory, shown)
+            for action in np.flatnonzero(choice).tolist():
+                yield action, memory, chance * float(choice[action])
+
+    def _reward(self, state: int, action: int, successors: Ints, chances: Floats) -> float:
+        extra = self._model.extra_rewards(state, action, successors)
+        return float(self._model.rewards[state, action]) + float(chances @ np.asarray(extra + np.zeros(len(chances))))

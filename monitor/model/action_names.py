@@ -1,0 +1,117 @@
+"""Names of actions: what a number means that an agent, a policy or a formula gives for an action."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+_NUMERAL: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_LONGEST: Final = 64
+"""Most characters of a text that is read as a number."""
+
+
+class ActionNames:
+    """The names of a model's actions.
+
+    If one of them is a number, as in a log that records levels such as 0, 40 and 100, a number means the action of that
+    name, and never the index of another: 40 and 40.0 mean `"40"`. If none is, a number is an index. A number that
+    two names write, such as `"1"` and `"1.0"`, means neither.
+
+    Args:
+        names: of the actions 0, 1, ..; or none.
+        count: the number of actions.
+
+    >>> levels = ActionNames(("0", "40", "100"), 3)
+    >>> levels.find(40), levels.find(1), levels.find("100"), levels.sent(1)
+    (1, None, 2, 40)
+    >>> ActionNames(("left", "right"), 2).find(1)
+    1
+    """
+
+    def __init__(self, names: Sequence[str], count: int) -> None:
+        self.names, self.count = tuple(names), count
+
+    @cached_property
+    def numbers(self) -> Mapping[float, int]:
+        """Number -> the action that it means."""
+        found = [(number, action) for action, name in enumerate(self.names) if (number := number_in(name)) is not None]
+        if not found:
+            return {action: action for action in range(self.count)}
+        times = Counter(number for number, _ in found)
+        return {number: action for number, action in found if times[number] == 1}
+
+    @cached_property
+    def by_index(self) -> bool:
+        """True if every action's index means that action, and no other number means one."""
+        return len(self.numbers) == self.count and all(number == action for number, action in self.numbers.items())
+
+    @cached_property
+    def by_name(self) -> Mapping[str, int]:
+        """Name -> action."""
+        return {name: action for action, name in enumerate(self.names)}
+
+    @cached_property
+    def _sent(self) -> Mapping[int, float]:
+        return {action: number for number, action in self.numbers.items()}
+
+    def find(self, raw: object) -> int | None:
+        """Return the action that an agent means by a name or a number; None if there is none."""
+        if isinstance(raw, str):
+            return self.by_name.get(raw)
+        if isinstance(raw, bool) or not isinstance(raw, int | float):
+            return None
+        return self.numbers.get(raw)
+
+    def named(self, text: str) -> int | None:
+        """Return the action that a text names: `do(..)` of a formula, or a cell of a file; None if there is none.
+
+        Names come first; other text that is a number is one.
+        """
+        action = self.find(text)
+        return self.find(number_in(text)) if action is None else action
+
+    def sent(self, action: int) -> float | str:
+        """Return what an agent sends for an action: a number, or its name if no number means it."""
+        return self._sent[action] if action in self._sent else self.names[action]
+
+    @property
+    def order(self) -> list[str]:
+        """What is assumed of scores, one of each action, where actions have numbers for names, a sentence; or none."""
+        return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
+
+    def expected(self) -> str:
+        """Return what an agent may send, for messages: `0..2`, `0..1, or one of ('left', 'right')`, `one of 0, 40`."""
+        if any(number_in(name) is not None for name in self.names):
+            return f"one of {_few(self.names)}"
+        return f"0..{self.count - 1}{f', or one of {self.names!r}' if self.names else ''}"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join([*names[:10], *(["..."] if len(names) > 10 else [])])
+
+
+def number_in(text: str) -> float | None:
+    """Return the number that a text is, a whole one as int; None if it is none.
+
+    >>> number_in("40"), number_in("-0.5"), number_in("1e3"), number_in("40 %")
+    (40, -0.5, 1000, None)
+    """
+    if len(text) > _LONGEST or _NUMERAL.fullmatch(text) is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def action_in_words(name: str, number: int) -> str:
+    """Return how a sentence names an action: by its name, after the word `action` if that is a number.
+
+    >>> action_in_words("brake", 1), action_in_words("40", 1), action_in_words("", 1)
+    ('brake', 'action 40', 'action 1')
+    """
+    return name if name and number_in(name) is None else f"action {name or number}"

@@ -1,0 +1,82 @@
+"""The picture of an alarm where states are hidden: its numbers are those of the beliefs, and it is well formed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from msgspec.structs import replace
+
+import monitor
+from monitor.errors import LimitError
+from monitor.evidence.document import Evidence
+from monitor.picture import beliefs
+from monitor.picture.alarm_picture import draw_alarm
+from tests.evidence.test_hidden import READERS, alarm, evidence
+from tests.hidden.test_stream import robot
+from tests.picture.test_draw import SVG
+
+
+def drawn(found: Evidence, model: monitor.MDP | None = None, readers: Any = READERS) -> tuple[str, list[str]]:  # noqa: ANN401
+    picture, told = draw_alarm(found, model or robot(), readers, {})
+    root = ET.fromstring(picture)
+    words = [element.text or "" for element in root.iter(f"{SVG}text")]
+    assert told.summary.split()[0] in " ".join(words)
+    assert not re.search("nan", re.sub(r"nominal|Nanum", "", picture), re.IGNORECASE)
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for element in root.iter(f"{SVG}text"):
+        assert 0 <= float(element.attrib["x"]) <= width
+        assert 0 <= float(element.attrib["y"]) <= height
+    return picture, words
+
+
+def test_it_has_what_happened_and_what_would_have() -> None:
+    found = evidence(alarm())
+    picture, words = drawn(found)
+    assert picture == drawn(found)[0]
+    assert "What happened, and what may come" in words
+    assert f"Had wary acted from step {found.seq - 2} on" in words
+    assert words.count("“fallen”") == 2
+    assert "Value at each step so far" in words
+    assert "Had it taken over … steps ago" in words
+
+
+def test_now_it_is_what_the_verdict_believes() -> None:
+    found = evidence(alarm())
+    text = ET.fromstring(drawn(found)[0]).findtext(f"{SVG}desc") or ""
+    assert found.verdict.belief is not None
+    state, chance = next(iter(found.verdict.belief.items()))
+    (happened,) = re.findall(rf"What happened, and what may come: step {found.seq}: ([^;]*);", text)
+    assert happened.endswith(" %")
+    assert re.match(rf".*state {state}\)? {100 * chance:.0f} %", happened)
+
+
+def test_what_was_not_seen_is_a_question_mark() -> None:
+    assert "?" in drawn(evidence(alarm()))[1]
+
+
+def test_names_of_observations_are_below_their_numbers() -> None:
+    numbered = robot()
+    assert numbered.emissions is not None
+    named = monitor.MDP(**{**vars(numbered), "emissions": numbered.emissions.named(["dry", "slippery"])})
+    assert any("observations: 0 dry" in each for each in drawn(evidence(alarm()), named)[1])
+
+
+def test_more_states_than_rows_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "other states" not in drawn(evidence(alarm()))[1]
+    monkeypatch.setattr(beliefs, "MOST_STATES", 2)
+    assert drawn(evidence(alarm()))[1].count("other states") == 2
+
+
+def test_of_a_long_path_the_newest_steps_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(evidence(alarm()), path=((0, 0),) * 12, inputs=(), seq=11)
+    everything = drawn(found)[1]
+    monkeypatch.setattr(beliefs, "MOST_STEPS", 6)  # the last 5 of the path, and one ahead
+    assert everything.count("0") - drawn(found)[1].count("0") == 2 * (12 - 5) + 2  # and step 0 in both panels
+
+
+def test_a_formula_without_quantity_is_not_drawn() -> None:
+    with pytest.raises(LimitError, match="nothing is drawn"):
+        drawn(replace(evidence(alarm()), text="false"))
