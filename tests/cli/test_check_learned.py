@@ -52,7 +52,8 @@ def test_the_table_has_the_bands_and_how_they_were_obtained(cfmon: Run) -> None:
 def test_json_has_them_too(cfmon: Run) -> None:
     _, out, _ = ask(cfmon, REGRET, "--causal-model", "any", "--json", "--draws", "39", "--seed", "4")
     (verdict,) = json.loads(out)["verdicts"]
-    assert verdict["bands"] == {"draws": 39, "seed": 4, "level": 0.95, "delta": 0.05, "reason": "", "fits": 0}
+    how = {"draws": 39, "seed": 4, "level": 0.95, "delta": 0.05, "reason": "", "fits": 0, "doubt": ""}
+    assert verdict["bands"] == how
     assert verdict["support"] == 10
     assert len(verdict["quantities"][0]["credible"]) == 2
     assert verdict["credible"] == verdict["quantities"][1]["credible"]
