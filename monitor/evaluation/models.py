@@ -15,7 +15,7 @@ from monitor.arrays import Reals
 from monitor.errors import ConfigError, PolicyError
 from monitor.model import MDP
 from monitor.model.io import load_model
-from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, model_sha256, read_model
+from monitor.model.npz import MAX_UNPACKED_BYTES, canonical_bytes, meaning_sha256, model_sha256, read_model
 from monitor.policy.controller import Controller, Reader, as_reader
 from monitor.policy.controller import Policy as Sighted
 from monitor.policy.draft import draft_manifest
@@ -50,6 +50,14 @@ def bytes_of(model: AnyModel) -> bytes:
 def sha256_of(model: AnyModel) -> str:
     """Return the SHA-256 of its bytes, in hexadecimal: the model's name in alerts and evidence."""
     return hashlib.sha256(model.content).hexdigest() if isinstance(model, CheckedWorld) else model_sha256(model)
+
+
+def meaning_of(model: AnyModel) -> str:
+    """Return a digest of what the numbers of states and actions stand for; equal for models that do not say it."""
+    if not isinstance(model, CheckedWorld):
+        return meaning_sha256(model)
+    names = [each.name for each in model.features], [each.name for each in model.inputs], list(model.action_names)
+    return hashlib.sha256(repr(names).encode()).hexdigest()
 
 
 def load_any_model(source: str) -> AnyModel:

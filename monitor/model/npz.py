@@ -57,6 +57,8 @@ from monitor.model.unpack import BIN_EDGES, BIN_NAMES, unpacked
 FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
+MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_")
+"""How the members begin that say what numbers of states, actions and observations stand for."""
 MAX_UNPACKED_BYTES = 4 << 30
 """Largest memory to read a model; larger ones are refused before they are unpacked."""
 
@@ -111,6 +113,12 @@ def model_sha256(model: MDP) -> str:
     for piece in packed(_members(model), zipfile.ZIP_STORED):
         digest.update(piece)
     return digest.hexdigest()
+
+
+def meaning_sha256(model: MDP) -> str:
+    """Return a digest of what the numbers of states, observations and actions stand for, where the model says it."""
+    said = {name: member for name, member in _members(model).items() if name.startswith(MEANINGS)}
+    return hashlib.sha256(b"".join(packed(said, zipfile.ZIP_STORED))).hexdigest()
 
 
 def pack(members: MDP | Mapping[str, AnyArray], compression: int) -> bytes:

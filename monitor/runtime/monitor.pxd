@@ -13,7 +13,7 @@ cdef class Monitor:
     cdef readonly object settings, patience
     cdef readonly double pause
     cdef public long long spent
-    cdef object _adapter, _engines, _identity, _new_trust, _newcomers, _swept
+    cdef object _adapter, _engines, _identity, _meaning, _new_trust, _newcomers, _swept
     cdef ModelTrust _trust
     cdef TimerQueue _timers
     cdef list _queries

@@ -24,6 +24,7 @@ import msgspec
 from monitor.alarm.message import Identity, identity_of
 from monitor.errors import ConfigError, FormulaError, InputError
 from monitor.evaluation import AnyEngines, engines_of
+from monitor.evaluation.models import meaning_of
 from monitor.evaluation.worlds import WorldChecker
 from monitor.hidden.checker import HiddenChecker
 from monitor.logic import parse
@@ -72,6 +73,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
 
     `agents`, `ready`: names of agents, in order. `connected`: the broker is connected. `swept`: ticks of the last check
     for silent agents. `newcomers`: of `Admission`. `former`: formula -> counts of the forecasts of forgotten agents.
+    `meaning`: digest of what the numbers of states and actions stand for (`meaning_of`).
     """
 
     formulas: tuple[FormulaSpec, ...]
@@ -83,6 +85,7 @@ class MonitorState(msgspec.Struct, frozen=True, array_like=True):
     trust: ModelTrustState | None
     newcomers: Mapping[str, int] = {}
     former: Mapping[str, Calibration] = {}
+    meaning: str = ""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -149,6 +152,7 @@ class Monitor:
         self._queries = prepare(formulas, self._engines, window=self.settings.window, known=known)
         checker = self._engines.checker
         self._identity = identity or identity_of(checker.model, checker.policies, checker.models)
+        self._meaning = meaning_of(checker.model)
         self.patience = min(self.settings.stale_after, self.settings.forget_after)
         self.pause = self.patience / 4  # looking for silent agents visits all of them
         self._new_trust = partial(ModelTrust, self._engines.tested, trust or TrustSettings(), self.settings.encoder)
@@ -184,6 +188,7 @@ class Monitor:
         other.settings, other.patience, other.pause = self.settings, self.patience, self.pause
         other._adapter, other._engines, other._queries = self._adapter, self._engines, self._queries  # noqa: SLF001
         other._identity, other._new_trust = self._identity, self._new_trust  # noqa: SLF001
+        other._meaning = self._meaning  # noqa: SLF001
         other._start(trust)  # noqa: SLF001
         return other
 
@@ -338,14 +343,24 @@ class Monitor:
         former = {name: counts.dump() for name, counts in self._former.items()}
         former = {name: counts for name, counts in former.items() if counts != Calibration()}
         return MonitorState(
-            formulas, self._identity, agents, ready, self._connected, self._swept, trust, newcomers, former
+            formulas,
+            self._identity,
+            agents,
+            ready,
+            self._connected,
+            self._swept,
+            trust,
+            newcomers,
+            former,
+            self._meaning,
         )
 
     def load(self, saved: Saved) -> list[Notice]:
         """Restore the state of a monitor into this new one, whose formulas, model and policies may differ.
 
         A formula that changed starts again for each agent, and an alarm that fires for it closes as `removed`. Paths
-        are kept where they fit the model. `saved`: all that `save` returned since the start, the newest of each.
+        are kept where their numbers mean the same and fit the model. `saved`: all that `save` returned since the start,
+        the newest of each.
 
         Raises:
             InputError: `bad_snapshot`; then nothing has changed here.
@@ -374,7 +389,7 @@ class Monitor:
                 notices += dropped_forecast(agent, name, before.formulas[name].forecasts)
                 notices += dropped_takeovers(agent, name, before.formulas[name].takeovers)
             if not same:
-                session.revise(changed)
+                session.revise(changed, renumbered=state.meaning != self._meaning)
             monitor = self._agents[agent] = self._agent_monitor(session)
             monitor.load(before, kept)
             if same_test:

@@ -232,11 +232,11 @@ class Session:
         session.deviation = Deviation.load(state.deviation)
         return session
 
-    def revise(self, changed: AbstractSet[str] = frozenset()) -> None:
+    def revise(self, changed: AbstractSet[str] = frozenset(), *, renumbered: bool = False) -> None:
         """Adapt to a changed model or changed policies; drop all steps if one does not fit the model.
 
         `changed`: names of the policies whose file is another one than before. What acted under these names, and under
-        names that are gone, is not known any more.
+        names that are gone, is not known any more. `renumbered`: numbers of states or actions stand for something else.
         """
         self.deviation = Deviation()
         acting = self._adapter.acting(self.policy)
@@ -248,7 +248,7 @@ class Session:
             else event
             for event in self.pending
         )
-        if self._fits():
+        if not renumbered and self._fits():
             return
         restart = Break("warming_up", "the steps before do not fit the model, which was changed")
         self.path.restart(restart.reason, restart.detail)

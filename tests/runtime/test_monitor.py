@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -496,3 +497,25 @@ def test_other_words_for_a_formula_and_another_runbook_close_no_alarm(corridor: 
     severe = replace(spec(), alarm=replace(spec().alarm, severity="critical"))
     told = Stream(corridor, [severe]).monitor.load(before.monitor.save(everything=True))
     assert [alert.state for alert in of(Alert, told)] == ["removed"]
+
+
+STATES = ("one", "two", "three", "four", "lost", "home")
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [({}, True), ({"action_names": ("careful", "rash")}, False), ({"state_names": STATES[::-1]}, False)],
+)
+def test_a_path_whose_numbers_stand_for_something_else_begins_anew(
+    corridor: MDP,
+    names: dict[str, tuple[str, ...]],
+    kept: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Each of its steps is possible in the other model, too."""
+    named = dataclasses.replace(corridor, state_names=STATES, action_names=("rash", "careful"))
+    before = Stream(named, [spec()])
+    before.send(step(0, 0), step(1, 1))
+    other = dataclasses.replace(named, rewards=corridor.rewards + 1.0, **names)
+    after = Stream(other, [spec()])
+    after.monitor.load(before.monitor.save(everything=True))
+    assert len(of(Judged, after.send(step(2, 2)))) == kept
