@@ -172,7 +172,7 @@ def test_states_may_be_computed_by_a_function(cfmon: Run, tmp_path: Path) -> Non
         (["rows.csv", "-o", "m.npz", "--bins", "4q", *[f"--label=a{i}: x > {i}" for i in range(13)]], "more than 12"),
         (["rows.csv", "other.csv", "-o", "m.npz", "--abstraction", "values"], "other.csv: there is no column 'x'"),
         (["rows.csv", "void.csv", "-o", "m.npz", "--abstraction", "values"], "void.csv: has no rows"),
-        (["gaps.csv", "-o", "m.npz", "--bins", "4q"], "no row has finite numbers in x"),
+        (["gaps.csv", "-o", "m.npz", "--bins", "4q"], "no row has a finite number or a text in each of x"),
     ],
 )
 def test_invalid_input_is_one_message(

@@ -144,13 +144,15 @@ def test_auto_says_plainly_when_nothing_is_good_enough(cfmon: Run, steps: str) -
     assert "NONE of these is good enough; more columns" in out
 
 
-def test_auto_on_columns_that_it_cannot_use_is_one_message(cfmon: Run, steps: str) -> None:
+def test_auto_on_what_it_cannot_compare_is_one_message(cfmon: Run, steps: str) -> None:
     auto = ("-o", "a.npz", "--abstraction", "auto")
     assert "give --unsafe or --label" in cfmon("model", "learn", steps, *auto)[2]
-    rows = "\n".join(f"{i // 20},{i % 20},{i / 7},{'ab'[i % 2]},0" for i in range(400))
+    rows = "\n".join(f"{i // 20},{i % 20},{i * 7 % 20 / 3},{'ab'[i % 2]},0" for i in range(400))
     Path("mixed.csv").write_text(f"episode,t,x,k,action\n{rows}\n")
-    code, _, err = cfmon("model", "learn", "mixed.csv", *auto, "--label", "high: x > 5")
-    assert (code, "hold text and numbers with decimals" in err) == (2, True)
+    code, out, _ = cfmon("model", "learn", "mixed.csv", *auto, "--state", "x,k", "--label", "high: x > 5")
+    assert (code, "--bins 12q " in out) == (0, True), "text is an axis of bins"
+    code, _, err = cfmon("model", "learn", "mixed.csv", *auto, "--label", "high: x > 50")
+    assert (code, "none of high sometimes happens and sometimes not" in err) == (2, True)
     Path("void.csv").write_text("episode,t,x,k,action\n")
     assert "void.csv: has no rows" in cfmon("model", "learn", "void.csv", *auto, "--label", "high: x > 5")[2]
 
