@@ -151,7 +151,8 @@ def test_auto_on_what_it_cannot_compare_is_one_message(cfmon: Run, steps: str) -
     Path("mixed.csv").write_text(f"episode,t,x,k,action\n{rows}\n")
     code, out, _ = cfmon("model", "learn", "mixed.csv", *auto, "--state", "x,k", "--label", "high: x > 5")
     assert (code, "--bins 12q " in out) == (0, True), "text is an axis of bins"
-    code, _, err = cfmon("model", "learn", "mixed.csv", *auto, "--label", "high: x > 50")
+    never = ("-o", "b.npz", *auto[2:], "--label", "high: x > 50")
+    code, _, err = cfmon("model", "learn", "mixed.csv", *never)
     assert (code, "none of high sometimes happens and sometimes not" in err) == (2, True)
     Path("void.csv").write_text("episode,t,x,k,action\n")
     assert "void.csv: has no rows" in cfmon("model", "learn", "void.csv", *auto, "--label", "high: x > 5")[2]
