@@ -149,10 +149,10 @@ def test_auto_on_what_it_cannot_compare_is_one_message(cfmon: Run, steps: str) -
     assert "give --unsafe or --label" in cfmon("model", "learn", steps, *auto)[2]
     rows = "\n".join(f"{i // 20},{i % 20},{i * 7 % 20 / 3},{'ab'[i % 2]},0" for i in range(400))
     Path("mixed.csv").write_text(f"episode,t,x,k,action\n{rows}\n")
-    code, out, _ = cfmon("model", "learn", "mixed.csv", *auto, "--state", "x,k", "--label", "high: x > 5")
+    mixed = ("-o", "mixed.npz", "--abstraction", "auto")
+    code, out, _ = cfmon("model", "learn", "mixed.csv", *mixed, "--state", "x,k", "--label", "high: x > 5")
     assert (code, "--bins 12q " in out) == (0, True), "text is an axis of bins"
-    never = ("-o", "b.npz", *auto[2:], "--label", "high: x > 50")
-    code, _, err = cfmon("model", "learn", "mixed.csv", *never)
+    code, _, err = cfmon("model", "learn", "mixed.csv", *auto, "--label", "high: x > 50")
     assert (code, "none of high sometimes happens and sometimes not" in err) == (2, True)
     Path("void.csv").write_text("episode,t,x,k,action\n")
     assert "void.csv: has no rows" in cfmon("model", "learn", "void.csv", *auto, "--label", "high: x > 5")[2]
