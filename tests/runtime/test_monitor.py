@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -513,9 +513,10 @@ def test_a_path_whose_numbers_stand_for_something_else_begins_anew(
 ) -> None:
     """Each of its steps is possible in the other model, too."""
     named = dataclasses.replace(corridor, state_names=STATES, action_names=("rash", "careful"))
+    given: dict[str, Any] = {**names}
     before = Stream(named, [spec()])
     before.send(step(0, 0), step(1, 1))
-    other = dataclasses.replace(named, rewards=corridor.rewards + 1.0, **names)
+    other = dataclasses.replace(named, rewards=corridor.rewards + 1.0, **given)
     after = Stream(other, [spec()])
     after.monitor.load(before.monitor.save(everything=True))
     assert len(of(Judged, after.send(step(2, 2)))) == kept
