@@ -7,13 +7,13 @@ first, then the policies in the order of their contents (`Reader.content`), equa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Floats
-from monitor.hidden.glances import Pair, Place, glances, sights
+from monitor.arrays import Floats, Ints
+from monitor.hidden.glances import Pair, entries, sights, ways
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
@@ -41,6 +41,7 @@ class Filter:
         remembering = {reader for reader in readers.values() if reader.memories > 1}
         self._rememberers = sorted(remembering, key=Reader.content)  # an order that does not depend on names
         self._unseen: list[Weights] = []
+        self._last: tuple[Weights, Belief] = NOTHING, Belief(np.zeros(0, np.int64), {}, np.zeros(0))
 
     def start(self, seq: int) -> Weights:
         """Return the belief before step `seq` of an episode of which nothing was observed; NOTHING: there is none."""
@@ -49,10 +50,8 @@ class Filter:
             return NOTHING
         if not self._unseen:
             memories = [0] * len(self._rememberers)
-            here = enumerate(model.initial.tolist())
-            self._unseen.append(
-                _plain({self._place(state, memories): chance for state, chance in here if chance > 0.0})
-            )
+            places = np.array([self._place(state, memories) for state in range(model.states)])
+            self._unseen.append(_plain(places, model.initial))
         while len(self._unseen) <= min(seq, MOST_STEPS):
             after = self.following(self._unseen[-1], (None, None), self._nominal)
             assert after is not None, "some observation and some action are always possible"
@@ -80,12 +79,13 @@ class Filter:
     def explains(self, before: Weights, pair: Pair) -> bool:
         """Return whether a pair is possible after what was observed before."""
         observed, action = pair
-        for place, _ in _entries(before):
-            state = self._state(place)
-            shown = observed is None or any(observed == each for each, _ in self.model.shown(state))
-            if shown and (action is None or self.model.available(state)[action]):
-                return True
-        return False
+        states = self.read(before).states
+        if action is not None:
+            states = states[self.model.availability[states, action]]
+        if observed is not None and self.model.emissions is not None:
+            _, at = entries(self.model.emissions.indptr, states)
+            return bool((self.model.emissions.observed[at] == observed).any())
+        return bool(len(states) if observed is None else (states == observed).any())
 
     def following(self, before: Weights, pair: Pair, acting: Reader | None) -> Weights | None:
         """Return the belief after a pair whose action was taken, before the next one; None: the pair is impossible.
@@ -102,53 +102,54 @@ class Filter:
 
     def likely(self, before: Weights, observed: int | None) -> Floats | None:
         """Return the probabilities [A] of nominal's actions, given an observation; None: that is impossible."""
-        total, chosen = 0.0, np.zeros(self.model.actions)
-        for place, weight in _entries(before):
-            where = self._state(place), self._memory(place, self._nominal)
-            for seen in sights(self.model, self._nominal, observed, where):
-                total += weight * seen.weight
-                chosen += weight * seen.weight * seen.choice
-        return chosen / total if total > 0.0 else None
+        belief = self.read(before)
+        seen = sights(self.model, self._nominal, observed, (belief.states, belief.memory(self._nominal)))
+        weights = belief.weights[seen.place] * seen.weight
+        total = weights.sum()
+        if not total > 0.0:
+            return None
+        chosen: Floats = (weights[:, np.newaxis] * self._nominal.choice[seen.after, seen.read]).sum(axis=0) / total
+        return chosen
 
     def predicted(self, before: Weights) -> dict[int, float]:
         """Return the distribution of the next observation."""
-        chances: dict[int, float] = {}
-        for place, weight in _entries(before):
-            for shown, chance in self.model.shown(self._state(place)):
-                chances[shown] = chances.get(shown, 0.0) + weight * chance
-        return chances
+        belief, emissions = self.read(before), self.model.emissions
+        if emissions is None:
+            shown, weights = belief.states, belief.weights
+        else:
+            of, at = entries(emissions.indptr, belief.states)
+            shown, weights = emissions.observed[at], belief.weights[of] * emissions.probabilities[at]
+        seen, chances = summed(shown, weights)
+        return dict(zip(seen.tolist(), chances.tolist(), strict=True))
 
-    def places(self, before: Weights, watching: Reader) -> dict[Place, float]:
-        """Return the weights of places, for one policy that watches."""
-        places: dict[Place, float] = {}
-        for place, weight in _entries(before):
-            key = self._state(place), self._memory(place, self._nominal), self._memory(place, watching)
-            places[key] = places.get(key, 0.0) + weight
-        return places
+    def read(self, before: Weights) -> Belief:
+        """Return a belief as arrays."""
+        known, belief = self._last
+        if known is before:  # several things are asked about one step
+            return belief
+        given = np.array(before)
+        places, memories = given[::2].astype(np.int64), dict[Reader, Ints]()
+        for reader in reversed(self._rememberers):
+            places, memories[reader] = np.divmod(places, reader.memories)
+        belief = Belief(places, memories, given[1::2].copy())
+        self._last = before, belief
+        return belief
 
     def _after(self, before: Weights, pair: Pair, acting: Reader, *, silent: bool) -> Weights | None:
-        ahead: dict[int, float] = {}
-        share = 0.0
-        for place, weight in _entries(before):
-            state, recalled = self._state(place), self._memory(place, acting)
-            for glance in glances(self.model, acting, pair, (state, recalled), silent=silent):
-                assert glance.action is not None
-                seen = weight * glance.weight
-                share += seen
-                memories = self._memories_after(place, state, glance.shown)
-                states, chances = self.model.row(state, glance.action)
-                for after, chance in zip(states.tolist(), chances.tolist(), strict=True):
-                    key = self._place(after, memories)
-                    ahead[key] = ahead.get(key, 0.0) + seen * chance
-        if share == 0.0:
+        model, belief = self.model, self.read(before)
+        seen = ways(model, acting, pair, (belief.states, belief.memory(acting)), silent=silent)
+        weights = belief.weights[seen.place] * seen.weight
+        share = weights.sum()
+        if not share > 0.0:
             return None
-        return _plain({place: weight / share for place, weight in ahead.items()})
-
-    def _memories_after(self, place: int, state: int, shown: int) -> list[int]:
-        return [
-            int(reader.following[self._memory(place, reader), state if reader.sees_state else shown])
-            for reader in self._rememberers
-        ]
+        of, at = entries(model.indptr, seen.state * model.actions + seen.action)
+        places = model.successors[at]
+        for reader in self._rememberers:
+            read = seen.state if reader.sees_state else seen.shown
+            after = reader.following[belief.memories[reader][seen.place], read]
+            places = places * reader.memories + after[of]
+        places, chances = summed(places, (weights / share)[of] * model.probabilities[at])
+        return _plain(places, chances)
 
     def _place(self, state: int, memories: Sequence[int]) -> int:
         number = state
@@ -156,24 +157,26 @@ class Filter:
             number = number * reader.memories + memory
         return number
 
-    def _state(self, place: int) -> int:
-        for reader in self._rememberers:
-            place //= reader.memories
-        return place
 
-    def _memory(self, place: int, wanted: Reader) -> int:
-        """Return what a policy remembers at a place: nothing, 0, where it has no memory."""
-        for reader in reversed(self._rememberers):
-            place, memory = divmod(place, reader.memories)
-            if reader is wanted:
-                return memory
-        return 0
+class Belief(NamedTuple):
+    """A belief as arrays [n], places ascending: hidden `states`, and what each policy that remembers remembers."""
 
+    states: Ints
+    memories: dict[Reader, Ints]
+    weights: Floats
 
-def _plain(places: dict[int, float]) -> Weights:
-    return tuple(part for place in sorted(places) for part in (float(place), places[place]))
+    def memory(self, wanted: Reader) -> Ints:
+        """Return what a policy remembers: nothing, 0, where it has no memory."""
+        return self.memories.get(wanted, np.zeros(len(self.states), np.int64))
 
 
-def _entries(weights: Weights) -> Iterator[tuple[int, float]]:
-    for n in range(0, len(weights), 2):
-        yield int(weights[n]), weights[n + 1]
+def summed(places: Ints, weights: Floats) -> tuple[Ints, Floats]:
+    """Return the different places, ascending, and the sum of the weights of each."""
+    different, which = np.unique(places, return_inverse=True)
+    return different, np.bincount(which, weights, len(different)).astype(np.float64, copy=False)
+
+
+def _plain(places: Ints, weights: Floats) -> Weights:
+    plain = np.empty((len(places), 2))
+    plain[:, 0], plain[:, 1] = places, weights
+    return tuple(plain[weights > 0.0].reshape(-1).tolist())
