@@ -154,10 +154,9 @@ class PairChain:
         trace = self._trace
         oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
         if self._nodes is None or self._at < oldest:
-            states, places, memories, weights = self._starts(oldest)
-            live = self._policy.live(memories)
+            starts = self._starts(oldest)
             self._at, self._columns = oldest, [(0, self._automaton.start)]
-            self._nodes = self._fresh(oldest, (states, places, memories, weights), live)
+            self._nodes = self._fresh(oldest, starts, self._policy.live(starts[2]))
         return self._nodes
 
     def _advance(self) -> Nodes:
@@ -184,11 +183,7 @@ class PairChain:
         nodes, weights = summed(places * size + others, weights)
         places, others = np.divmod(nodes, size)
         begin = np.searchsorted(places, np.arange(count + 1))
-        return Nodes(begin, others, weights[:, np.newaxis], np.zeros((count, 1)), *self._local(live))
-
-    def _local(self, live: Ints) -> tuple[Ints, Ints]:
-        """Return memories, and where each is among them."""
-        return live, inverse(live, 0)
+        return Nodes(begin, others, weights[:, np.newaxis], np.zeros((count, 1)), live, inverse(live))
 
     def _step(self, nodes: Nodes) -> Nodes:
         """Return the nodes at the next pair."""
@@ -222,7 +217,7 @@ class PairChain:
             return self._policy.live(memories)
         found = [memories]
         for part in parts:
-            _, decisions = entries(np.asarray(part.table.begin), np.unique(part.found))
+            _, decisions = entries(np.asarray(part.table.begin), np.unique(np.asarray(part.found)))
             found.append(np.asarray(part.table.after)[decisions])
         return self._policy.live(np.concatenate(found))
 
@@ -310,7 +305,8 @@ class PairChain:
             ends = list(zip(ended.tolist(), bounds[:-1], bounds[1:], strict=True))
         wanted = (0, len(offsets)) if only is None else np.searchsorted(offsets, [only, only + 1]).tolist()
         parts = self._parts(nodes, seen, self._columns, 0, wanted)
-        live, local = self._local(self._afterwards(parts, NONE))
+        live = self._afterwards(parts, NONE)
+        local = inverse(live)
         for part in parts:
             if part.begin == part.end:
                 continue

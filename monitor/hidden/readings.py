@@ -86,7 +86,7 @@ def numbered(live: Ints, memories: Ints) -> Ints:
     return where[memories]
 
 
-def inverse(live: Ints, size: int) -> Ints:
+def inverse(live: Ints, size: int = 0) -> Ints:
     """Return where each memory is in `live`, in an array of `size` or more; -1: not there."""
     where = np.full(max(size, int(live.max(initial=0)) + 1), -1)
     where[live] = np.arange(len(live))
