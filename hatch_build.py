@@ -27,7 +27,7 @@ DIRECTIVES: Final = {
     "initializedcheck": False,
     "show_performance_hints": False,
 }
-NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/sampled/")
+NUMERICAL: Final = ("monitor/causal/", "monitor/exact/", "monitor/hidden/", "monitor/sampled/")
 """Where division by zero gives infinity, as in NumPy, and indices are never negative. There 1 / 2 is 0 (Cython has one
 switch for both), and `x[-1]` raises IndexError, also of a list."""
 FLAGS: Final = ["-O3", "-ffp-contract=off", "-fwrapv", "-g0", "-w"]

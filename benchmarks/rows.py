@@ -58,6 +58,7 @@ ORDER = (
     "recourse",
     "learned",
     "numbers",
+    "hidden",
     "states",
     "memory",
     "reach-100",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import index
 
+import numpy as np
 from msgspec.structs import replace
 
 from monitor.errors import ConfigError, FormulaError, PathError, PolicyError
@@ -161,7 +162,7 @@ class HiddenChecker:
         LimitError, PathError.
         """
         world = self._world
-        trace = Trace(world.filter)
+        trace = Trace(world.filter, world.tables)
         acting = [world.readers[name] for name in acted] or [world.nominal] * len(path)
         trace.extend(path, acting, beliefs, len(path))
         return [
@@ -220,13 +221,13 @@ class HiddenCheck:
         values = self._values
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
-        states, labels = values.trace.states(), self._world.model.labels
-        likeliest = sorted(states.items(), key=lambda each: (-round(each[1], BELIEF_DIGITS), each[0]))[:MOST_BELIEVED]
+        (states, chances), labels = values.trace.states(), self._world.model.labels
+        likeliest = np.argsort(-chances.round(BELIEF_DIGITS), kind="stable")[:MOST_BELIEVED]
         verdict = replace(
             verdict,
-            belief=dict(likeliest),
+            belief=dict(zip(states[likeliest].tolist(), chances[likeliest].tolist(), strict=True)),
             evidence=values.trace.evidence,
-            likely={name: sum((states[each] for each in states if there[each]), 0.0) for name, there in labels.items()},
+            likely={name: float(chances[there[states]].sum()) for name, there in labels.items()},
             unseen=sum(seen is None for seen, _ in path),
         )
         return unexamined(verdict, UNEXAMINED)

@@ -11,8 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from monitor.arrays import Floats
 from monitor.causal.row import Row
 from monitor.errors import LimitError
+from monitor.hidden.filtering import summed
 from monitor.hidden.pair_chain import Change, PairChain
 from monitor.hidden.path_values import HiddenWorld
 from monitor.hidden.trace import Trace
@@ -35,18 +37,26 @@ def course_of(
     `change`: the intervention there. Beyond the path, what may come. Raises LimitError: that is too much.
     """
     never = RewardAutomaton(steps + len(trace), steps + len(trace))  # an obligation that nothing decides
-    chain = PairChain(trace, change, never, np.zeros(world.model.states, np.int64), world.caches, start=start)
+    chain = PairChain(
+        trace,
+        change,
+        automaton=never,
+        masks=np.zeros(world.model.states, np.int64),
+        tables=world.tables,
+        tail=None,
+        deepest=trace.last - start,
+    )
     later, found = hindsight(trace), list[States]()
-    for number, nodes in enumerate(chain.pairs(), start):
-        here: States = defaultdict(float)
-        for node, weight in nodes.items():
-            here[node.other] += weight * later[number - trace.first].get((node.state, node.memory), 0.0)
-        found.append(dict(here))
+    for number, nodes in chain.pairs():
+        size = int(nodes.begin[-1])
+        weights = np.asarray(nodes.weights)[:size, -1]
+        weights = weights * np.repeat(later[number - trace.first], np.diff(nodes.begin))
+        here = summed(np.asarray(nodes.other)[:size] // len(nodes.live), weights)
+        found.append({state: weight for state, weight in zip(*(part.tolist() for part in here), strict=True) if weight})
     free: dict[tuple[int, int, int | None], float] = defaultdict(float)
-    dynamics = change.dynamics or world.model
-    for node, action, memory, weight in chain.departures():
-        end = node.state if terminated else None
-        _move(free, dynamics.row(node.other, action), (node.other, memory, end), weight)
+    dynamics, true = change.dynamics or world.model, trace[trace.last].split()[0].tolist()
+    for place, state, action, memory, weight in chain.departures(nodes):
+        _move(free, dynamics.row(state, action), (state, memory, true[place] if terminated else None), weight)
     while len(found) < steps:
         if len(free) > MOST_PLACES:
             raise LimitError(f"more than {MOST_PLACES:,} states and memories are possible at one step ahead")
@@ -86,25 +96,17 @@ def _move(
         into[successor, memory, end] += weight * chance
 
 
-def hindsight(trace: Trace) -> list[dict[tuple[int, int], float]]:
+def hindsight(trace: Trace) -> list[Floats]:
     """Return by which factor each pair and the later ones change what was believed before it, oldest pair first.
 
-    (state, memory of the acting policy) -> factor, for every place that is possible there.
+    Factors [T] of the places that are possible there.
     """
-    found: list[dict[tuple[int, int], float]] = []
-    for number in range(trace.last, trace.first - 1, -1):
-        held = trace[number]
-        later = found[-1] if found else None
-        here: dict[tuple[int, int], float] = {}
-        for state, memory, _ in trace.places(number, held.acting):
-            total = 0.0
-            for glance in trace.glances(number, state, memory):
-                if later is None:
-                    total += glance.weight
-                    continue
-                assert glance.action is not None
-                row = zip(*(part.tolist() for part in trace.model.row(state, glance.action)), strict=True)
-                total += glance.weight * sum(p * later.get((after, glance.memory), 0.0) for after, p in row)
-            here[state, memory] = total / held.share
-        found.append(here)
+    last, seen = trace[trace.last], trace.at_last()
+    found: list[Floats] = [np.bincount(seen.place, seen.weight, len(last.places)) / last.share]
+    for number in range(trace.last - 1, trace.first - 1, -1):
+        edges, glances = trace.onward(number), np.asarray(trace[number].seen.place)
+        ahead = np.repeat(found[-1], np.diff(edges.begin))
+        chances = np.asarray(edges.chance) * ahead
+        factors = np.bincount(glances[np.asarray(edges.glance)], chances, len(trace[number].places))
+        found.append(factors.astype(np.float64, copy=False))
     return found[::-1]

@@ -8,16 +8,18 @@ remembers is no whole number: each weight is followed by its numbers (`Reader.nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from monitor.arrays import Floats
+from monitor.arrays import Floats, Ints
 from monitor.errors import LimitError
-from monitor.hidden.glances import Pair, Place, glances, sights
+from monitor.hidden.glances import Pair, entries, sights, ways
+from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
+from monitor.policy.recurrent import RecurrentReader
 
 MOST_STEPS: Final = 256
 """Steps without observation after which a belief changes no more: what was not seen then was long ago."""
@@ -29,9 +31,6 @@ MAX_PLACES: Final = 10_000
 """Places of one belief, where a recurrent network remembers; observations that are missing multiply them."""
 
 Weights = tuple[float, ...]
-_Memories = tuple[int, ...]
-_Where = tuple[int, _Memories]
-"""A place taken apart: the hidden state, and what each policy that remembers would remember there."""
 NOTHING: Final[Weights] = ()
 """In place of a belief where there is none: states are seen, but what a policy remembers is not known."""
 
@@ -45,13 +44,28 @@ class Filter:
     """
 
     def __init__(self, model: MDP, readers: Mapping[str, Reader]) -> None:
-        self.model, self._nominal = model, readers["nominal"]
+        self.model, self.nominal = model, readers["nominal"]
         remembering = {reader for reader in readers.values() if reader.remembers}
-        self._rememberers = sorted(
-            remembering, key=lambda each: each.content()
-        )  # an order that does not depend on names
+        self._rememberers = sorted(remembering, key=lambda each: each.content())  # not in an order of names
         self._width = sum(reader.width for reader in self._rememberers)
         self._unseen: list[Weights] = []
+        self._networks = [reader for reader in remembering if isinstance(reader, RecurrentReader)]
+        self._generation = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what is numbered by memories of networks, if their tables have begun anew."""
+        generation = sum(network.generation for network in self._networks)
+        if generation != self._generation:
+            self._generation, self._readings = generation, dict[Reader, Readings]()
+            self._last = NOTHING, Belief(np.zeros(0, np.int64), {}, np.zeros(0))
+
+    def readings(self, reader: Reader) -> Readings:
+        """Return what a policy does with what it reads."""
+        self._begin()
+        if reader not in self._readings:
+            self._readings[reader] = Readings(reader, self.model)
+        return self._readings[reader]
 
     def start(self, seq: int) -> Weights:
         """Return the belief before step `seq` of an episode of which nothing was observed.
@@ -62,9 +76,7 @@ class Filter:
         if model.initial is None:
             return NOTHING
         if not self._unseen:
-            memories = (0,) * len(self._rememberers)
-            here = enumerate(model.initial.tolist())
-            self._unseen.append(self._plain({(state, memories): chance for state, chance in here if chance > 0.0}))
+            self._unseen.append(self._plain(np.arange(model.states), self._fresh(model.states), model.initial))
         while len(self._unseen) <= min(seq, MOST_STEPS):
             self._unseen.append(self._unobserved(self._unseen[-1]))
         return self._unseen[min(seq, MOST_STEPS)]
@@ -72,7 +84,7 @@ class Filter:
     def _unobserved(self, before: Weights) -> Weights:
         """Return the belief after a step of which nothing was observed; NOTHING: a network may remember too much."""
         try:
-            after = None if before == NOTHING else self.following(before, (None, None), self._nominal)
+            after = None if before == NOTHING else self.following(before, (None, None), self.nominal)
         except LimitError:
             return NOTHING
         assert after is not None or before == NOTHING, "some observation and some action are always possible"
@@ -80,13 +92,13 @@ class Filter:
 
     def begun(self, state: int) -> Weights:
         """Return the belief before the first step of an episode that begins in a seen state."""
-        return self._plain({(state, (0,) * len(self._rememberers)): 1.0})
+        return self._plain(np.array([state]), self._fresh(1), np.ones(1))
 
     def problem(self, before: Weights) -> str:
         """Return what is wrong with a belief from elsewhere; empty if nothing is."""
         size = 2 + self._width
-        entries = [before[n : n + size] for n in range(0, len(before), size)]
-        keys = [(place, *numbers) for place, _, *numbers in entries]
+        parts = [before[n : n + size] for n in range(0, len(before) - size + 1, size)]
+        keys = [(place, *numbers) for place, _, *numbers in parts]
         states = self.model.states
         for reader in self._rememberers:
             states *= reader.memories
@@ -105,11 +117,13 @@ class Filter:
     def explains(self, before: Weights, pair: Pair) -> bool:
         """Return whether a pair is possible after what was observed before."""
         observed, action = pair
-        for state, _, _ in self._entries(before):
-            shown = observed is None or any(observed == each for each, _ in self.model.shown(state))
-            if shown and (action is None or self.model.available(state)[action]):
-                return True
-        return False
+        states = self.read(before).states
+        if action is not None:
+            states = states[self.model.availability[states, action]]
+        if observed is not None and self.model.emissions is not None:
+            _, at = entries(self.model.emissions.indptr, states)
+            return bool((self.model.emissions.observed[at] == observed).any())
+        return bool(len(states) if observed is None else (states == observed).any())
 
     def following(self, before: Weights, pair: Pair, acting: Reader | None) -> Weights | None:
         """Return the belief after a pair whose action was taken, before the next one; None: the pair is impossible.
@@ -118,93 +132,110 @@ class Filter:
         LimitError: it has more than `MAX_PLACES` places.
         """
         # one that began in memory 0 when it took over remembers something else than if it had watched all along
-        restarted = acting is not None and acting.remembers and not acting.shadows and acting is not self._nominal
+        restarted = acting is not None and acting.remembers and not acting.shadows and acting is not self.nominal
         silent = acting is None or restarted
-        after = self._after(before, pair, acting or self._nominal, silent=silent)
+        after = self._after(before, pair, acting or self.nominal, silent=silent)
         if after is None and pair[1] is not None:
-            after = self._after(before, pair, acting or self._nominal, silent=True)
+            after = self._after(before, pair, acting or self.nominal, silent=True)
         return after
 
     def likely(self, before: Weights, observed: int | None) -> Floats | None:
         """Return the probabilities [A] of nominal's actions, given an observation; None: that is impossible."""
-        total, chosen = 0.0, np.zeros(self.model.actions)
-        for state, memories, weight in self._entries(before):
-            for seen in sights(self.model, self._nominal, observed, (state, self._memory(memories, self._nominal))):
-                total += weight * seen.weight
-                chosen += weight * seen.weight * seen.choice
-        return chosen / total if total > 0.0 else None
+        belief, policy = self.read(before), self.readings(self.nominal)
+        seen = sights(self.model, policy, observed, (belief.states, belief.memory(self.nominal)))
+        weights = belief.weights[seen.place] * seen.weight
+        total = weights.sum()
+        if not total > 0.0:
+            return None
+        chosen: Floats = (weights[:, np.newaxis] * np.asarray(policy.choice)[seen.reading]).sum(axis=0) / total
+        return chosen
 
     def predicted(self, before: Weights) -> dict[int, float]:
         """Return the distribution of the next observation."""
-        chances: dict[int, float] = {}
-        for state, _, weight in self._entries(before):
-            for shown, chance in self.model.shown(state):
-                chances[shown] = chances.get(shown, 0.0) + weight * chance
-        return chances
+        belief, emissions = self.read(before), self.model.emissions
+        if emissions is None:
+            shown, weights = belief.states, belief.weights
+        else:
+            of, at = entries(emissions.indptr, belief.states)
+            shown, weights = emissions.observed[at], belief.weights[of] * emissions.probabilities[at]
+        seen, chances = summed(shown, weights)
+        return dict(zip(seen.tolist(), chances.tolist(), strict=True))
 
-    def places(self, before: Weights, watching: Reader) -> dict[Place, float]:
-        """Return the weights of places, for one policy that watches."""
-        places: dict[Place, float] = {}
-        for state, memories, weight in self._entries(before):
-            key = state, self._memory(memories, self._nominal), self._memory(memories, watching)
-            places[key] = places.get(key, 0.0) + weight
-        return places
+    def read(self, before: Weights) -> Belief:
+        """Return a belief as arrays."""
+        self._begin()
+        known, belief = self._last
+        if known is before:  # several things are asked about one step
+            return belief
+        given, memories = np.array(before).reshape(-1, 2 + self._width), dict[Reader, Ints]()
+        places, end = given[:, 0].astype(np.int64), given.shape[1]
+        for reader in reversed(self._rememberers):
+            places, memories[reader] = np.divmod(places, reader.memories)
+            if reader.width:
+                numbers = given[:, end - reader.width : end].tolist()
+                memories[reader] = np.array([reader.memory_of(tuple(each)) for each in numbers], np.int64)
+                end -= reader.width
+        belief = Belief(places, memories, given[:, 1].copy())
+        self._last = before, belief
+        return belief
 
     def _after(self, before: Weights, pair: Pair, acting: Reader, *, silent: bool) -> Weights | None:
-        ahead: dict[_Where, float] = {}
-        share = 0.0
-        for state, memories, weight in self._entries(before):
-            recalled = self._memory(memories, acting)
-            for glance in glances(self.model, acting, pair, (state, recalled), silent=silent):
-                assert glance.action is not None
-                seen = weight * glance.weight
-                share += seen
-                remembered = self._memories_after(memories, state, glance.shown)
-                states, chances = self.model.row(state, glance.action)
-                for after, chance in zip(states.tolist(), chances.tolist(), strict=True):
-                    key = after, remembered
-                    ahead[key] = ahead.get(key, 0.0) + seen * chance
-            if self._width and len(ahead) > MAX_PLACES:
-                raise LimitError(
-                    f"what the agent saw and remembers may have come about in more than {MAX_PLACES:,} ways "
-                    "(limit MAX_PLACES), since a recurrent network acts or watches and observations are missing"
-                )
-        if share == 0.0:
+        model, belief = self.model, self.read(before)
+        seen = ways(model, self.readings(acting), pair, (belief.states, belief.memory(acting)), silent=silent)
+        weights = belief.weights[seen.place] * seen.weight
+        share = weights.sum()
+        if not share > 0.0:
             return None
-        return self._plain({where: weight / share for where, weight in ahead.items()})
+        of, at = entries(model.indptr, seen.state * model.actions + seen.action)
+        memories = dict[Reader, Ints]()
+        for reader in self._rememberers:
+            policy = self.readings(reader)
+            read = policy.rows(belief.memories[reader][seen.place], seen.state if policy.sees_state else seen.shown)
+            memories[reader] = np.asarray(policy.after)[read][of]
+        return self._plain(model.successors[at], memories, (weights / share)[of] * model.probabilities[at])
 
-    def _memories_after(self, memories: _Memories, state: int, shown: int) -> _Memories:
-        return tuple(
-            reader.read(memory, state if reader.sees_state else shown)[0]
-            for reader, memory in zip(self._rememberers, memories, strict=True)
-        )
+    def _fresh(self, count: int) -> dict[Reader, Ints]:
+        return {reader: np.zeros(count, np.int64) for reader in self._rememberers}
 
-    def _memory(self, memories: _Memories, wanted: Reader) -> int:
-        """Return what a policy remembers at a place: nothing, 0, where it has no memory."""
-        return memories[self._rememberers.index(wanted)] if wanted in self._rememberers else 0
+    def _plain(self, states: Ints, memories: Mapping[Reader, Ints], weights: Floats) -> Weights:
+        """Return a belief as plain data; places [n] that are equal are one. Raises LimitError."""
+        networks = [reader for reader in self._rememberers if reader.width]
+        number = states
+        for reader in self._rememberers:
+            number = number * reader.memories + (0 if reader.width else memories[reader])
+        if not networks:
+            places, chances = summed(number, weights)
+            plain = np.stack([places, chances], axis=1)
+            return tuple(plain[chances > 0.0].reshape(-1).tolist())
+        keys = np.stack([number, *(memories[reader] for reader in networks)], axis=1)
+        different, which = np.unique(keys, axis=0, return_inverse=True)
+        chances = np.bincount(which.reshape(-1), weights, len(different)).astype(np.float64, copy=False)
+        if len(different) > MAX_PLACES:
+            raise LimitError(
+                f"what the agent saw and remembers may have come about in more than {MAX_PLACES:,} ways "
+                "(limit MAX_PLACES), since a recurrent network acts or watches and observations are missing"
+            )
+        found = [
+            (float(place), sum((each.numbers(m) for each, m in zip(networks, there, strict=True)), ()), chance)
+            for (place, *there), chance in zip(different.tolist(), chances.tolist(), strict=True)
+            if chance > 0.0
+        ]
+        return tuple(part for place, numbers, chance in sorted(found) for part in (place, chance, *numbers))
 
-    def _plain(self, places: Mapping[_Where, float]) -> Weights:
-        """Return a belief as plain data."""
-        weights: dict[tuple[float, ...], float] = {}
-        for (state, memories), weight in places.items():
-            number = state
-            numbers: tuple[float, ...] = ()
-            for reader, memory in zip(self._rememberers, memories, strict=True):
-                number = number * reader.memories + (0 if reader.width else memory)
-                numbers = (*numbers, *reader.numbers(memory))
-            key = float(number), *numbers
-            weights[key] = weights.get(key, 0.0) + weight
-        return tuple(part for key in sorted(weights) for part in (key[0], weights[key], *key[1:]))
 
-    def _entries(self, before: Weights) -> Iterator[tuple[int, _Memories, float]]:
-        """Yield hidden state, memories and weight of each place of a belief."""
-        for n in range(0, len(before), 2 + self._width):
-            number, end = int(before[n]), n + 2 + self._width
-            memories: list[int] = []
-            for reader in reversed(self._rememberers):
-                number, memory = divmod(number, reader.memories)
-                if reader.width:
-                    end, last = end - reader.width, end
-                    memory = reader.memory_of(before[end:last])
-                memories.append(memory)
-            yield number, tuple(memories[::-1]), before[n + 1]
+class Belief(NamedTuple):
+    """A belief as arrays [n], places ascending: hidden `states`, and what each policy that remembers remembers."""
+
+    states: Ints
+    memories: dict[Reader, Ints]
+    weights: Floats
+
+    def memory(self, wanted: Reader) -> Ints:
+        """Return what a policy remembers: nothing, 0, where it has no memory."""
+        return self.memories.get(wanted, np.zeros(len(self.states), np.int64))
+
+
+def summed(places: Ints, weights: Floats) -> tuple[Ints, Floats]:
+    """Return the different places, ascending, and the sum of the weights of each."""
+    different, which = np.unique(places, return_inverse=True)
+    return different, np.bincount(which, weights, len(different)).astype(np.float64, copy=False)

@@ -7,65 +7,90 @@ whose actions are chosen by a policy that may see more than we do (docs/semantic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from monitor.arrays import Floats
+import numpy as np
+
+from monitor.arrays import Floats, Ints
+from monitor.hidden.readings import Readings
 from monitor.model.mdp import MDP
-from monitor.policy.controller import Reader
 
 Pair = tuple[int | None, int | None]
 """What was observed of a step: (observation, action); None: the sensor said nothing, or the action is not known."""
 
 
-class Glance(NamedTuple):
-    """One way in which a pair may have come about in a hidden state.
+class Ways(NamedTuple):
+    """The ways, G of them, in which a pair may have come about in some places, by place ascending; arrays [G].
 
-    `shown`: what the sensor showed there. `memory`: of the acting policy afterwards, and `choice` [A] its distribution.
-    `action`: the one taken, None: not yet taken. `weight`: the probability of all this.
+    `place`: its index, with its `state` and the memory `before` of the acting policy. `shown`: what the sensor showed
+    there. `reading`: the row of what the policy read, and `after` its memory then. `action`: the one taken; -1: not yet
+    taken. `weight`: the probability of all this.
     """
 
-    shown: int
-    memory: int
-    choice: Floats
-    action: int | None
-    weight: float
+    place: Ints
+    state: Ints
+    before: Ints
+    shown: Ints
+    reading: Ints
+    after: Ints
+    action: Ints
+    weight: Floats
+
+    def only(self, kept: Ints) -> Ways:
+        """Return some of them, by index."""
+        place, state, before, shown, reading, after, action, weight = self
+        return Ways(
+            place[kept], state[kept], before[kept], shown[kept], reading[kept], after[kept], action[kept], weight[kept]
+        )
 
 
-def glances(model: MDP, reader: Reader, pair: Pair, place: tuple[int, int], *, silent: bool) -> Iterator[Glance]:
-    """Yield the ways in which a pair may have come about, where its action was taken, known or not.
+def ways(model: MDP, policy: Readings, pair: Pair, places: tuple[Ints, Ints], *, silent: bool) -> Ways:
+    """Return the ways in which a pair may have come about, where its action was taken, known or not.
 
     Args:
         model: with emissions, or without: then the state is seen.
-        reader: the policy that acted.
+        policy: the one that acted.
         pair: what was observed.
-        place: hidden state, and the policy's memory before it reads.
+        places: hidden states [n], and the policy's memories [n] before it reads.
         silent: the action says nothing about the state, since the policy takes it nowhere.
     """
-    (observed, action), state = pair, place[0]
-    for shown, memory, choice, _, chance in sights(model, reader, observed, place):
-        if action is None:
-            for taken, likely in enumerate(choice.tolist()):
-                if likely > 0.0:
-                    yield Glance(shown, memory, choice, taken, chance * likely)
-        else:
-            likely = 1.0 if silent else float(choice[action])
-            if likely > 0.0 and model.available(state)[action]:
-                yield Glance(shown, memory, choice, action, chance * likely)
+    observed, action = pair
+    seen = sights(model, policy, observed, places)
+    choice = np.asarray(policy.choice)
+    if action is None:
+        likely = choice[seen.reading]
+        at, taken = (np.ascontiguousarray(part) for part in np.nonzero(likely))
+        return seen.only(at)._replace(action=taken, weight=seen.weight[at] * likely[at, taken])
+    chances = np.ones(len(seen.place)) if silent else choice[seen.reading, action]
+    taken = np.full(len(seen.place), action)
+    seen = seen._replace(action=taken, weight=seen.weight * chances)
+    return seen.only(np.flatnonzero((chances > 0.0) & model.availability[seen.state, action]))
 
 
-def sights(model: MDP, reader: Reader, observed: int | None, place: tuple[int, int]) -> Iterator[Glance]:
-    """Yield the ways in which an observation may have come about, where no action was taken yet."""
-    state, memory = place
-    for shown, chance in model.shown(state):
-        if observed is None or shown == observed:
-            read = state if reader.sees_state else shown
-            after, choice = reader.read(memory, read)
-            yield Glance(shown, after, choice, None, chance)
+def sights(model: MDP, policy: Readings, observed: int | None, places: tuple[Ints, Ints]) -> Ways:
+    """Return the ways in which an observation may have come about, where no action was taken yet."""
+    states, memories = places
+    if model.emissions is None:
+        place = np.arange(len(states))
+        shown, weight = states, np.ones(len(states))
+    else:
+        place, at = entries(model.emissions.indptr, states)
+        shown, weight = model.emissions.observed[at], model.emissions.probabilities[at]
+    if observed is not None:
+        kept = shown == observed
+        place, shown, weight = place[kept], shown[kept], weight[kept]
+    state, before = states[place], memories[place]
+    reading = policy.rows(before, state if policy.sees_state else shown)
+    after = np.asarray(policy.after)[reading]
+    return Ways(place, state, before, shown, reading, after, np.full(len(place), -1), weight)
 
 
-Place = tuple[int, int, int]
-"""Hidden state, memory of the policy that acts, memory of the one that watches; both before they read."""
+def entries(indptr: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the entries of some rows, one after the other: for each the index of its row in `rows`, and its own."""
+    begins = indptr[rows]
+    lengths = indptr[rows + 1] - begins
+    of = np.repeat(np.arange(len(rows)), lengths)
+    return of, np.arange(len(of)) + (begins - np.cumsum(lengths) + lengths)[of]
 
 
 def impossible(model: MDP, observed: int | None, action: int | None) -> str:

@@ -52,6 +52,19 @@ class NetworkValues:
         """Begin the value of another world: `MAX_PAIRS` is for each."""
         self._met = 0
 
+    def worth(self, obligation: int, state: int, action: int, memory: int) -> float:
+        """Return the value of an action in a state whose labels are still to be read; `memory`: after it was chosen.
+
+        Raises LimitError, as `values` does.
+        """
+        rest = self._automaton.step(obligation, int(self._masks[state]))
+        if state == self._end:
+            return float(self.values(rest, np.array([state]), memory)[0])
+        successors, chances = self._model.row(state, action)
+        value = float(chances @ self.values(rest, successors, memory))
+        rewarded = self._automaton.rewards(obligation)
+        return value + self._reward(state, action, successors, chances) if rewarded else value
+
     def values(self, obligation: int, states: Ints, memory: int) -> Floats:
         """Return the values [n] of an obligation in n states, to be read there, with one memory.
 

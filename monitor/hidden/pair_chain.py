@@ -1,60 +1,36 @@
 """The pair chain: what was, which is not seen, together with what would have been, under the same noise.
 
-A *node* is a place of the true world, the counterfactual state with what the alternative remembers, and the obligation
-that is pending there. Its weight is carried forward along the observed pairs: no smoother is needed, since every weight
-is that of everything observed so far (docs/semantics.md, section 16.3).
+A *node* is a place of the true world beside one of the counterfactual world; its weights, by offset and pending
+obligation, are carried forward along the observed pairs by `monitor.hidden.forward`: no smoother is needed, since every
+weight is that of everything observed so far (docs/semantics.md, section 16.3).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-from monitor.arrays import Floats, Ints
-from monitor.causal.row import Row, conditional_choices, counterfactual_row
+import numpy as np
+
+from monitor.arrays import AnyArray, Floats, Ints
 from monitor.errors import LimitError
-from monitor.hidden.glances import Glance
-from monitor.hidden.tails import Tail
+from monitor.exact.forward.unroll import FIRST_COLUMN
+from monitor.hidden.couplings import Couplings, Glances, find_all
+from monitor.hidden.filtering import summed
+from monitor.hidden.forward import Nodes, Part, add_values, push, push_apart, read_labels
+from monitor.hidden.glances import entries
+from monitor.hidden.readings import inverse, numbered
+from monitor.hidden.tables import Tables
+from monitor.hidden.tails import Column, Tail
 from monitor.hidden.trace import Trace
 from monitor.logic import FALSE, TRUE, Automaton
-from monitor.model.emissions import Emissions
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader
 
-MAX_ROWS: Final = 200_000
-"""Rows that are kept for one model, 100 bytes and more each."""
+NONE: Final = np.zeros(0, np.int64)
 MAX_NODES: Final = 20_000
 """Nodes of one pair where a recurrent network remembers."""
-CHOICE, SIGHT, STEP = range(3)
-"""Kinds of rows, as the keys begin."""
-
-
-class Caches:
-    """What chains on one model have computed, by what it depends on; when they are full they begin anew."""
-
-    def __init__(self) -> None:
-        self._rows: dict[tuple[int, ...], list[tuple[int, float]]] = {}
-
-    def get(self, key: tuple[int, ...], compute: Callable[[], Iterable[tuple[int, float]]]) -> list[tuple[int, float]]:
-        """Return a row, (what, probability) for each that is possible."""
-        if key not in self._rows:
-            if len(self._rows) >= MAX_ROWS:
-                self._rows.clear()
-            self._rows[key] = [each for each in compute() if each[1] > 0.0]
-        return self._rows[key]
-
-
-class Node(NamedTuple):
-    """A place of the true world, and beside it a state and a memory of the counterfactual world."""
-
-    state: int
-    memory: int
-    other: int
-    recalled: int
-    obligation: int
 
 
 @dataclass(frozen=True)
@@ -70,189 +46,323 @@ class Change:
         return self.reader is not None and (self.steps is None or offset < self.steps)
 
 
+@dataclass(frozen=True)
+class _Remaining:
+    """What remains of columns once labels are read; `before`: these columns, and how many offsets are held then.
+
+    `columns`: those that remain. `steps`, `rewarded`: for `read_labels`. `collected`: number of offsets whose rewards
+    are collected.
+    """
+
+    before: tuple[list[Column], int]
+    columns: list[Column]
+    steps: Ints
+    rewarded: Ints
+    collected: int
+
+
 class PairChain:
-    """One measure under one change, from a pair of a path on; it goes on with the path.
+    """One measure under one change, at all offsets of a path; it goes on with the path.
 
     Args:
         trace: the path.
         change: the intervention.
         automaton, masks: of the measure, and the label sets [S] of its states.
-        caches: shared by all chains on one model.
-        start: number of the pair at which the change comes.
+        tables: shared by all chains on one model.
+        tail: the values beyond the path; None: no values are asked for.
+        deepest: the largest offset; None: as far back as the path goes.
     """
 
     def __init__(
         self,
         trace: Trace,
         change: Change,
-        automaton: Automaton,
-        masks: Ints,
-        caches: Caches,
         *,
-        start: int,
+        automaton: Automaton,
+        masks: AnyArray,
+        tables: Tables,
+        tail: Tail | None,
+        deepest: int | None,
     ) -> None:
-        self._trace, self._change, self._model = trace, change, trace.model
-        self._dynamics = change.dynamics or self._model
-        self._automaton, self._masks, self._caches = automaton, masks, caches
-        self._start = self._at = start
-        self._network = any(reader.width for reader in (trace[start].acting, change.reader) if reader is not None)
-        self._nodes: Mapping[Node, float] = self._begin(start)
-        self._done: Mapping[tuple[int, int], float] = {}
+        self._trace, self._change, self._automaton, self._masks = trace, change, automaton, masks
+        self._tables, self._tail, self._deepest = tables, tail, deepest
+        sets, kinds = np.unique(masks, return_inverse=True)
+        self._sets, self._kinds = sets.tolist(), kinds.astype(np.int32)
+        dynamics = change.dynamics or trace.model
+        self._couplings = [tables.couplings(each, dynamics) for each in dict.fromkeys((change.reader, None))]
+        """Of the policy that takes over, and of the one that acts where it does not."""
+        self._policy = trace.filter.readings(change.reader or trace.filter.nominal)
+        """Of which a counterfactual place has a memory."""
+        self._at = -1
+        self._columns: list[Column] = []
+        self._nodes: Nodes | None = None
+        self._found: dict[Couplings, tuple[Glances, Nodes, int, Ints, Ints]] = {}
+        self._remaining: _Remaining | None = None
+        self._answered: tuple[int, bool, int | None] | None = None
+        self._values: list[float] = []
 
-    def value(self, tail: Tail, *, terminated: bool = False) -> float:
-        """Return the value of the measure, given all that was observed."""
-        last = self._trace.last
-        while self._at < last:
-            self._nodes, self._done = self._step(self._at, self._at - self._start, self._nodes, self._done)
-            self._at += 1
-        tail.begin()
-        total = 0.0
-        for (state, memory), weight in self._done.items():
-            total += weight * sum(glance.weight for glance in self._trace.glances(last, state, memory))
-        for node, weight in self._nodes.items():
-            total += weight * self._close(last, last - self._start, node, tail, terminated=terminated)
-        return total / self._trace[last].share
+    def values(self, *, terminated: bool, only: int | None = None) -> list[float]:
+        """Return the values of the measure at offsets 0, 1, ..., given all that was observed.
 
-    def pairs(self) -> Iterator[Mapping[Node, float]]:
-        """Yield the weights of nodes at each pair from the start on, given what was observed before it."""
-        nodes = self._begin(self._start)
-        for number in range(self._start, self._trace.last):
-            yield nodes
-            nodes, _ = self._step(number, number - self._start, nodes, {})
-        yield nodes
+        `only`: the offset that is needed; None: all. Raises LimitError: a network may remember too much.
+        """
+        asked = self._trace.last, terminated, only
+        if self._answered != asked:
+            nodes = self._at_last()
+            self._values, self._answered = self._close(nodes, only, terminated=terminated), asked
+        return self._values
 
-    def departures(self) -> Iterator[tuple[Node, int, int, float]]:
-        """Yield what is done at the last pair: node, action, what is remembered afterwards, probability."""
-        last = self._trace.last
-        *_, nodes = self.pairs()
-        for node, weight in nodes.items():
-            for glance in self._trace.glances(last, node.state, node.memory):
-                for action, memory, chance in self._decisions(node, glance, last, last - self._start):
-                    yield node, action, memory, weight * glance.weight * chance / self._trace[last].share
+    def pairs(self) -> Iterator[tuple[int, Nodes]]:
+        """Yield the number of each pair that is left, and the nodes there; their last column is the oldest offset's."""
+        nodes = self._begin()
+        yield self._at, nodes
+        while self._at < self._trace.last:
+            nodes = self._advance()
+            yield self._at, nodes
 
-    def _begin(self, number: int) -> Mapping[Node, float]:
-        reader = self._change.reader
-        resets = reader is not None and not reader.shadows
-        start: dict[Node, float] = defaultdict(float)
-        for (state, memory, watch), weight in self._trace.places(number, reader or self._trace[number].acting).items():
-            recalled = memory if self._change.reader is None else 0 if resets else watch
-            start[Node(state, memory, state, recalled, self._automaton.start)] += weight
-        return start
+    def departures(self, nodes: Nodes) -> Iterator[tuple[int, int, int, int, float]]:
+        """Yield what is done at the last pair from the last column on.
 
-    def _step(
-        self, place: int, offset: int, nodes: Mapping[Node, float], done: Mapping[tuple[int, int], float]
-    ) -> tuple[Mapping[Node, float], Mapping[tuple[int, int], float]]:
-        """Advance over an observed pair; `done`: what has been decided or collected, by place of the true world."""
-        model, share = self._model, self._trace[place].share
-        ahead: dict[Node, float] = defaultdict(float)
-        gained: dict[tuple[int, int], float] = defaultdict(float)
-        for (state, memory), weight in done.items():
-            for glance in self._trace.glances(place, state, memory):
-                assert glance.action is not None
-                for after, chance in _entries(model.row(state, glance.action)):
-                    gained[after, glance.memory] += weight * glance.weight * chance / share
-        for node, weight in nodes.items():
-            rest = self._automaton.step(node.obligation, int(self._masks[node.other]))
-            rewarded = self._automaton.rewards(node.obligation)
-            for glance in self._trace.glances(place, node.state, node.memory):
-                assert glance.action is not None
-                seen = weight * glance.weight / share
-                for after, chance in _entries(model.row(node.state, glance.action)):
-                    if rest == TRUE:
-                        gained[after, glance.memory] += seen * chance
-                    if rest in (FALSE, TRUE) and not rewarded:
-                        continue
-                    for action, recalled, likely in self._decisions(node, glance, place, offset):
-                        row = self._row(node, glance.action, after, action)
-                        if rewarded:
-                            mean = sum(share_of * self._reward(node.other, action, other) for other, share_of in row)
-                            gained[after, glance.memory] += seen * chance * likely * mean
-                        if rest not in (FALSE, TRUE):
-                            for other, share_of in row:
-                                key = Node(after, glance.memory, other, recalled, rest)
-                                ahead[key] += seen * chance * likely * share_of
-            if self._network and len(ahead) > MAX_NODES:
-                raise LimitError(
-                    "a recurrent network may remember too much: what happened and what would have happened has more "
-                    f"than {MAX_NODES:,} possible courses at a step of the path (limit MAX_NODES); use a smaller offset"
+        Index of the true place, counterfactual state, action, what is remembered afterwards, probability.
+        """
+        last, seen = self._trace[self._trace.last], self._trace.at_last()
+        column = len(self._columns) - 1
+        for part in self._parts(nodes, seen, self._columns, 0):
+            if part.begin <= column < part.end:
+                glances, node, decision = _decisions(nodes, seen, part)
+                table = part.table
+                weights = np.asarray(nodes.weights)[node, column] * np.asarray(seen.weight)[glances]
+                weights *= np.asarray(table.likely)[decision] / last.share
+                found = (
+                    np.asarray(seen.place)[glances],
+                    np.asarray(nodes.other)[node] // len(nodes.live),
+                    np.asarray(table.action)[decision],
+                    np.asarray(table.after)[decision],
+                    weights,
                 )
-        return ahead, gained
+                yield from zip(*(each[weights > 0.0].tolist() for each in found), strict=True)
 
-    def _close(self, last: int, offset: int, node: Node, tail: Tail, *, terminated: bool) -> float:
-        """Return the value of a node at the last pair, weighted by the probability of that pair."""
-        rest = self._automaton.step(node.obligation, int(self._masks[node.other]))
-        rewarded = self._automaton.rewards(node.obligation)
-        end = node.state if terminated else None
-        total = 0.0
-        for glance in self._trace.glances(last, node.state, node.memory):
-            if rest in (FALSE, TRUE) and not rewarded:
-                total += glance.weight * float(rest == TRUE)
+    def _at_last(self) -> Nodes:
+        """Return the nodes at the last pair, from where the chain is, or from the oldest start point."""
+        nodes = self._begin()
+        while self._at < self._trace.last:
+            nodes = self._advance()
+        return nodes
+
+    def _begin(self) -> Nodes:
+        """Return the nodes where the chain is, or of the oldest start point."""
+        trace = self._trace
+        oldest = trace.first if self._deepest is None else max(trace.first, trace.last - self._deepest)
+        if self._nodes is None or self._at < oldest:
+            starts = self._starts(oldest)
+            self._at, self._columns = oldest, [(0, self._automaton.start)]
+            self._nodes = self._fresh(oldest, starts, self._policy.live(starts[2]))
+        return self._nodes
+
+    def _advance(self) -> Nodes:
+        """Go on to the next pair, and return its nodes."""
+        assert self._nodes is not None
+        self._nodes = self._step(self._nodes)
+        self._at += 1
+        return self._nodes
+
+    def _starts(self, number: int) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return the start points at a pair: state of both worlds, true place, what is remembered, and weight."""
+        held, reader = self._trace[number], self._change.reader
+        belief = held.belief
+        memory = belief.memory(held.acting)
+        watched = memory if reader is None else belief.memory(reader) * reader.shadows
+        places = belief.states * len(held.live) + numbered(held.live, memory)
+        return belief.states, np.searchsorted(held.places, places), watched, belief.weights
+
+    def _fresh(self, number: int, starts: tuple[Ints, Ints, Ints, Floats], live: Ints) -> Nodes:
+        """Return the nodes of start points at their pair."""
+        states, places, memories, weights = starts
+        count, size = len(self._trace[number].places), self._trace.model.states * len(live)
+        others = states * len(live) + numbered(live, memories)
+        nodes, weights = summed(places * size + others, weights)
+        places, others = np.divmod(nodes, size)
+        begin = np.searchsorted(places, np.arange(count + 1))
+        return Nodes(begin, others, weights[:, np.newaxis], np.zeros((count, 1)), live, inverse(live))
+
+    def _step(self, nodes: Nodes) -> Nodes:
+        """Return the nodes at the next pair."""
+        trace, number = self._trace, self._at
+        seen, edges, starts = trace[number].seen, trace.onward(number), self._starts(number + 1)
+        held = min(len(nodes.done[0]), number + 1 - trace.first)  # offsets that are still held at the next pair
+        held = held if self._deepest is None else min(held, self._deepest)
+        if self._remaining is None or self._remaining.before != (self._columns, held):
+            self._remaining = self._remain(held)
+        columns, moved = self._remaining.columns, self._moved(nodes, self._remaining)
+        first, then = self._parts(nodes, seen, columns, self._remaining.collected)
+        live = self._afterwards((first, then), starts[2])
+        fresh = self._fresh(number + 1, starts, live)
+        width, size = len(columns) + 1, nodes.begin[-1]
+        sums = self._tables.sums(trace.model.states * len(live), width)
+        apart = _empty(fresh, len(seen.place), size, (width, held + 1))
+        _filled(lambda at: push_apart(seen, moved, first, then, apart, sums, at), apart)
+        following = _empty(fresh, len(edges.begin) - 1, size + len(fresh.other), (width, held + 1))
+        _filled(lambda at: push(seen, edges, moved, apart, first, then, fresh, following, sums, at), following)
+        if (self._policy.reader.width or trace[number].acting.width) and following.begin[-1] > MAX_NODES:
+            raise LimitError(
+                "a recurrent network may remember too much: what happened and what would have happened has more "
+                f"than {MAX_NODES:,} possible courses at a step of the path (limit MAX_NODES); use a smaller offset"
+            )
+        self._columns = [(0, self._automaton.start), *((offset + 1, rest) for offset, rest in columns)]
+        return following
+
+    def _afterwards(self, parts: tuple[Part, Part], memories: Ints) -> Ints:
+        """Return the memories that there may be after a pair; `memories`: some of them."""
+        if self._policy.listed:
+            return self._policy.live(memories)
+        found = [memories]
+        for part in parts:
+            _, decisions = entries(np.asarray(part.table.begin), np.unique(np.asarray(part.found)))
+            found.append(np.asarray(part.table.after)[decisions])
+        return self._policy.live(np.concatenate(found))
+
+    def _moved(self, nodes: Nodes, remaining: _Remaining) -> Nodes:
+        """Return the nodes with their weights once labels have been read."""
+        width = len(remaining.columns) + remaining.collected
+        done = np.empty((len(nodes.begin) - 1, remaining.before[1]))
+        moved = Nodes(nodes.begin, nodes.other, np.empty((nodes.begin[-1], width)), done, nodes.live, nodes.local)
+        offsets = np.array([offset for offset, _ in self._columns])
+        read_labels(nodes, self._kinds, remaining.steps, offsets, moved, remaining.rewarded)
+        return moved
+
+    def _remain(self, held: int) -> _Remaining:
+        """Return what remains of the columns of `held` offsets once labels are read."""
+        automaton, index = self._automaton, dict[Column, int]()
+        steps = np.full((len(self._sets), len(self._columns)), FALSE)
+        rewarded = np.full(len(self._columns), -1)
+        for n, (offset, obligation) in enumerate(self._columns):
+            if offset >= held:
                 continue
-            for action, recalled, likely in self._decisions(node, glance, last, offset):
-                total += glance.weight * likely * tail.worth(recalled, rest, node.other, action, end, rewarded)
-        return total
+            for kind, mask in enumerate(self._sets):
+                rest = automaton.step(obligation, mask)
+                if rest not in (FALSE, TRUE):
+                    rest = FIRST_COLUMN + index.setdefault((offset, rest), len(index))
+                steps[kind, n] = rest
+            if automaton.rewards(obligation):
+                rewarded[n] = offset
+        collects = bool((rewarded >= 0).any())
+        rewarded[rewarded >= 0] += len(index)
+        return _Remaining((self._columns, held), list(index), steps, rewarded, held * collects)
 
-    def _decisions(self, node: Node, glance: Glance, place: int, offset: int) -> Iterator[tuple[int, int, float]]:
-        """Yield the counterfactual actions at a node: action, what is remembered afterwards, probability."""
-        chosen = self._change.reader
-        if chosen is None and self._change.dynamics is None:  # what happened
-            if glance.action is not None:
-                yield glance.action, glance.memory, 1.0
-                return
-            yield from ((a, glance.memory, p) for a, p in enumerate(glance.choice.tolist()) if p > 0.0)
-            return
-        if chosen is None or not self._change.takes_over(offset):
-            if glance.action is not None and (node.other, node.recalled) == (node.state, node.memory):
-                yield glance.action, glance.memory, 1.0  # the action really taken, whether its policy would or not
-                return
-            chosen = self._trace[place].acting
-        acting = self._trace[place].acting
-        was = node.state if acting.sees_state else glance.shown
-        for read, chance in self._read(node, glance, chosen):
-            after, choice = chosen.read(node.recalled, read)
-            if glance.action is None:
-                likely = list(enumerate(choice.tolist()))
-            else:
-                key = CHOICE, id(acting), node.memory, was, glance.action, id(chosen), node.recalled, read
-                taken, observed = glance.action, glance.choice
-                likely = self._caches.get(key, partial(_conditional, observed, taken, choice))
-            yield from ((action, after, chance * share) for action, share in likely if share > 0.0)
+    def _parts(
+        self,
+        nodes: Nodes,
+        seen: Glances,
+        columns: list[Column],
+        collected: int,
+        wanted: tuple[int, int] | None = None,
+    ) -> tuple[Part, Part]:
+        """Return who acts in which columns; `collected`: number of offsets whose rewards are collected.
 
-    def _read(self, node: Node, glance: Glance, chosen: Reader) -> Iterable[tuple[int, float]]:
-        """Return what a policy reads in the counterfactual world, with the noise of the sensor that was."""
-        emissions = self._model.emissions
-        if chosen.sees_state or emissions is None:
-            return [(node.other, 1.0)]
-        if node.other == node.state:
-            return [(glance.shown, 1.0)]
-        key = SIGHT, node.state, glance.shown, node.other
-        return self._caches.get(key, lambda: _shown(emissions, node.state, glance.shown, node.other))
+        `wanted`: the columns that are needed, from and to; None: all.
+        """
+        low, high = wanted or (0, len(columns))
+        steps = self._change.steps
+        split = len(columns) if steps is None else sum(offset < steps for offset, _ in columns)
+        over = collected if steps is None else min(steps, collected)
+        split = min(max(split, low), high)
+        first = self._part(nodes, seen, self._couplings[0], (low, split, 0, over))
+        return first, self._part(nodes, seen, self._couplings[-1], (split, high, over, collected))
 
-    def _row(self, node: Node, taken: int, after: int, action: int) -> Iterable[tuple[int, float]]:
-        """Return the counterfactual successors of a node, given that the true step led to `after`."""
-        if self._dynamics is self._model and (node.other, action) == (node.state, taken):
-            return [(after, 1.0)]
-        key = STEP, id(self._dynamics), node.state, taken, after, node.other, action
-        return self._caches.get(key, lambda: self._successors(node, taken, after, action))
+    def _part(self, nodes: Nodes, seen: Glances, couplings: Couplings, its: tuple[int, int, int, int]) -> Part:
+        """Return the part with these columns and offsets; one that has none needs no decisions."""
+        acts = its[0] < its[1] or its[2] < its[3]
+        first, found = self._located(couplings, nodes, seen) if acts else (NONE, NONE)
+        chosen, count = np.empty((2, len(found)), np.int64), np.empty((2, len(first)), np.int64)
+        return Part(couplings, first, found, chosen, count, *its)
 
-    def _successors(self, node: Node, taken: int, after: int, action: int) -> Iterable[tuple[int, float]]:
-        target = self._dynamics.row(node.other, action)
-        chances = counterfactual_row(self._model.row(node.state, taken), after, target)
-        return zip(target[0].tolist(), chances.tolist(), strict=True)
+    def _located(self, couplings: Couplings, nodes: Nodes, seen: Glances) -> tuple[Ints, Ints]:
+        """Return where the decisions of each glance begin, and these, for all nodes beside its place."""
+        known = self._found.get(couplings)
+        if known is not None and known[0] is seen and known[1] is nodes and known[2] == couplings.epoch:
+            return known[3], known[4]
+        counts = np.diff(nodes.begin)[np.asarray(seen.place)]
+        ends = np.cumsum(counts)
+        first, found = ends - counts, np.empty(int(counts.sum()), np.int64)
+        at, forget = 0, True
+        while (at := find_all(couplings, seen, nodes.begin, nodes.other, nodes.live, first, found, at)) < len(first):
+            epoch, full = couplings.epoch, couplings.unknown < 0
+            couplings.make_space(seen, forget=forget)
+            at, forget = at if couplings.epoch == epoch else 0, forget and not full
+        self._found[couplings] = seen, nodes, couplings.epoch, first, found
+        return first, found
 
-    def _reward(self, state: int, action: int, successor: int) -> float:
-        return self._dynamics.reward(state, action, successor)
+    def _close(self, nodes: Nodes, only: int | None, *, terminated: bool) -> list[float]:
+        """Return the values at the last pair, of each offset; `only`: of one, whatever the others are then."""
+        last, seen = self._trace[self._trace.last], self._trace.at_last()
+        chances = np.bincount(np.asarray(seen.place), np.asarray(seen.weight), len(last.places))
+        values: Floats = (np.asarray(nodes.done) * chances[:, np.newaxis]).sum(axis=0)
+        offsets = np.array([offset for offset, _ in self._columns])
+        ends: list[tuple[int | None, int, int]] = [(None, 0, len(last.places))]
+        if terminated:  # in the state of each place
+            ended, begins = np.unique(last.split()[0], return_index=True)
+            bounds = [*begins.tolist(), len(last.places)]
+            ends = list(zip(ended.tolist(), bounds[:-1], bounds[1:], strict=True))
+        wanted = (0, len(offsets)) if only is None else np.searchsorted(offsets, [only, only + 1]).tolist()
+        parts = self._parts(nodes, seen, self._columns, 0, wanted)
+        live = self._afterwards(parts, NONE)
+        local = inverse(live)
+        for part in parts:
+            if part.begin == part.end:
+                continue
+            columns = self._columns[part.begin : part.end]
+            for end, first, stop in ends:
+                worths, position = self._worths(nodes, seen, part, live, (columns, end, first, stop))
+                add_values(seen, nodes, part, part.table, offsets, live, local, position, worths, first, stop, values)
+        return [value / last.share for value in values.tolist()]
+
+    def _worths(
+        self, nodes: Nodes, seen: Glances, part: Part, live: Ints, its: tuple[list[Column], int | None, int, int]
+    ) -> tuple[Floats, Ints]:
+        """Return the values of actions, and where each place has them, as for `add_values`.
+
+        `its`: columns, the state that is absorbing, and which true places are in question.
+        """
+        (columns, end, first, stop), tail, size = its, self._tail, len(nodes.live)
+        assert tail is not None
+        if self._policy.listed:
+            others = np.asarray(nodes.other)[: nodes.begin[-1]] // size
+            states, position = self._tables.positions(others, len(live))
+            return tail.worths(columns, self._masks[states], states, end), position
+        glances, node, decision = _decisions(nodes, seen, part)
+        place = np.asarray(seen.place)[glances]
+        kept = (place >= first) & (place < stop)
+        node, decision = node[kept], decision[kept]
+        states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
+        places = states * len(live) + numbered(live, after)
+        different, which = np.unique(places, return_inverse=True)
+        # of a node that has no weight in a column, no value is needed, and it may cost much
+        wanted = np.zeros((max(len(different), 1), self._trace.model.actions, len(columns)), np.bool_)
+        chosen, at = np.nonzero(np.asarray(nodes.weights)[node, part.begin : part.end])
+        wanted[which[chosen], np.asarray(part.table.action)[decision][chosen], at] = True
+        position = np.zeros(self._trace.model.states * len(live), np.int64)
+        position[different] = np.arange(len(different))
+        pairs = np.stack([different // len(live), live[different % len(live)]], axis=1)
+        return tail.network_worths(columns, pairs, wanted, end), position
 
 
-def _shown(emissions: Emissions, state: int, shown: int, other: int) -> Iterable[tuple[int, float]]:
-    target = emissions.row(other)
-    chances = counterfactual_row(emissions.row(state), shown, target)
-    return zip(target[0].tolist(), chances.tolist(), strict=True)
+def _decisions(nodes: Nodes, seen: Glances, part: Part) -> tuple[Ints, Ints, Ints]:
+    """Return all decisions of a part: of each the glance, the node beside it, and the index."""
+    of, node = entries(np.asarray(nodes.begin), np.asarray(seen.place))
+    which, decision = entries(np.asarray(part.table.begin), np.asarray(part.found))
+    return of[which], node[which], decision
 
 
-def _entries(row: Row) -> Iterator[tuple[int, float]]:
-    yield from zip(row[0].tolist(), row[1].tolist(), strict=True)
+def _empty(like: Nodes, places: int, nodes: int, widths: tuple[int, int]) -> Nodes:
+    """Return nodes to be written, of so many columns and offsets: more fit than are expected."""
+    fit, (columns, offsets) = nodes + nodes // 2 + 64, widths
+    weights = np.empty((fit, columns)), np.empty((places, offsets))
+    return Nodes(np.zeros(places + 1, np.int64), np.empty(fit, np.int64), *weights, like.live, like.local)
 
 
-def _conditional(observed: Floats, taken: int, choice: Floats) -> Iterable[tuple[int, float]]:
-    return enumerate(conditional_choices(observed, taken, choice).tolist())
+def _filled(write: Callable[[int], int], nodes: Nodes) -> None:
+    """Write the nodes of all places, and make space where they find none."""
+    at = write(0)
+    while at < len(nodes.begin) - 1:
+        nodes.grow()
+        at = write(at)

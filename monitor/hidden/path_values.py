@@ -13,8 +13,9 @@ from monitor.exact.labelling import StateLabels
 from monitor.exact.path_values import Measure, PathValues
 from monitor.hidden.filtering import Filter, Weights
 from monitor.hidden.glances import Pair
-from monitor.hidden.pair_chain import Caches, Change, PairChain
-from monitor.hidden.tails import Tail, Tails
+from monitor.hidden.pair_chain import Change, PairChain
+from monitor.hidden.tables import Tables
+from monitor.hidden.tails import Tails
 from monitor.hidden.trace import Trace
 from monitor.logic import Automaton
 from monitor.logic.syntax import InterventionRef
@@ -47,23 +48,25 @@ class HiddenWorld:
         self.models = {name: replace(each, emissions=model.emissions) for name, each in self.evaluators.models.items()}
         self._automata = automata
         self._networks = [reader for reader in self.readers.values() if isinstance(reader, RecurrentReader)]
-        self.generation = 0
+        self.generation = sum(network.generation for network in self._networks)
         """How often the tables of networks have begun anew; numbers of their memories are of one generation."""
-        self._begin()
         self.filter = Filter(model, self.readers)
+        self._begin()
         self.deployed = deployed_name(self.readers)
         self.readers[self.deployed] = self.nominal
 
     def _begin(self) -> None:
-        self.tails, self.caches = Tails(self._automata), Caches()
+        self.tails, self.tables = Tails(self.nominal, self._automata), Tables(self.filter)
 
     def forget_if_full(self) -> None:
         """Begin anew if the table of a network is full: a stream goes on without end, and so do new memories."""
         if any(network.full for network in self._networks):
             for network in self._networks:
                 network.forget()
+        generation = sum(network.generation for network in self._networks)
+        if generation != self.generation:
+            self.generation = generation
             self._begin()
-            self.generation += 1
 
     def change(self, reference: InterventionRef) -> Change:
         """Return what an intervention of a formula changes."""
@@ -100,9 +103,10 @@ class ObservedValues(PathValues):
         self._hidden, self._deepest = world, deepest
         self.beliefs: Sequence[Weights] = ()
         self.terminated = False
-        self.trace = Trace(world.filter)
+        self.trace = Trace(world.filter, world.tables)
         self._generation = world.generation
-        self._chains: dict[tuple[InterventionRef, Measure], dict[int, PairChain]] = {}
+        self._chains: dict[tuple[int, int], PairChain] = {}
+        self._different: dict[tuple[InterventionRef, Measure], PairChain] = {}
 
     def advance(self, path: Sequence[Pair], added: int, end: int | None, acted: Sequence[str] = ()) -> None:
         """Take a path of which the last `added` pairs are new; `end` is not used. Raises PathError."""
@@ -114,39 +118,50 @@ class ObservedValues(PathValues):
             reader.remembers for reader in (*acting, self._hidden.nominal)
         ):
             raise PathError("several policies acted, and one of them remembers: what it remembers then is not known")
-        self.trace.extend(path, acting, self.beliefs, added)
         self._hidden.forget_if_full()
         if self._generation != self._hidden.generation:
-            self._generation = self._hidden.generation
+            self._generation, added = self._hidden.generation, len(path)
+            self.trace = Trace(self._hidden.filter, self._hidden.tables)
             self._chains.clear()
-        first = self.trace.first
-        for asked, chains in self._chains.items():
-            self._chains[asked] = {start: chain for start, chain in chains.items() if start >= first}
+            self._different.clear()
+        self.trace.extend(path, acting, self.beliefs, added)
 
     def value(self, change: InterventionRef, measure: Measure, position: int) -> float:
         """Return the value under a change at a position of the path."""
-        constant = self._hidden.evaluators.constant(measure)
-        if constant is not None:
-            return constant
-        made, start = self._hidden.change(change), self.trace.first + position
-        chains = self._chains.setdefault((change, measure), {})
-        if start not in chains:
-            automaton = self._hidden.evaluators.automaton(measure)
-            masks = StateLabels(automaton, self._hidden.model).masks
-            chains[start] = PairChain(self.trace, made, automaton, masks, self._hidden.caches, start=start)
-        value = chains[start].value(self._tail(made, measure, start), terminated=self.terminated)
-        return within(measure, value)
+        offset = self.trace.last - self.trace.first - position
+        return self._values(change, measure, offset)[offset]
 
     def profile(self, change: InterventionRef, measure: Measure) -> list[float]:
         """Return the values at offsets 0, 1, ..., as far back as the path goes, or as is asked for."""
-        count = self.trace.last - self.trace.first + 1
-        wanted = count if self._deepest is None else min(count, self._deepest + 1)
-        return [self.value(change, measure, count - 1 - offset) for offset in range(wanted)]
+        return self._values(change, measure, None)
 
-    def _tail(self, change: Change, measure: Measure, start: int) -> Tail:
-        nominal, world = self._hidden.nominal, self._hidden
-        steps = None if change.steps is None else max(change.steps - (self.trace.last - start + 1), 0)
-        return world.tails.tail(change.dynamics or world.model, measure, (change.reader or nominal, steps, nominal))
+    def _values(self, change: InterventionRef, measure: Measure, only: int | None) -> list[float]:
+        count = self.trace.last - self.trace.first + 1
+        count = count if self._deepest is None else min(count, self._deepest + 1)
+        chain = self._chains.get((id(change), id(measure)))  # of the formula, which is kept
+        if chain is None:
+            constant = self._hidden.evaluators.constant(measure)
+            if constant is not None:
+                return [constant] * count
+            chain = self._chains[id(change), id(measure)] = self._chain(change, measure)
+        values = chain.values(terminated=self.terminated, only=only)[:count]
+        return [within(measure, value) for value in values]
+
+    def _chain(self, change: InterventionRef, measure: Measure) -> PairChain:
+        """Return the chain of a question; one that is equal to another has its chain."""
+        if (change, measure) not in self._different:
+            world, made = self._hidden, self._hidden.change(change)
+            automaton = world.evaluators.automaton(measure)
+            self._different[change, measure] = PairChain(
+                self.trace,
+                made,
+                automaton=automaton,
+                masks=StateLabels(automaton, world.model).masks,
+                tables=world.tables,
+                tail=world.tails.tail(made.dynamics or world.model, measure, (made.reader, made.steps)),
+                deepest=self._deepest,
+            )
+        return self._different[change, measure]
 
 
 def _certain(model: MDP, action: int) -> Reader:

@@ -8,17 +8,19 @@ network has no such model: its pairs are found as they arise (`network_values`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from monitor.arrays import Floats, Ints
+from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.causal import Intervention
 from monitor.errors import LimitError
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.labelling import StateLabels
+from monitor.hidden.glances import entries
 from monitor.hidden.network_values import NetworkValues
-from monitor.logic import Automaton
+from monitor.logic import FALSE, TRUE, Automaton
 from monitor.logic.syntax import Probability, Reward
 from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
@@ -26,28 +28,30 @@ from monitor.policy.table import PolicyTable
 
 MAX_PRODUCT = 4_000_000
 """Transitions that a model over pairs (state, memory) may have."""
-MAX_WORTHS = 100_000
-"""Values of actions that one tail keeps."""
 MAX_KEPT = 64
 """Models kept, of policies and of states in which an episode has ended."""
+
+Column = tuple[int, int]
+"""An offset, and an obligation that may be pending there."""
 
 
 class Tails:
     """Evaluators of what follows an observed path, shared by all questions on one model.
 
-    `automata`: of measures, by which labels are read along the path too.
+    `nominal`: the deployed policy. `automata`: of measures, by which labels are read along the path too.
     """
 
-    def __init__(self, automata: dict[Probability | Reward, Automaton]) -> None:
-        self.automata = automata
+    def __init__(self, nominal: Reader, automata: dict[Probability | Reward, Automaton]) -> None:
+        self._nominal, self.automata = nominal, automata
         self._evaluators: OrderedDict[tuple[object, ...], Evaluators] = OrderedDict()
         self._tails: OrderedDict[tuple[object, ...], Tail] = OrderedDict()
 
-    def tail(self, model: MDP, measure: Probability | Reward, acting: tuple[Reader, int | None, Reader]) -> Tail:
-        """Return the values of one measure beyond a path; `acting`: as for `Tail`."""
-        key = (model, measure, acting)
+    def tail(self, model: MDP, measure: Probability | Reward, change: tuple[Reader | None, int | None]) -> Tail:
+        """Return the values of one measure beyond a path; `change`: who takes over, and for how many steps."""
+        key = (model, measure, change)
         if key not in self._tails:
-            self._tails[key] = Tail(self, model, measure, acting)
+            reader, steps = change
+            self._tails[key] = Tail(self, model, measure, (reader or self._nominal, steps, self._nominal))
             if len(self._tails) > MAX_KEPT:
                 self._tails.popitem(last=False)
         self._tails.move_to_end(key)
@@ -73,9 +77,9 @@ class Tails:
 
 
 class Tail:
-    """Values of one measure beyond a path.
+    """Values of one measure beyond a path, for an intervention at any pair of it.
 
-    `acting`: who acts first, for how many more steps (None: for good), and who acts then.
+    `acting`: who acts from the intervention on, for how many steps (None: for good), and who acts then.
     """
 
     def __init__(
@@ -85,56 +89,82 @@ class Tail:
         self._first, self._steps, then = acting
         self._then = self._first if self._steps is None else then
         self._ahead: dict[int | None, NetworkValues] = {}
-        self._worth: dict[tuple[int, int, int, int, int | None, bool], float] = {}
+        self._kept: OrderedDict[tuple[Column, ...], Floats] = OrderedDict()
 
-    def begin(self) -> None:
-        """Begin the value of another world."""
-        for ahead in self._ahead.values():
-            ahead.begin()
+    def worths(self, columns: Sequence[Column], masks: AnyArray, states: Ints, end: int | None) -> Floats:
+        """Return the values [n * M, A, columns] of each action in n states at the last pair, and what is remembered.
 
-    def worth(  # noqa: PLR0917 - by position they are passed in less time
-        self,
-        memory: int,
-        obligation: int,
-        state: int,
-        action: int,
-        end: int | None,
-        rewarded: bool,  # noqa: FBT001
-    ) -> float:
-        """Return the value of an action in a state: its mean reward, where that counts, and that of what follows.
-
-        `memory`: what the policy remembers after it chose. `obligation`: after the state was read. `end`: the state
-        that is absorbing, if the episode has ended.
+        A value is the mean reward of the action, where that counts, and that of what follows. Obligations are those
+        before the labels of the states, `masks` [n], are read. `end`: the state that is absorbing, if the episode has
+        ended. Values of all states are kept. The policy is a table.
         """
-        key = memory, obligation, state, action, end, rewarded
-        if key not in self._worth:
-            if len(self._worth) >= MAX_WORTHS:
-                self._worth.clear()
-            if state == end:
-                successors, chances, rewards = np.array([end]), np.ones(1), np.zeros(1)
-            else:
-                successors, chances = self._model.row(state, action)
-                rewards = float(self._model.rewards[state, action]) + self._model.extra_rewards(
-                    state, action, successors
-                )
-            values = self._values(memory, obligation, successors, end)
-            if rewarded:
-                values = values + rewards
-            self._worth[key] = float(chances @ values)
-        return self._worth[key]
+        key = tuple(columns)
+        if end is None and len(states) == self._model.states:
+            if key not in self._kept:
+                self._kept[key] = self._stacked(columns, masks, states, end)
+                if len(self._kept) > MAX_KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        return self._stacked(columns, masks, states, end)
 
-    def _values(self, memory: int, obligation: int, states: Ints, end: int | None) -> Floats:
-        """Return the values [n] of an obligation in n states, to be read there."""
-        if self._first.width:
-            if end not in self._ahead:
-                automaton = self._tails.automata[self._measure]
-                masks = StateLabels(automaton, self._model).masks
-                self._ahead[end] = NetworkValues(self._model, self._first, automaton, masks, end)
-            return self._ahead[end].values(obligation, states, memory)
+    def network_worths(self, columns: Sequence[Column], pairs: Ints, wanted: Bools, end: int | None) -> Floats:
+        """Return the values [n, A, columns] where they are `wanted`, of pairs [n, 2] (state, what is remembered).
+
+        As `worths`, for a recurrent network.
+        """
+        found = np.zeros(wanted.shape)
+        for n, column in enumerate(columns):
+            ahead = self._network(end)
+            ahead.begin()
+            for row, action in zip(*np.nonzero(wanted[:, :, n]), strict=True):
+                state, memory = pairs[row].tolist()
+                found[row, action, n] = ahead.worth(column[1], state, int(action), memory)
+        return found
+
+    def _network(self, end: int | None) -> NetworkValues:
+        if end not in self._ahead:
+            automaton = self._tails.automata[self._measure]
+            masks = StateLabels(automaton, self._model).masks
+            self._ahead[end] = NetworkValues(self._model, self._first, automaton, masks, end)
+        return self._ahead[end]
+
+    def _stacked(self, columns: Sequence[Column], masks: AnyArray, states: Ints, end: int | None) -> Floats:
+        stacked = np.stack([self._worths(column, masks, states, end) for column in columns], axis=-1)
+        return np.ascontiguousarray(stacked.swapaxes(1, 2)).reshape(-1, self._model.actions, len(columns))
+
+    def _worths(self, column: Column, masks: AnyArray, states: Ints, end: int | None) -> Floats:
+        """Return the values [n, A, M] for one column."""
+        offset, obligation = column
+        steps = None if self._steps is None else max(self._steps - offset - 1, 0)
         evaluators = self._tails.evaluators(self._model, self._first, self._then, end)
-        law = evaluators.nominal().under(Intervention(evaluators.policies["first"], self._steps))
+        law = evaluators.nominal().under(Intervention(evaluators.policies["first"], steps))
         table = evaluators.value_table(law, self._measure)
-        return table.values(0, obligation, states * self._first.memories + memory)
+        model, memories, automaton = self._model, self._first.memories, table.automaton
+        actions = np.tile(np.arange(model.actions), len(states))
+        rows = np.repeat(states, model.actions) * model.actions + actions
+        of, at = entries(model.indptr, rows)
+        worths = np.zeros((len(rows), memories))
+        for mask in np.unique(masks).tolist():
+            rest = automaton.step(obligation, mask)
+            here = np.repeat(masks == mask, model.actions)
+            if rest in (FALSE, TRUE):
+                worths[here] = float(rest == TRUE)
+                continue
+            kept = here[of]
+            pairs = model.successors[at[kept]][:, np.newaxis] * memories + np.arange(memories)
+            values = table.values(0, rest, pairs.reshape(-1)).reshape(pairs.shape)
+            for memory in range(memories):
+                chances = model.probabilities[at[kept]]
+                worths[here, memory] = np.bincount(of[kept], chances * values[:, memory], len(rows))[here]
+            if end is not None:
+                worths[here & (rows // model.actions == end)] = table.values(
+                    0, rest, end * memories + np.arange(memories)
+                )
+        if automaton.rewards(obligation):
+            counted = rows // model.actions != end
+            worths[counted] += model.expected_rewards.reshape(-1)[rows[counted], np.newaxis]
+        return worths.reshape(len(states), model.actions, memories)
 
 
 def _averaged(reader: TableReader, model: MDP) -> PolicyTable:

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
+from monitor.arrays import Floats, Ints
 from monitor.errors import PathError
-from monitor.hidden.filtering import Filter, Weights
-from monitor.hidden.glances import Glance, Pair, Place, glances, impossible, sights
+from monitor.hidden.couplings import Glances
+from monitor.hidden.filtering import Belief, Filter, Weights, summed
+from monitor.hidden.forward import Edges
+from monitor.hidden.glances import Pair, Ways, entries, impossible, sights, ways
+from monitor.hidden.readings import Readings, numbered
+from monitor.hidden.tables import Tables
 from monitor.policy.controller import Reader
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Held:
     """One pair.
 
-    `acting`: the policy that acted. `before`: the belief before it. `share`: its probability, given what was observed
-    before. `silent`: no policy explains its action anywhere, so that says nothing about the state: the agent deviates.
+    `acting`: the policy that acted. `belief`: before the pair. `places` [T]: those possible then, state * L + m,
+    ascending, where the acting policy remembers `live[m]` of L memories, and their `weights`. `share`: the probability
+    of the pair, given what was observed before. `seen`: how it may have come about, its action taken, known or not.
+    `onward`: the ways to the places of the next pair, once they are needed.
     """
 
     pair: Pair
     acting: Reader
-    before: Weights
+    belief: Belief
+    live: Ints
+    places: Ints
+    weights: Floats
     share: float
-    silent: bool
+    seen: Glances
+    onward: Edges | None = None
+
+    def split(self) -> tuple[Ints, Ints]:
+        """Return the state [T] of each place, and the memory [T] of the acting policy."""
+        states, memories = np.divmod(self.places, len(self.live))
+        return states, self.live[memories]
 
 
 class Trace:
     """The held pairs, numbered for good: `first` is the number of the oldest one."""
 
-    def __init__(self, beliefs: Filter) -> None:
-        self.filter, self.model = beliefs, beliefs.model
+    def __init__(self, beliefs: Filter, tables: Tables) -> None:
+        self.filter, self.model, self._tables = beliefs, beliefs.model, tables
         self.first = 0
         self._held: list[Held] = []
 
@@ -62,34 +80,52 @@ class Trace:
         del self._held[:dropped]
         self.first += dropped
 
-    def glances(self, number: int, state: int, memory: int) -> Iterator[Glance]:
-        """Yield the ways in which a pair may have come about in a state, for a memory of the acting policy."""
-        held = self[number]
-        if held.pair[1] is None and number == self.last:
-            return sights(self.model, held.acting, held.pair[0], (state, memory))
-        return glances(self.model, held.acting, held.pair, (state, memory), silent=held.silent)
+    def at_last(self) -> Glances:
+        """Return how the last pair may have come about, its action perhaps not yet taken."""
+        held = self[self.last]
+        if held.pair[1] is not None:
+            return held.seen
+        policy = self.filter.readings(held.acting)
+        return self._numbered(policy, sights(self.model, policy, held.pair[0], held.split()), held.places)
 
-    def places(self, number: int, watching: Reader) -> dict[Place, float]:
-        """Return the belief before a pair, for a policy that watches."""
-        return self.filter.places(self[number].before, watching)
+    def onward(self, number: int) -> Edges:
+        """Return the ways from the places of a pair to those of the next one in which that is possible."""
+        held, ahead = self[number], self[number + 1]
+        if held.onward is None:
+            model, seen = self.model, held.seen
+            rows = np.asarray(seen.state) * model.actions + np.asarray(seen.action)
+            of, at = entries(model.indptr, rows)
+            memories = numbered(ahead.live, np.asarray(seen.after)[of])
+            places = model.successors[at] * len(ahead.live) + memories
+            into = np.minimum(np.searchsorted(ahead.places, places), len(ahead.places) - 1)
+            possible = np.diff(ahead.seen.begin) > 0
+            kept = np.flatnonzero((ahead.places[into] == places) & (memories >= 0) & possible[into])
+            kept = kept[np.argsort(into[kept], kind="stable")]
+            begin = np.searchsorted(into[kept], np.arange(len(ahead.places) + 1))
+            chance = np.asarray(seen.weight)[of[kept]] * model.probabilities[at[kept]] / held.share
+            held.onward = Edges(begin, of[kept], at[kept] - model.indptr[rows][of[kept]], chance)
+        return held.onward
 
-    def states(self) -> dict[int, float]:
-        """Return the belief about the state of the last pair, given all of the path."""
-        last, weights = self[self.last], dict[int, float]()
-        for (state, memory, _), weight in self.places(self.last, last.acting).items():
-            seen = sum(glance.weight for glance in self.glances(self.last, state, memory))
-            if seen > 0.0:
-                weights[state] = weights.get(state, 0.0) + weight * seen / last.share
-        return weights
+    def states(self) -> tuple[Ints, Floats]:
+        """Return the states that are possible at the last pair, ascending, with the belief given all of the path."""
+        last, seen = self[self.last], self.at_last()
+        weights = last.weights[np.asarray(seen.place)] * np.asarray(seen.weight) / last.share
+        return summed(np.asarray(seen.state), weights)
 
     def _weighed(self, n: int, pair: Pair, acting: Reader, before: Weights) -> Held:
-        places = self.filter.places(before, acting)
+        belief, policy = self.filter.read(before), self.filter.readings(acting)
+        live = policy.live(belief.memory(acting))
+        memories = numbered(live, belief.memory(acting))
+        places, weights = summed(belief.states * len(live) + memories, belief.weights)
+        states, memories = np.divmod(places, len(live))
         for silent in (False, True):
-            share = sum(
-                weight * glance.weight
-                for (state, memory, _), weight in places.items()
-                for glance in glances(self.model, acting, pair, (state, memory), silent=silent)
-            )
+            found = ways(self.model, policy, pair, (states, live[memories]), silent=silent)
+            share = float((weights[found.place] * found.weight).sum())
             if share > 0.0:
-                return Held(pair, acting, before, share, silent)
+                seen = self._numbered(policy, found, places)
+                return Held(pair, acting, belief, live, places, weights, share, seen)
         raise PathError(f"pair {n}: {impossible(self.model, *pair)}")
+
+    def _numbered(self, policy: Readings, found: Ways, places: Ints) -> Glances:
+        begin = np.searchsorted(found.place, np.arange(len(places) + 1))
+        return Glances(*found, begin, self._tables.numbers(policy.reader, found), policy)

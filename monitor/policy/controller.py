@@ -159,9 +159,8 @@ def as_reader(value: object, model: MDP) -> Reader:
         if following.min() < 0 or following.max() >= len(following):
             raise PolicyError(f"next leads outside the memories 0..{len(following) - 1}")
         choice = _choices(value.choice, (len(following), width), model)
-        return _checked(
-            TableReader(following.astype(np.int64), choice, value.sees == "state", value.memory == "shadow"), model
-        )
+        following = following.astype(np.int64, order="C")
+        return _checked(TableReader(following, choice, value.sees == "state", value.memory == "shadow"), model)
     sees: Sees = "observation" if model.emissions is not None else "state"
     if isinstance(value, Policy):
         sees, value = value.sees, value.table
@@ -186,7 +185,7 @@ def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
     if given.shape == shape and given.dtype.kind in "iu":
         if given.size and (given.min() < 0 or given.max() >= model.actions):
             raise PolicyError(f"the policy has an action outside 0..{model.actions - 1}")
-        return np.asarray(np.eye(model.actions)[given])
+        return np.ascontiguousarray(np.eye(model.actions)[given])
     if given.shape != (*shape, model.actions) or given.dtype.kind not in "fiu":
         wanted = ", ".join(map(str, shape))
         raise PolicyError(f"the policy has shape {given.shape}, not [{wanted}] or [{wanted}, {model.actions}]")
@@ -194,7 +193,7 @@ def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
     sums = table.sum(axis=-1)
     if not np.isfinite(table).all() or (table < 0).any() or (np.abs(sums - 1) > ROW_SUM_TOLERANCE).any():
         raise PolicyError("the policy's action probabilities must be distributions: not negative, and of sum 1")
-    return np.asarray(table / sums[..., np.newaxis])
+    return np.ascontiguousarray(table / sums[..., np.newaxis])
 
 
 def _checked(reader: TableReader, model: MDP) -> TableReader:

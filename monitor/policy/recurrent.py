@@ -63,7 +63,9 @@ class RecurrentReader(Reader):
         self._numbers: list[tuple[float, ...]] = []
         self._known: dict[tuple[float, ...], int] = {}
         self._read: dict[tuple[int, int], tuple[int, Floats]] = {}
-        self.forget()
+        self.generation = 0
+        """How often its table has begun anew: numbers of memories are of one generation."""
+        self.memory_of((0.0,) * self.width)
         for seen in range(shown.states):
             self.read(0, seen)
 
@@ -79,6 +81,7 @@ class RecurrentReader(Reader):
     def forget(self) -> None:
         """Begin a new table: numbers of memories mean nothing from here on."""
         self._numbers, self._known, self._read = [], {}, {}
+        self.generation += 1
         self.memory_of((0.0,) * self.width)
 
     def numbers(self, memory: int) -> tuple[float, ...]:

@@ -29,6 +29,7 @@ OURS = {
     "icu": ["icu", "icu/top-down", "icu/best"],
     "audit": ["audit/step", "audit/replay", "audit/cores"],
     "scaling": ["scaling"],
+    "hidden": ["hidden/grid", "hidden/dense"],
 }
 
 

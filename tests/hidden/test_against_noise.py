@@ -29,16 +29,17 @@ def policy(mind: Mind) -> object:
     return Controller(mind.choice, mind.following, memory="shadow" if mind.shadows else "reset", sees=sees)
 
 
-def model_of(world: Small) -> monitor.MDP:
+def model_of(world: Small, **more: Any) -> monitor.MDP:  # noqa: ANN401 - of `from_transitions`
     states, actions, _ = world.rows.shape
     return monitor.MDP.from_transitions(
         states=states,
         actions=actions,
         transitions=[(*index, world.rows[index]) for index in np.ndindex(world.rows.shape) if world.rows[index] > 0],
-        labels={"bad": [0]},
+        labels={"bad": [0], "good": [states - 1]},
         initial=dict(enumerate(world.initial)),
         signals=world.emissions.shape[1],
         emissions=[(*index, world.emissions[index]) for index in np.ndindex(world.emissions.shape)],
+        **more,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import monitor
-from monitor.hidden import filtering, network_values, pair_chain
+from monitor.hidden import filtering, network_values, pair_chain, readings
 from monitor.policy import recurrent
 from monitor.policy.manifest import Output
 from monitor.referee import judge
@@ -158,6 +158,10 @@ def test_what_may_be_remembered_is_too_much(tmp_path: Path, monkeypatch: pytest.
         patched.setattr(filtering, "MAX_PLACES", 5)
         with pytest.raises(monitor.errors.LimitError, match="observations are missing"):
             monitor.check('other@0.P=? [ F<=3 "bad" ]', model=model, path=path, policies=policies)
+    with monkeypatch.context() as patched:
+        patched.setattr(readings, "MOST_MEMORIES", 2)
+        with pytest.raises(monitor.errors.LimitError, match="more than 2 different things"):
+            monitor.check('other@0.P=? [ F<=3 "bad" ]', model=model, path=path, policies=policies)
 
 
 @pytest.mark.parametrize(
@@ -184,8 +188,10 @@ def test_manifests_that_do_not_fit_the_network(tmp_path: Path, fields: dict[str,
         monitor.check('P=? [ F<=3 "bad" ]', model=model, path=[(0, 0)], policies={"nominal": path})
 
 
-def test_what_it_remembers_outlives_a_restart(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=slow) for seed in range(6, 26))])
+def test_what_it_remembers_outlives_a_restart(seed: int, tmp_path: Path) -> None:
+    """To the bit: sums run in an order that does not depend on which memories arose first."""
+    rng = np.random.default_rng(seed)
     model, _ = world(rng, hidden=True)
     files = {"nominal": both(tmp_path, rng)[0], "other": both(tmp_path, rng)[0]}
     one, two = (  # each reads the networks for itself, and numbers their memories as they arise

@@ -1,0 +1,380 @@
+"""What the counterfactual world does where the true one did something else, kept: decisions and rows of successors.
+
+A *place* is a hidden state with a memory, as one number: state * memories + memory. For a glance at a pair (one way in
+which it may have come about) and a counterfactual place there are *decisions*: what is read, remembered and done there
+under the noise of what was read and done; and for each decision the rows of its successors, one for each true
+successor, by the closed form of `monitor.causal.row` (docs/semantics.md, section 16.3). Rules:
+
+- Decisions are kept by (glance, block of places), and there by place; rows by (state and action that were, state and
+  action that would have been). Both are open-addressed hash tables, at most half full, over growing arrays, as in
+  `monitor.exact.forward.row_table`.
+- The noise of a row that shares no successor with the row that was is unknown, so it has one row for all true
+  successors, and this is kept once for all rows that were.
+- A function that finds no space returns FULL and counts nothing that is incomplete; then `make_space` grows, or reads
+  the row of a network that was not known (`unknown`).
+
+Compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from monitor.arrays import Floats, Ints, longer
+from monitor.causal.row import align, choose, reweigh_within, row_memory
+from monitor.exact.forward.row_table import FULL, find_slot, rehash
+from monitor.hidden.readings import Readings, find_reading
+from monitor.model.mdp import MDP
+
+MAX_SUCCESSORS = 4_000_000
+"""Successors and decisions that are kept of one policy and one model before they begin anew: 150 MB at most."""
+INITIAL = 1024
+"""Of each part, how many fit at first."""
+BLOCK = 8
+"""Places that lie side by side are looked up together: so many, one line of a processor's cache."""
+
+
+@dataclass(eq=False)
+class Glances:
+    """The ways in which one pair may have come about, G of them, by place ascending.
+
+    Of each: `place`, an index into the places that are possible; its `state`, and the memory `before` of the policy
+    that acted; what the sensor `shown` there; the `reading`, a row of the `policy` that acted, and what it remembered
+    `after`; the `action`, -1: not yet taken; `weight`, the probability of all this in that place. `begin` [places + 1]:
+    the first of a place. `number`: of this glance, by which decisions are kept.
+    """
+
+    place: Ints
+    state: Ints
+    before: Ints
+    shown: Ints
+    reading: Ints
+    after: Ints
+    action: Ints
+    weight: Floats
+    begin: Ints
+    number: Ints
+    policy: Readings
+
+
+class Couplings:
+    """Decisions of one policy, with their rows, given glances on one model.
+
+    Args:
+        model: of what happened.
+        dynamics: the rows of the counterfactual world; `model` itself or another one.
+        policy: the one that is in force.
+        carries_on: it is the one that acted, which takes the action really taken where nothing differs.
+
+    Decisions e `begin[e]:begin[e + 1]` belong to one key: an `action`, what is remembered `after` it, the probability
+    `likely`, and its `rows`: twice the first row, plus 1 if there is a row for each true successor. Row r has the
+    `successors` `row_begin[r]:row_begin[r + 1]` with their `chances`, and its mean `row_reward`. `epoch` counts how
+    often all of them began anew. `unknown`: the memory and what it reads, memory * width + read, of which a network has
+    no row yet; -1: there is none.
+    """
+
+    def __init__(self, model: MDP, dynamics: MDP, policy: Readings, *, carries_on: bool) -> None:
+        emissions = model.emissions
+        self.states, self.actions, self.memories = model.states, model.actions, policy.memories
+        self.carries_on, self.same_model = carries_on, dynamics is model
+        none, nothing = np.zeros(0, np.int64), np.zeros(0)
+        self.policy, self.unknown = policy, -1
+        self.taken_indptr, self.taken_successors, self.taken_chances = (
+            model.indptr,
+            model.successors,
+            model.probabilities,
+        )
+        self.indptr, self.target_successors, self.target_chances = (
+            dynamics.indptr,
+            dynamics.successors,
+            dynamics.probabilities,
+        )
+        self.rewards = dynamics.rewards
+        self.extra = nothing if dynamics.transition_rewards is None else dynamics.transition_rewards
+        self.shown_indptr = none if emissions is None else emissions.indptr
+        self.shown = none if emissions is None else emissions.observed
+        self.shown_chances = nothing if emissions is None else emissions.probabilities
+        self.widest = max(int(np.diff(each.indptr).max()) for each in (model, dynamics))
+        readings = 1 if emissions is None else int(np.diff(emissions.indptr).max())
+        self.most = model.actions * readings  # decisions in one place
+        widest = max(self.widest, model.actions, readings)
+        self.memory = row_memory(widest)
+        self.read_chances, self.chosen = np.zeros(widest), np.zeros(model.actions)
+        self.epoch = 0
+        self._allocate()
+
+    def _allocate(self) -> None:
+        self.keys, self.values = np.full(4 * INITIAL, -1, np.int64), np.zeros(4 * INITIAL, np.int64)
+        self.blocks = np.zeros((INITIAL, BLOCK), np.int64)
+        self.row_keys, self.row_values = np.full(4 * INITIAL, -1, np.int64), np.zeros(4 * INITIAL, np.int64)
+        self.begin, self.row_begin = np.zeros(INITIAL + 1, np.int64), np.zeros(INITIAL + 1, np.int64)
+        self.action, self.after, self.rows = (np.zeros(INITIAL, np.int64) for _ in range(3))
+        self.likely, self.row_reward = np.zeros(INITIAL), np.zeros(INITIAL)
+        self.successors, self.chances = np.zeros(INITIAL, np.int64), np.zeros(INITIAL)
+        self.block_count = self.key_count = self.decision_count = 0
+        self.row_key_count = self.row_count = self.successor_count = 0
+
+    def make_space(self, seen: Glances, *, forget: bool) -> None:
+        """Read what is not known of a network, or grow."""
+        if self.unknown < 0:
+            self._grow(forget=forget)
+            return
+        policy = seen.policy if self.carries_on else self.policy
+        policy.row(*divmod(self.unknown, policy.width))
+        self.unknown = -1
+
+    def _grow(self, *, forget: bool) -> None:
+        """Double what is at least half full, or begin anew beyond MAX_SUCCESSORS, if `forget` allows it."""
+        if forget and self.key_count and 2 * max(len(self.successors), len(self.action)) > MAX_SUCCESSORS:
+            self.epoch += 1
+            self._allocate()
+            return
+        if 2 * self.block_count >= len(self.blocks):
+            self.blocks = longer(self.blocks, 2 * len(self.blocks))
+            self.keys, self.values = _doubled(self.keys, self.values)
+        if 2 * self.key_count >= len(self.begin) - 1:
+            self.begin = longer(self.begin, 2 * len(self.begin))
+        if 4 * self.row_key_count >= len(self.row_keys):
+            self.row_keys, self.row_values = _doubled(self.row_keys, self.row_values)
+        # Where less than half is used, one place may still have more decisions, and they more rows, than there are.
+        size = len(self.action)
+        if 2 * self.decision_count >= size or size < 2 * self.most:
+            self.action, self.after = longer(self.action, 2 * size), longer(self.after, 2 * size)
+            self.rows, self.likely = longer(self.rows, 2 * size), longer(self.likely, 2 * size)
+        size = len(self.row_reward)
+        if 2 * self.row_count >= size or size < 2 * self.widest:
+            self.row_begin, self.row_reward = longer(self.row_begin, 2 * size + 1), longer(self.row_reward, 2 * size)
+        size = len(self.successors)
+        if 2 * self.successor_count >= size or size < 2 * self.widest**2:
+            self.successors, self.chances = longer(self.successors, 2 * size), longer(self.chances, 2 * size)
+
+
+def _doubled(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
+    more, moved = np.full(2 * len(keys), -1, np.int64), np.zeros(2 * len(keys), np.int64)
+    rehash(keys, values, more, moved)
+    return more, moved
+
+
+# ---- compiled ----
+
+
+def find_all(
+    table: Couplings, seen: Glances, begin: Ints, places: Ints, live: Ints, first: Ints, found: Ints, glance: int
+) -> int:
+    """Write the decisions for glances and the counterfactual places beside them, from one glance on.
+
+    `begin`, `places`: of the counterfactual places beside each true one, as CSR: state * number of `live` memories +
+    index of the memory in these. Those of glance g are written to `found[first[g]:]`. Returns the first glance for
+    which there is no space, or their number.
+    """
+    while glance < len(seen.place):
+        at = begin[seen.place[glance]]
+        for n in range(begin[seen.place[glance] + 1] - at):
+            state, memory = places[at + n] // len(live), live[places[at + n] % len(live)]
+            entry = find(table, seen, glance, state * table.memories + memory)
+            if entry == FULL:
+                return glance
+            found[first[glance] + n] = entry
+        glance += 1
+    return glance
+
+
+def find(table: Couplings, seen: Glances, glance: int, place: int) -> int:
+    """Return the index of the decisions for a glance in a counterfactual place, made if they are new; or FULL.
+
+    `place`: state * memories + memory.
+    """
+    places = table.states * table.memories
+    block = find_block(table, seen.number[glance] * (places // BLOCK + 1) + place // BLOCK)
+    if block == FULL:
+        return FULL
+    entry, at = table.blocks[block, place % BLOCK], table.key_count
+    if entry >= 0:
+        return entry
+    decisions = table.decision_count
+    if at + 2 > len(table.begin):
+        return FULL
+    table.begin[at] = decisions
+    if not decide(table, seen, glance, place // table.memories, place % table.memories):
+        table.decision_count = decisions
+        return FULL
+    table.key_count += 1
+    table.begin[at + 1] = table.decision_count
+    table.blocks[block, place % BLOCK] = at
+    return at
+
+
+def find_block(table: Couplings, key: int) -> int:
+    """Return the block of some places that lie side by side, an empty one if it is new; or FULL."""
+    slot = find_slot(table.keys, key)
+    if table.keys[slot] == key:
+        return table.values[slot]
+    block = table.block_count
+    if block == len(table.blocks):  # the hash table has space for twice as many
+        return FULL
+    table.keys[slot], table.values[slot] = key, block
+    for k in range(BLOCK):
+        table.blocks[block, k] = -1
+    table.block_count += 1
+    return block
+
+
+def decide(table: Couplings, seen: Glances, glance: int, state: int, recalled: int) -> bool:
+    """Append the decisions in a counterfactual state, with what the policy remembers; False: as `find` finds FULL."""
+    was, action = seen.state[glance], seen.action[glance]
+    if table.carries_on:
+        if action >= 0 and state == was and recalled == seen.before[glance]:
+            # the action really taken, whether its policy would take it or not
+            return add_decision(table, action, seen.after[glance], 1.0) and find_rows_of(table, was, action, state)
+        return decide_by(table, seen, glance, seen.policy, state, recalled)
+    return decide_by(table, seen, glance, table.policy, state, recalled)
+
+
+def decide_by(table: Couplings, seen: Glances, glance: int, policy: Readings, state: int, recalled: int) -> bool:
+    """Append the decisions that a policy makes; as `decide`."""
+    was, action = seen.state[glance], seen.action[glance]
+    if policy.sees_state:
+        if not read_one(table, seen, glance, policy, recalled, state, 1.0):
+            return False
+    elif state == was:
+        if not read_one(table, seen, glance, policy, recalled, seen.shown[glance], 1.0):
+            return False
+    else:
+        first, end = table.shown_indptr[state], table.shown_indptr[state + 1]
+        taken, taken_end = table.shown_indptr[was], table.shown_indptr[was + 1]
+        size, outcome = end - first, seen.shown[glance]
+        targets, chances = table.shown[first:end], table.read_chances[:size]
+        p_outcome, at = align(
+            table.shown[taken:taken_end], table.shown_chances[taken:taken_end], outcome, targets, table.memory.p
+        )
+        reweigh_within(
+            table.memory.p,
+            table.shown_chances[first:end],
+            p_outcome,
+            at,
+            chances,
+            table.memory.order,
+            table.memory.keys,
+        )
+        for n in range(size):
+            if chances[n] > 0.0 and not read_one(table, seen, glance, policy, recalled, targets[n], chances[n]):
+                return False
+    return find_rows_of(table, was, action, state)
+
+
+def read_one(
+    table: Couplings,
+    seen: Glances,
+    glance: int,
+    policy: Readings,
+    recalled: int,
+    read: int,
+    chance: float,
+) -> bool:
+    """Append the decisions after something was read with probability `chance`; False: no space, or it is unknown."""
+    row = find_reading(policy, recalled, read)
+    if row < 0:
+        table.unknown = recalled * policy.width + read
+        return False
+    after, target, chosen = policy.after[row], policy.choice[row], table.chosen
+    if seen.action[glance] < 0:
+        for action in range(table.actions):
+            chosen[action] = target[action]
+    else:
+        observed = seen.policy.choice[seen.reading[glance]]
+        choose(observed, seen.action[glance], target, chosen, table.memory)
+    for action in range(table.actions):
+        if chosen[action] > 0.0 and not add_decision(table, action, after, chance * chosen[action]):
+            return False
+    return True
+
+
+def add_decision(table: Couplings, action: int, after: int, chance: float) -> bool:
+    """Add the probability of a decision to the last ones; False: there is no space."""
+    count = table.decision_count
+    for n in range(table.begin[table.key_count], count):
+        if table.action[n] == action and table.after[n] == after:
+            table.likely[n] += chance
+            return True
+    if count == len(table.action):
+        return False
+    table.action[count], table.after[count], table.likely[count] = action, after, chance
+    table.decision_count += 1
+    return True
+
+
+def find_rows_of(table: Couplings, was: int, action: int, state: int) -> bool:
+    """Find the rows of the last decisions, if an action was taken; False: there is no space."""
+    for n in range(table.begin[table.key_count], table.decision_count):
+        table.rows[n] = -1
+        if action >= 0:
+            table.rows[n] = find_rows(table, was * table.actions + action, state * table.actions + table.action[n])
+            if table.rows[n] == FULL:
+                return False
+    return True
+
+
+def find_rows(table: Couplings, taken: int, other: int) -> int:
+    """Return the rows of one pair (state, action), given another one that was taken, made if they are new; or FULL.
+
+    Pairs are state * actions + action; `taken` beyond all of them: none was.
+    """
+    pairs = table.states * table.actions
+    key = taken * pairs + other
+    slot = find_slot(table.row_keys, key)
+    if table.row_keys[slot] == key:
+        return table.row_values[slot]
+    if 2 * (table.row_key_count + 2) > len(table.row_keys):
+        return FULL
+    rows, successors = table.row_count, table.successor_count
+    value = append_rows(table, taken, other)
+    if value == FULL:
+        table.row_count, table.successor_count = rows, successors
+        return FULL
+    slot = find_slot(table.row_keys, key)
+    table.row_key_count += 1
+    table.row_keys[slot], table.row_values[slot] = key, value
+    return value
+
+
+def append_rows(table: Couplings, taken: int, other: int) -> int:
+    """Append what `find_rows` returns, or find it elsewhere."""
+    pairs, row = table.states * table.actions, table.row_count
+    first, end = table.indptr[other], table.indptr[other + 1]
+    targets, q = table.target_successors[first:end], table.target_chances[first:end]
+    if taken == pairs:
+        return 2 * row if append_row(table, other, q) else FULL
+    begin, stop = table.taken_indptr[taken], table.taken_indptr[taken + 1]
+    states, p = table.taken_successors[begin:stop], table.taken_chances[begin:stop]
+    same, chances = table.same_model and taken == other, table.memory.after[: len(q)]
+    for n in range(len(states)):
+        if same:  # the same successor
+            for k in range(len(q)):
+                chances[k] = 1.0 if k == n else 0.0
+        else:
+            p_outcome, at = align(states, p, states[n], targets, table.memory.p)
+            if not reweigh_within(table.memory.p, q, p_outcome, at, chances, table.memory.order, table.memory.keys):
+                return find_rows(table, pairs, other)  # nothing is known, whichever successor it was
+        if not append_row(table, other, chances):
+            return FULL
+    return 2 * row + 1
+
+
+def append_row(table: Couplings, other: int, chances: Floats) -> bool:
+    """Append one row, `chances` of the successors of a pair (state, action); False: there is no space."""
+    row, at, first = table.row_count, table.successor_count, table.indptr[other]
+    if row + 2 > len(table.row_begin) or at + len(chances) > len(table.successors):
+        return False
+    table.row_begin[row] = at
+    reward = table.rewards[other // table.actions, other % table.actions]
+    for k in range(len(chances)):
+        if chances[k] > 0.0:
+            table.successors[at], table.chances[at] = table.target_successors[first + k], chances[k]
+            at += 1
+            if len(table.extra):
+                reward += chances[k] * table.extra[first + k]
+    table.row_reward[row] = reward
+    table.row_count, table.successor_count, table.row_begin[row + 1] = row + 1, at, at
+    return True

@@ -1,0 +1,16 @@
+# The C types of `readings.py`.
+cimport cython
+
+from monitor.exact.forward.row_table cimport find_slot, rehash
+
+
+cdef class Readings:
+    cdef readonly object reader
+    cdef readonly bint sees_state, listed
+    cdef readonly long long width, memories, count
+    cdef readonly long long[::1] keys, values
+    cdef readonly long long[::1] after
+    cdef readonly double[:, ::1] choice
+
+@cython.locals(key=longlong, slot=longlong)
+cpdef long long find_reading(Readings policy, long long memory, long long read) noexcept nogil

@@ -1,0 +1,71 @@
+"""What all pair chains on one model share: decisions and rows that were computed, and working memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from monitor.arrays import Ints
+from monitor.exact.value_table import is_large
+from monitor.hidden.couplings import Couplings
+from monitor.hidden.filtering import Filter
+from monitor.hidden.forward import Sums
+from monitor.hidden.glances import Ways
+from monitor.model.mdp import MDP
+from monitor.policy.controller import Reader
+
+MAX_NUMBERS = 200_000
+"""Glances whose numbers are kept; then they get new ones."""
+
+
+class Tables:
+    """Tables of one model, that of `beliefs`."""
+
+    def __init__(self, beliefs: Filter) -> None:
+        self._filter, self._model = beliefs, beliefs.model
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._next = 0
+        self._couplings: dict[tuple[Reader | None, MDP], Couplings] = {}
+        self._sums = Sums()
+        self._position: dict[int, tuple[Ints, Ints]] = {}
+
+    def numbers(self, acting: Reader, found: Ways) -> Ints:
+        """Return the numbers [G] of glances: the same one for what was done in the same place. None is used twice."""
+        if len(self._numbers) > MAX_NUMBERS:
+            self._numbers.clear()
+        numbers = np.empty(len(found.place), np.int64)
+        parts = (found.state, found.before, found.shown, found.action)
+        for n, key in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
+            known = self._numbers.get((acting, *key))
+            if known is None:
+                known = self._numbers[acting, *key] = self._next
+                self._next += 1
+            numbers[n] = known
+        return numbers
+
+    def couplings(self, reader: Reader | None, dynamics: MDP) -> Couplings:
+        """Return the decisions of a policy on some rows; None: the policy that acted goes on."""
+        key = reader, dynamics
+        if key not in self._couplings:
+            policy = self._filter.readings(reader or self._filter.nominal)
+            self._couplings[key] = Couplings(self._model, dynamics, policy, carries_on=reader is None)
+        return self._couplings[key]
+
+    def sums(self, places: int, columns: int) -> Sums:
+        """Return working memory for so many counterfactual places."""
+        self._sums.fit(places, columns)
+        return self._sums
+
+    def positions(self, states: Ints, memories: int) -> tuple[Ints, Ints]:
+        """Return states whose values are needed, if these are in use: all of a small model.
+
+        And where each place, state * memories + memory, is among those of them.
+        """
+        if memories not in self._position:
+            self._position[memories] = np.arange(self._model.states), np.arange(self._model.states * memories)
+        everything, position = self._position[memories]
+        if not is_large(self._model):
+            return everything, position
+        used = np.unique(states)
+        places = used[:, np.newaxis] * memories + np.arange(memories)
+        position[places.reshape(-1)] = np.arange(places.size)
+        return used, position
