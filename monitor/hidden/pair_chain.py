@@ -20,7 +20,6 @@ from monitor.hidden.couplings import Couplings, Glances, find_all
 from monitor.hidden.filtering import summed
 from monitor.hidden.forward import Nodes, Part, add_values, push, push_apart, read_labels
 from monitor.hidden.glances import entries
-from monitor.hidden.readings import inverse, numbered
 from monitor.hidden.tables import Tables
 from monitor.hidden.tails import Column, Tail
 from monitor.hidden.trace import Trace
@@ -172,18 +171,18 @@ class PairChain:
         belief = held.belief
         memory = belief.memory(held.acting)
         watched = memory if reader is None else belief.memory(reader) * reader.shadows
-        places = belief.states * len(held.live) + numbered(held.live, memory)
+        places = belief.states * len(held.live) + held.seen.policy.numbered(held.live, memory)
         return belief.states, np.searchsorted(held.places, places), watched, belief.weights
 
     def _fresh(self, number: int, starts: tuple[Ints, Ints, Ints, Floats], live: Ints) -> Nodes:
         """Return the nodes of start points at their pair."""
         states, places, memories, weights = starts
         count, size = len(self._trace[number].places), self._trace.model.states * len(live)
-        others = states * len(live) + numbered(live, memories)
+        others = states * len(live) + self._policy.numbered(live, memories)
         nodes, weights = summed(places * size + others, weights)
         places, others = np.divmod(nodes, size)
         begin = np.searchsorted(places, np.arange(count + 1))
-        return Nodes(begin, others, weights[:, np.newaxis], np.zeros((count, 1)), live, inverse(live))
+        return Nodes(begin, others, weights[:, np.newaxis], np.zeros((count, 1)), live, self._policy.inverse(live))
 
     def _step(self, nodes: Nodes) -> Nodes:
         """Return the nodes at the next pair."""
@@ -306,7 +305,7 @@ class PairChain:
         wanted = (0, len(offsets)) if only is None else np.searchsorted(offsets, [only, only + 1]).tolist()
         parts = self._parts(nodes, seen, self._columns, 0, wanted)
         live = self._afterwards(parts, NONE)
-        local = inverse(live)
+        local = self._policy.inverse(live)
         for part in parts:
             if part.begin == part.end:
                 continue
@@ -334,7 +333,7 @@ class PairChain:
         kept = (place >= first) & (place < stop)
         node, decision = node[kept], decision[kept]
         states, after = np.asarray(nodes.other)[node] // size, np.asarray(part.table.after)[decision]
-        places = states * len(live) + numbered(live, after)
+        places = states * len(live) + self._policy.numbered(live, after)
         different, which = np.unique(places, return_inverse=True)
         # of a node that has no weight in a column, no value is needed, and it may cost much
         wanted = np.zeros((max(len(different), 1), self._trace.model.actions, len(columns)), np.bool_)

@@ -5,7 +5,7 @@ from monitor.exact.forward.row_table cimport find_slot, rehash
 
 
 cdef class Readings:
-    cdef readonly object reader
+    cdef readonly object reader, everything
     cdef readonly bint sees_state, listed
     cdef readonly long long width, memories, count
     cdef readonly long long[::1] keys, values

@@ -32,7 +32,7 @@ class Readings:
         self.width = model.states if model.emissions is None or reader.sees_state else model.emissions.signals
         self.listed = isinstance(reader, TableReader)
         self.keys, self.values = np.full(2 * INITIAL, -1, np.int64), np.zeros(2 * INITIAL, np.int64)
-        self.count = 0
+        self.count, self.everything = 0, np.arange(reader.memories)
         if isinstance(reader, TableReader):
             self.memories = reader.memories
             self.after = reader.following.flatten()
@@ -76,21 +76,20 @@ class Readings:
         every process.
         """
         if self.listed:
-            return np.arange(self.memories)
+            return self.everything
         return np.array(sorted(np.unique(memories).tolist(), key=self.reader.numbers), np.int64)
 
+    def inverse(self, live: Ints, size: int = 0) -> Ints:
+        """Return where each memory is in `live`, in an array of `size` or more; -1: not there."""
+        if self.listed:
+            return live
+        where = np.full(max(size, int(live.max(initial=0)) + 1), -1)
+        where[live] = np.arange(len(live))
+        return where
 
-def numbered(live: Ints, memories: Ints) -> Ints:
-    """Return where memories are in `live`; -1: not there."""
-    where = inverse(live, int(memories.max(initial=0)) + 1)
-    return where[memories]
-
-
-def inverse(live: Ints, size: int = 0) -> Ints:
-    """Return where each memory is in `live`, in an array of `size` or more; -1: not there."""
-    where = np.full(max(size, int(live.max(initial=0)) + 1), -1)
-    where[live] = np.arange(len(live))
-    return where
+    def numbered(self, live: Ints, memories: Ints) -> Ints:
+        """Return where memories are in `live`; -1: not there."""
+        return memories if self.listed else self.inverse(live, int(memories.max(initial=0)) + 1)[memories]
 
 
 # ---- compiled ----

@@ -14,7 +14,7 @@ from monitor.hidden.couplings import Glances
 from monitor.hidden.filtering import Belief, Filter, Weights, summed
 from monitor.hidden.forward import Edges
 from monitor.hidden.glances import Pair, Ways, entries, impossible, sights, ways
-from monitor.hidden.readings import Readings, numbered
+from monitor.hidden.readings import Readings
 from monitor.hidden.tables import Tables
 from monitor.policy.controller import Reader
 
@@ -95,7 +95,7 @@ class Trace:
             model, seen = self.model, held.seen
             rows = np.asarray(seen.state) * model.actions + np.asarray(seen.action)
             of, at = entries(model.indptr, rows)
-            memories = numbered(ahead.live, np.asarray(seen.after)[of])
+            memories = seen.policy.numbered(ahead.live, np.asarray(seen.after)[of])
             places = model.successors[at] * len(ahead.live) + memories
             into = np.minimum(np.searchsorted(ahead.places, places), len(ahead.places) - 1)
             possible = np.diff(ahead.seen.begin) > 0
@@ -115,7 +115,7 @@ class Trace:
     def _weighed(self, n: int, pair: Pair, acting: Reader, before: Weights) -> Held:
         belief, policy = self.filter.read(before), self.filter.readings(acting)
         live = policy.live(belief.memory(acting))
-        memories = numbered(live, belief.memory(acting))
+        memories = policy.numbered(live, belief.memory(acting))
         places, weights = summed(belief.states * len(live) + memories, belief.weights)
         states, memories = np.divmod(places, len(live))
         for silent in (False, True):
