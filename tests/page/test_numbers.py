@@ -262,13 +262,24 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
     assert strangers(shown["text"], told, state, counted, *more, *(card(each)[0] for each in told["alarms"])) == []
 
 
+def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
+    """What a row says besides its numbers: why it is blind, and what is known against the agent."""
+    doubted, deviates = agent["doubt"]["doubted"], agent["deviation"]["notable"]
+    against = [
+        formula["blind"] and (formula["detail"] or words[formula["blind"]]),
+        doubted and "IN DOUBT: its transitions contradict the model",
+        deviates and "NOT ITS POLICY: its actions differ from it",
+    ]
+    return "; ".join(filter(None, against))
+
+
 def check_overview(page: Page, told: dict[str, Any]) -> None:
     shown = page.evaluate(READ)
     words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
         [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"],
          figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
-         ago(agent["last_message"], told["now"]), "Why?", formula["detail"] or words.get(formula["blind"], "")]
+         ago(agent["last_message"], told["now"]), "Why?", said(agent, formula, words)]
         for agent in told["agents"]
         for formula in agent["formulas"]
     ]  # fmt: skip
