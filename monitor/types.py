@@ -244,7 +244,7 @@ class BandSettings(msgspec.Struct, frozen=True):
     """Probability that the guaranteed band misses, for all answers together."""
     doubt: str = ""
     """Why the model cannot be relied on where it says that handing over does not suffice, or that carrying on does;
-    empty if it can. `cfmon init` writes what it found wrong with the model.
+    empty if it can. `cfmon init` writes what it found wrong with the model. It counts where verdicts have bands.
     """
 
 

@@ -30,22 +30,33 @@ class Advice:
         if now is None:  # if the goal is met again, there is nothing to do
             unknown = f"{'Not' if self._brevity else 'It is not'} known whether {doing} now would help"
             return "" if self._verdict.outcome == "safe" else unknown
-        own, given, bound = self._now()
-        fine = needless(self._parsed, self._verdict) and not handover.helps_now
         if blind not in (None, "model_doubt"):
-            if fine:
-                return f"There was no need to act then ({own})"
-            if self._not_shown(test):
-                return f"The recordings did not show whether {doing} sufficed then ({given})"
-            return f"{capital(doing)} {'helped' if handover.helps_now else 'did not suffice'} then ({given})"
+            return self._of_then(test, doing, helped=bool(handover.helps_now))
         if handover.helps_now:
-            return f"{DO[change.kind].format(short)} now: {_instead(own, given)}"
+            return f"{DO[change.kind].format(short)} now: {_instead(*self._now()[:2])}"
         if handover.helps_now is None:
-            return self._unknown(change, test, own, given)
-        if fine:
+            return self._unknown(change, test)
+        return self._useless(change, test, contradicted=blind is not None)
+
+    def _of_then(self, test: Test, doing: str, *, helped: bool) -> str:
+        """Return what there was to do at the last step that was judged."""
+        own, given, _ = self._now()
+        if not helped and needless(self._parsed, self._verdict):
+            return f"There was no need to act then ({own})"
+        if self._not_shown(test):
+            return f"The recordings did not show whether {doing} sufficed then ({given})"
+        return f"{capital(doing)} {'helped' if helped else 'did not suffice'} then ({given})"
+
+    def _useless(self, change: InterventionRef, test: Test, *, contradicted: bool) -> str:
+        """Return what to do now if handing over is not needed, or not enough; a `contradicted` model denies neither."""
+        short = noun(self._subject.short(change))
+        (own, given, bound), doing = self._now(), DOING[change.kind].format(short)
+        if needless(self._parsed, self._verdict):
+            if contradicted:
+                return f"You decide: {self._poor()} whether it is safe without {doing} ({own})"
             return f"No need to act: without {doing} it is {own} from now on"
         if not self._better(test):
-            if blind == "model_doubt":
+            if contradicted:
                 return f"Stop the agent safely: {self._poor()} whether {doing} suffices ({given})"
             return f"Stop the agent safely: {doing} {'does not suffice' if self._open() else 'does not help'} ({given})"
         do = DO[change.kind].format(short)
@@ -54,9 +65,9 @@ class Advice:
             return f"Stop the agent safely; if impossible, {anyway}"
         return f"Stop the agent safely; if that is impossible, {anyway}, {_misses(test, bound)}"
 
-    def _unknown(self, change: InterventionRef, test: Test, own: str, given: str) -> str:
+    def _unknown(self, change: InterventionRef, test: Test) -> str:
         """Return what to do now if it is not known whether carrying on or handing over suffices."""
-        short = noun(self._subject.short(change))
+        short, (own, given, _) = noun(self._subject.short(change)), self._now()
         doing, show = DOING[change.kind].format(short), self._does_not_show()
         if needless(self._parsed, self._verdict):
             return f"You decide: {show} whether it is safe without {doing} ({own})"
@@ -119,7 +130,7 @@ class Advice:
         """Return when handing over last sufficed, if it no longer does."""
         match self._handover, self._verdict.profile.get(0):
             case (change, test, Handover(helps_now=helps, latest_useful=int(latest))), (own, _) if not helps:
-                if blind not in (None, "model_doubt") or test.holds(own) or in_doubt(self._parsed, self._verdict):
+                if blind is not None or test.holds(own) or in_doubt(self._parsed, self._verdict):
                     return ""
                 known = " with hindsight" if change.kind == "best" else ""
                 surely = any(is_open(each[2:]) for each in self._verdict.profile_extremes[:latest])

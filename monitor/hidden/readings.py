@@ -14,7 +14,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.controller import Reader, TableReader
 
 MOST_MEMORIES = 1 << 24
-"""Memories of a recurrent network that can be told apart before its table begins anew."""
+"""Numbers of a recurrent network's memories are below this one."""
 INITIAL = 64
 """Rows of a network that fit at first."""
 

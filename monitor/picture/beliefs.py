@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,17 +21,24 @@ from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair
 from monitor.logic import Formula, parse
 from monitor.logic.syntax import NOMINAL as OBSERVED
-from monitor.logic.syntax import InterventionRef, Regret
-from monitor.logic.traversal import goals, largest_offset
+from monitor.logic.syntax import InterventionRef
+from monitor.logic.traversal import goals
 from monitor.model import MDP
 from monitor.picture.axes import ChartFrame
 from monitor.picture.charts import draw_history, draw_profile
 from monitor.picture.draw import MARGIN, MOST_LABELS, WIDTH, draw_foot, draw_head, draw_key, in_words, labels_of
-from monitor.picture.explanation import ComparedWorld, Explanation, StepAnswer, explanation_of, world_name
+from monitor.picture.explanation import (
+    ComparedWorld,
+    Explanation,
+    StepAnswer,
+    answers_so_far,
+    explanation_of,
+    world_name,
+)
 from monitor.picture.routes import state_in_words
 from monitor.picture.scenes import LabelStates
 from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Canvas, Ink, Point
-from monitor.types import Quantity
+from monitor.types import Quantity, Verdict
 
 MOST_STATES: Final = 12
 """Rows of a panel; the other states share one."""
@@ -166,25 +173,12 @@ def _history(
     checker: HiddenChecker, evidence: Evidence, formula: Formula, pairs: Sequence[Pair], beliefs: Sequence[Weights]
 ) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the held path."""
-    check, lookback, moments = checker.check(formula, evidence.text), largest_offset(formula), list[StepAnswer]()
-    both = 1 if isinstance(formula, Regret) else 0
-    for n in range(1, len(pairs) + 1):
-        try:
-            verdict = check.verdict(
-                pairs[:n],
-                beliefs[:n],
-                None if n == 1 else 1,
-                terminated=evidence.terminated and n == len(pairs),
-                start_observed=evidence.start_observed,
-                acted=evidence.acted[:n],
-            )
-        except LimitError:
-            return ()
-        if n <= lookback and not evidence.start_observed:
-            continue  # the path was too short, so this answer was never given
-        nominal = verdict.quantities[0].value if both else None
-        moments.append(StepAnswer(evidence.seq - len(pairs) + n, verdict.quantities[both].value, None, nominal))
-    return tuple(moments)
+    check = checker.check(formula, evidence.text)
+
+    def ask(n: int, **ended: Any) -> Verdict:  # noqa: ANN401 - as `answers_so_far` gives it
+        return check.verdict(pairs[:n], beliefs[:n], None if n == 1 else 1, **ended)
+
+    return answers_so_far(evidence, formula, ask)
 
 
 def _rows(panels: Sequence[Panel]) -> list[int]:

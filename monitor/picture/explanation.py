@@ -6,7 +6,7 @@ alarm. Probabilities are exact (forward products, as in `monitor.exact`), whoeve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -236,16 +236,22 @@ def world_name(change: InterventionRef) -> str:
 
 def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[StepAnswer, ...]:
     """Return the answers after each step of the held path, as a monitor with this path alone would give them."""
-    path, lookback = evidence.path, largest_offset(formula)
+    path = evidence.path
     check = checker.incremental_check(formula, evidence.causal_model, evidence.text, window=len(path))
-    moments = []
-    for n in range(1, len(path) + 1):
-        last = n == len(path)
+    return answers_so_far(evidence, formula, lambda n, **ended: check.verdict(path[:n], None if n == 1 else 1, **ended))
+
+
+def answers_so_far(evidence: Evidence, formula: Formula, ask: Callable[..., Verdict]) -> tuple[StepAnswer, ...]:
+    """Return the answers after each step of the held path; none if one of them is too large.
+
+    `ask`: returns the verdict on the first n pairs, given n and how they ended; it is called for 1, 2, ...
+    """
+    count, lookback, moments = len(evidence.path), largest_offset(formula), list[StepAnswer]()
+    for n in range(1, count + 1):
         try:
-            verdict = check.verdict(
-                path[:n],
-                None if n == 1 else 1,
-                terminated=evidence.terminated and last,
+            verdict = ask(
+                n,
+                terminated=evidence.terminated and n == count,
                 start_observed=evidence.start_observed,
                 acted=evidence.acted[:n],
             )
@@ -256,7 +262,7 @@ def _history(checker: Checker, evidence: Evidence, formula: Formula) -> tuple[St
         both = verdict.outcome is not None and len(verdict.quantities) == 2
         quantity = verdict.quantities[1 if both else 0]
         nominal = verdict.quantities[0].value if both else None
-        moments.append(StepAnswer(evidence.seq - len(path) + n, quantity.value, quantity.bounds, nominal))
+        moments.append(StepAnswer(evidence.seq - count + n, quantity.value, quantity.bounds, nominal))
     return tuple(moments)
 
 

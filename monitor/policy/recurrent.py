@@ -24,9 +24,9 @@ from monitor.policy.manifest import RecurrentManifest
 from monitor.policy.network import FLOATS, INTS, evaluated, open_session, sight_of
 
 MAX_MEMORIES: Final = 200_000
-"""Memories that a network's table keeps before it begins anew."""
+"""With more memories than these, a network's table begins anew before the next step."""
 MAX_WIDTH: Final = 65_536
-"""Numbers of one memory."""
+"""Most numbers that one memory may have."""
 
 
 class RecurrentReader(Reader):

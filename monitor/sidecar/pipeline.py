@@ -223,7 +223,8 @@ class Pipeline:
         """Restore the state of a snapshot in a new pipeline; the configuration may have changed.
 
         The state of a formula is dropped if the formula, the model or a policy has changed: the effects then close its
-        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model; else they begin anew.
+        firing alarms as `removed` and clear its topics. Paths are kept if they fit the model and
+        its numbers stand for the same states and actions; else they begin anew.
 
         Args:
             common: of the newest snapshot.

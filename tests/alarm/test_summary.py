@@ -389,6 +389,18 @@ def test_only_a_firing_alarm_advises(state: AlarmState | Literal["fired"], told:
     assert say(f"regret(c@5, {GOAL})", ADVISED, state=state) == told
 
 
+def test_a_contradicted_model_does_not_say_that_all_is_well_or_that_it_is_too_late() -> None:
+    safe = regretted("regret", profile={0: (0.85, 0.7)}, latest_useful=2)
+    told = tell_all(f"regret(c@5, {GOAL})", safe, blind="model_doubt")
+    assert "You decide: the model is too poor to say whether it is safe without handing over to 'c' (0.85)" in told.text
+    assert "No need" not in told.text
+    late = regretted("regret", profile={0: (0.7, 0.6)}, latest_useful=2)
+    told = tell_all(f"regret(c@5, {GOAL})", late, blind="model_doubt")
+    words = "Stop the agent safely: the model is too poor to say whether handing over to 'c' suffices (0.60)"
+    assert words in told.text
+    assert "last sufficed" not in told.text
+
+
 def test_a_doubted_model_still_answers_but_not_for_sure() -> None:
     doubted = "Do not rely on this: observed transitions contradict the model"
     told = say(f"regret(c@5, {GOAL})", ADVISED, blind="model_doubt")
