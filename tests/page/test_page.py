@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.servers import PATIENCE
 from tests.tiers import slow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 SOON = 1000 * PATIENCE  # milliseconds
 
@@ -127,6 +128,22 @@ def test_the_keyboard_reaches_everything_and_an_update_does_not_take_its_place_a
     page.keyboard.press("Enter")
     assert page.locator("#why").is_visible()
     assert page.evaluate("document.getElementById('why').contains(document.activeElement)")
+
+
+def test_a_time_is_written_alike_at_every_hour(browser: Browser, served: str) -> None:
+    hours = [1_774_000_000 + 3601 * hour for hour in range(240)]
+    for zone, offset, name in (
+        ("UTC", 0.0, "UTC"),
+        ("Asia/Kolkata", 5.5, "GMT+5:30"),
+        ("America/Phoenix", -7.0, "GMT−7"),
+    ):
+        context = browser.new_context(timezone_id=zone)
+        page = context.new_page()
+        page.goto(served)
+        shown = page.evaluate("hours => import('/common.js').then(({ moment }) => hours.map(moment))", hours)
+        there = timezone(timedelta(hours=offset))
+        assert shown == [f"{datetime.fromtimestamp(hour, there):%Y-%m-%d %H:%M:%S} {name}" for hour in hours]
+        context.close()
 
 
 @pytest.mark.parametrize("page", ["light"], indirect=True)

@@ -230,10 +230,15 @@ export function alarmWord(formula) {
   return formula.blind && formula.alarm !== "firing" ? `unknown, was ${formula.alarm}` : formula.alarm;
 }
 
-// Local date, time and zone; an agent's clock may send any number.
+// Local date, time and zone, each figure in its place at every hour; an agent's clock may send any number.
+const TWO = "2-digit";
+const WRITTEN = new Intl.DateTimeFormat("sv-SE", {
+  year: "numeric", month: TWO, day: TWO, hour: TWO, minute: TWO, second: TWO, timeZoneName: "short",
+});
+
 export function moment(seconds) {
   if (!(seconds > 0 && seconds < 8.64e12)) return "at an unknown time";
-  return new Date(seconds * 1000).toLocaleString("sv-SE", { timeZoneName: "short" });
+  return WRITTEN.format(new Date(seconds * 1000));
 }
 
 export function ago(seconds, now) {
