@@ -135,7 +135,7 @@ def test_a_time_is_written_alike_at_every_hour(browser: Browser, served: str) ->
     for zone, offset, name in (
         ("UTC", 0.0, "UTC"),
         ("Asia/Kolkata", 5.5, "GMT+5:30"),
-        ("America/Phoenix", -7.0, "GMT−7"),
+        ("America/Phoenix", -7.0, "GMT\N{MINUS SIGN}7"),
     ):
         context = browser.new_context(timezone_id=zone)
         page = context.new_page()
