@@ -33,7 +33,7 @@ from monitor.types import (
     Verdict,
 )
 from monitor.worlds import CheckedWorld
-from monitor.worlds.policies import WorldPolicy
+from monitor.worlds.world_policies import WorldPolicy
 
 ALERT_VERSION = 1
 Band = tuple[float, float]

@@ -3,15 +3,15 @@
 from monitor.causal import row
 from monitor.causal.law import Intervention, Law
 from monitor.causal.row import Row, conditional_choices, counterfactual_row, extreme, row_bounds
-from monitor.causal.world import RowCache, World
+from monitor.causal.world import CounterfactualWorld, RowCache
 from monitor.uncompiled import warn_if_uncompiled
 
 __all__ = [
+    "CounterfactualWorld",
     "Intervention",
     "Law",
     "Row",
     "RowCache",
-    "World",
     "conditional_choices",
     "counterfactual_row",
     "extreme",

@@ -26,7 +26,7 @@ Path = Sequence[tuple[int, int | None]]
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class CounterfactualWorld:
     """The counterfactual chain from a position of the observed path on, under an intervention.
 
     Attributes:
@@ -43,7 +43,9 @@ class World:
     cache: RowCache
 
     @classmethod
-    def at(cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None) -> World:
+    def at(
+        cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None
+    ) -> CounterfactualWorld:
         """Return the world after `change` at `path[position]`; `nominal` counts its offsets from there."""
         return cls(tuple(path[position:]), nominal, nominal.under(change), {} if cache is None else cache)
 

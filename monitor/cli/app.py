@@ -15,7 +15,7 @@ from monitor.cli import (
     exploring,
     exporting,
     init,
-    models,
+    model_commands,
     questions,
     recording_convert,
     reporting,
@@ -41,10 +41,10 @@ app.command()(reporting.report)
 app.command()(evidence.verify)
 app.command()(evidence.explain)
 app.command()(takeover_audit.takeovers)
-models.model_app.command("explore")(exploring.model_explore)
-models.policy_app.command("export")(exporting.policy_export)
-app.add_typer(models.model_app, name="model")
-app.add_typer(models.policy_app, name="policy")
+model_commands.model_app.command("explore")(exploring.model_explore)
+model_commands.policy_app.command("export")(exporting.policy_export)
+app.add_typer(model_commands.model_app, name="model")
+app.add_typer(model_commands.policy_app, name="policy")
 app.add_typer(configs.app, name="config")
 app.add_typer(evidence.app, name="evidence")
 app.add_typer(recording_convert.app, name="recording")

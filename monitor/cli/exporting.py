@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.atomic import write_files
-from monitor.cli.models import NetworkOutput
+from monitor.cli.model_commands import NetworkOutput
 from monitor.cli.output import ExitCode, finish, print_json, printable, progress, say
 from monitor.errors import ConfigError, PolicyError
 

@@ -153,7 +153,7 @@ def init(
 
 
 def _show(result: InitResult) -> None:
-    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     base = result.base
     counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
@@ -192,7 +192,7 @@ REFUSED = (
 
 def _refuse(found: Assessment, *, as_json: bool) -> None:
     """Print why no formula is proposed."""
-    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     if as_json:
         print_json({"config": None, "verdict": verdict(found), "refused": True})
@@ -252,7 +252,7 @@ def _sentences(best: Measured) -> list[str]:
 
 
 def _document(result: InitResult) -> dict[str, Any]:
-    from monitor.cli.verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     def plain(row: Measured) -> dict[str, Any]:
         return {

@@ -172,8 +172,8 @@ def _assessed(request: InitRequest, base: InitBase, horizon: int) -> Assessment:
 
 
 def _write_report(request: InitRequest, base: InitBase, found: Assessment, staging: Path) -> None:
+    from monitor.cli.model_verdict import page_of  # noqa: PLC0415 - likewise
     from monitor.cli.report_page import write_page  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
 
     about = f"Formulas were measured on {base.measured_on}."
     rows: list[Row] = [(printable(note),) for note in base.notes]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from monitor.evaluation.models import AnyPolicy
     from monitor.stream.world_adapter import WorldAdapter
     from monitor.worlds import CheckedWorld
-    from monitor.worlds.policies import WorldPolicy
+    from monitor.worlds.world_policies import WorldPolicy
 
 MAX_FILE_BYTES = 64 << 20
 """A path of a million steps takes about 10 MB."""

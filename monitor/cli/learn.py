@@ -196,7 +196,7 @@ def _report(
     from monitor.authoring.learning.model_report import reported  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.separation import lacking, missed, unseparated  # noqa: PLC0415 - likewise
     from monitor.cli.learn_report import about, charts, sections  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.verdict import page_of  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import page_of  # noqa: PLC0415 - likewise
 
     assert learner.states is not None
     if not holdout.train.draws:

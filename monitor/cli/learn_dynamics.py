@@ -97,7 +97,7 @@ def learn_dynamics(
 
 def checked_fits(fits: int) -> int:
     """Return the number of fits. ModelError if it gives no band, or too many."""
-    from monitor.worlds.manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.worlds.world_manifest import MOST_FITS  # noqa: PLC0415 - keep `cfmon --help` light
 
     if fits and not 2 <= fits <= MOST_FITS:
         raise ModelError(f"--fits is {fits}; give 2 to {MOST_FITS}, or 0 for no credible band")
@@ -178,7 +178,7 @@ def _draft(stem: str, roles: Roles, steps: RecordedSteps, labels: Sequence[str])
     from monitor.authoring.dynamics.learned_world import Draft  # noqa: PLC0415 - likewise
     from monitor.authoring.dynamics.ranges import features_of, inputs_of, plain_names  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.conditions import parsed  # noqa: PLC0415 - likewise
-    from monitor.worlds.conditions import compiled  # noqa: PLC0415 - likewise
+    from monitor.worlds.label_conditions import compiled  # noqa: PLC0415 - likewise
 
     names, count = plain_names((*roles.state, *roles.inputs)), len(roles.state)
     conditions = [parsed(text) for text in labels]

@@ -38,7 +38,7 @@ def report(
     than the base rate.
     """
     from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.verdict import page_of, verdict  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import page_of, verdict  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     check_reports(out or [])
@@ -143,7 +143,7 @@ def _unsafe(event: Event, states: Sequence[Any], loaded: Loaded) -> Bools:
 def _document(name: str, found: Assessment) -> dict[str, Any]:
     from dataclasses import asdict  # noqa: PLC0415 - keep `cfmon --help` light
 
-    from monitor.cli.verdict import verdict  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - likewise
 
     counts = None if found.alarms is None else found.alarms.measured
     return {

@@ -19,7 +19,7 @@ from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic.syntax import InterventionRef
 from monitor.referee.numbers import drawn_states
 from monitor.worlds import CheckedWorld
-from monitor.worlds.policies import WorldPolicy
+from monitor.worlds.world_policies import WorldPolicy
 
 WEATHER: Final = "weather.csv"
 """Recorded inputs, beside the world's manifest."""

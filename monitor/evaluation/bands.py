@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import LimitError
 from monitor.evaluation.basis import DIGITS, UncertainRows, basis_of
 from monitor.evaluation.credible import PosteriorValues, Samples, check_band_settings
@@ -136,7 +136,7 @@ class LearnedBands:
         evaluators = self._evaluators
         end = path[-1][0] if terminated and not evaluators.stays(path[-1][0]) else None
         nominal = evaluators.nominal(end, until=len(path) - 1, acted=acted)
-        world = World.at(path, 0, nominal, evaluators.intervention(change, end), evaluators.rows)
+        world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, end), evaluators.rows)
         if evaluators.constant(goal.measure) is not None:
             return RowUses.none_of(world.law.dynamics)
         return row_uses(world, evaluators.value_table(world.law, goal.measure), goal.measure)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.row_uses import RowUses, row_uses
 from monitor.logic import Formula
@@ -78,7 +78,7 @@ def basis_at_start(evaluators: Evaluators, formula: Formula) -> dict[str, RestsO
         if change.decides or (isinstance(measure, Probability) and any(nested_goals(measure.path))):
             continue
         nominal = evaluators.nominal()
-        world = World((), nominal, nominal.under(evaluators.intervention(change, None)), evaluators.rows)
+        world = CounterfactualWorld((), nominal, nominal.under(evaluators.intervention(change, None)), evaluators.rows)
         model = world.law.dynamics
         if model.counts is not None and evaluators.constant(measure) is None:
             uses = row_uses(world, evaluators.value_table(world.law, measure), measure, _starts(model))

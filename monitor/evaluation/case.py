@@ -15,7 +15,7 @@ from monitor.evaluation.procedures import (
     NESTED_DRAWS,
     NESTED_LIMIT,
     Draw,
-    Estimate,
+    SampledMean,
     check_outcomes,
     decided,
     decided_by_range,
@@ -109,7 +109,7 @@ class Case:
     def value(self, goal: Goal, text: str) -> Verdict:
         """Return the verdict of a `=?`."""
         if (certain := self._certain(goal)) is not None:
-            quantity = self._quantity(goal, text, Estimate(certain, 0, None))
+            quantity = self._quantity(goal, text, SampledMean(certain, 0, None))
             return self._verdict((quantity,), value=certain, offset=quantity.offset)
         within, drawn = span(goal, self._rewards), self._limited(goal)
         found = estimate(goal, self._draw(goal), within, drawn)
@@ -147,7 +147,7 @@ class Case:
         if strength is None:
             certain = self._certain(goal)
             assert certain is not None
-            return self._quantity(goal, text, Estimate(certain, 0, None), holds=goal.test.holds(certain))
+            return self._quantity(goal, text, SampledMean(certain, 0, None), holds=goal.test.holds(certain))
         within, draw, sampling = span(goal, self._rewards), self._draw(goal), self._drawn.sampling
         negates = goal.test.comparison in ("<", "<=")  # `< theta` is not `>= theta`, and that is what is tested
         if negates:
@@ -164,7 +164,7 @@ class Case:
             self._short.append(f"{near}: at about {found.mean:.6g} it is too near its bound")
         return self._quantity(goal, text, found, holds=None if above is None else above != negates)
 
-    def _test_between(self, goal: Goal, strength: Strength) -> tuple[Estimate, bool | None]:
+    def _test_between(self, goal: Goal, strength: Strength) -> tuple[SampledMean, bool | None]:
         """Test a goal of whose draws a least and a greatest outcome are known; beyond the bound by `ERROR`."""
         within, drawn, samples = span(goal, self._rewards), self._limited(goal), 0
         assert goal.test is not None
@@ -180,7 +180,7 @@ class Case:
                 return self._mean_of(goal, samples), wanted
         return self._mean_of(goal, max(samples, 1)), None
 
-    def _mean_of(self, goal: Goal, count: int) -> Estimate:
+    def _mean_of(self, goal: Goal, count: int) -> SampledMean:
         """Return the mean of a number of draws, with a confidence sequence."""
         within, sampling = span(goal, self._rewards), self._drawn.sampling
         least = summary(self._draw(goal)(range(count)), within, sampling)
@@ -201,7 +201,7 @@ class Case:
         """Return the name of that limit."""
         return "sampling.limit" if self._limited(goal) == self._drawn else "limit NESTED_LIMIT"
 
-    def _quantity(self, goal: Goal, text: str, found: Estimate, *, holds: bool | None = None) -> Quantity:
+    def _quantity(self, goal: Goal, text: str, found: SampledMean, *, holds: bool | None = None) -> Quantity:
         offset, _, clipped = resolve(goal.world.offset, len(self._path))
         return Quantity(
             text,
@@ -296,12 +296,12 @@ class Case:
         return not self._spare or any(quantity.samples for quantity in quantities)
 
 
-def between(least: Estimate, most: Estimate) -> Estimate:
+def between(least: SampledMean, most: SampledMean) -> SampledMean:
     """Return the estimate of a probability in [0, 1] of whose draws a least and a greatest outcome are known."""
     assert least.bounds is not None
     assert most.bounds is not None
     ends = max(least.bounds[0] - ERROR, 0.0), min(most.bounds[1] + ERROR, 1.0)
-    return Estimate((least.mean + most.mean) / 2.0, least.samples, ends, least.short or most.short)
+    return SampledMean((least.mean + most.mean) / 2.0, least.samples, ends, least.short or most.short)
 
 
 def _interval(quantity: Quantity) -> tuple[float, float] | None:

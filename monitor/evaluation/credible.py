@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import ConfigError, LimitError
 from monitor.evaluation.posterior import drawn_probabilities, opened
 from monitor.evaluation.seeding import SEEDS
@@ -179,5 +179,5 @@ def _value(  # noqa: PLR0917 - the evaluators, and what the value is a function 
     """Return the value under a change at the first pair of a path that ended in `end`, if it did."""
     ended = None if end is None or evaluators.stays(end) else end
     nominal = evaluators.nominal(ended, until=len(path) - 1, acted=acted)
-    world = World.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)
+    world = CounterfactualWorld.at(path, 0, nominal, evaluators.intervention(change, ended), evaluators.rows)
     return evaluators.value(world, measure)

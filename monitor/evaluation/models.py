@@ -20,11 +20,11 @@ from monitor.policy.controller import Controller, Reader, as_reader
 from monitor.policy.controller import Policy as Sighted
 from monitor.policy.draft import draft_manifest
 from monitor.policy.manifest import AnyManifest, ControllerManifest, Manifest, RecurrentManifest, SightedManifest
-from monitor.policy.onnx_policy import Policy, opened, table_from_onnx
+from monitor.policy.onnx_policy import OnnxPolicy, opened, table_from_onnx
 from monitor.policy.table import PolicyTable
 from monitor.worlds import CheckedWorld, is_world, load_world, with_inputs
-from monitor.worlds.policies import WorldPolicy, network_policy, sees_inputs
 from monitor.worlds.trial import some_inputs, some_states
+from monitor.worlds.world_policies import WorldPolicy, network_policy, sees_inputs
 
 TRIED: Final = 1024
 """States of a world in which a new policy is evaluated."""
@@ -196,6 +196,6 @@ def read_policies(policies: Mapping[str, object], model: MDP) -> dict[str, objec
     }
 
 
-def load_any_policy(manifest_path: str | Path, model: AnyModel) -> Policy[AnyPolicy]:
+def load_any_policy(manifest_path: str | Path, model: AnyModel) -> OnnxPolicy[AnyPolicy]:
     """Return the policy a manifest describes; errors as for `load_policy`."""
     return opened(manifest_path, lambda manifest, content, where: policy_of(manifest, content, model, where))

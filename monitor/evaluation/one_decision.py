@@ -33,7 +33,7 @@ TIE: Final = 1e-12
 """Values that differ by no more are equal; then the later decision counts."""
 
 
-class Change(NamedTuple):
+class ChangedDecision(NamedTuple):
     """One decision that is changed. `begins`: steps after the formula's offset; `action`: taken instead."""
 
     begins: int
@@ -73,7 +73,7 @@ def with_one_decision(
 
 
 class _Found(NamedTuple):
-    change: Change
+    change: ChangedDecision
     value: float
     samples: int = 0
 
@@ -125,12 +125,12 @@ class _Search:
         """Return how many changes there are: a decision that was not yet taken can be each of the actions."""
         return sum(len(self._names) - (taken is not None) for _, taken, *_ in self.steps)
 
-    def _changes(self) -> Iterator[Change]:
+    def _changes(self) -> Iterator[ChangedDecision]:
         for begins in reversed(range(len(self.steps))):
             taken = self.steps[begins][1]
-            yield from (Change(begins, action) for action in range(len(self._names)) if action != taken)
+            yield from (ChangedDecision(begins, action) for action in range(len(self._names)) if action != taken)
 
-    def _valued(self, change: Change, particles: range) -> tuple[_Found | None, float]:
+    def _valued(self, change: ChangedDecision, particles: range) -> tuple[_Found | None, float]:
         """Return the value under a change and its standard error; None if it takes noise, and there is none."""
         question = self._checker.question(
             change.of(self._goal, self._names),

@@ -60,7 +60,7 @@ class Span(NamedTuple):
     hi: float
 
 
-class Estimate(NamedTuple):
+class SampledMean(NamedTuple):
     """Mean of samples, and an interval for the true mean, if there is one.
 
     `short`: the limit was reached before the interval was as narrow as requested.
@@ -156,7 +156,7 @@ def one_world(goal: Goal, within: Span) -> float:
     return (within.hi - within.lo) / (1.0 if goal.world.baseline is None else 2.0)
 
 
-def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[Estimate, bool | None]:
+def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling) -> tuple[SampledMean, bool | None]:
     """Draw until the test decides or the limit is reached; draws beyond the decision do not count."""
     match test:  # each kind has a state type of its own
         case Sprt():
@@ -172,20 +172,20 @@ def decided(test: Decision, draw: Draw, within: Span | None, sampling: Sampling)
     return summary(samples, within, sampling), holds
 
 
-def summary(samples: Floats, within: Span | None, sampling: Sampling) -> Estimate:
+def summary(samples: Floats, within: Span | None, sampling: Sampling) -> SampledMean:
     """Return the mean of samples with a confidence sequence, valid under any stopping rule."""
     if within is None or within.lo == within.hi:
-        return Estimate(_mean(samples, within), len(samples), within)
+        return SampledMean(_mean(samples, within), len(samples), within)
     ends = ConfidenceSequence(sampling.error_alpha, within.lo, within.hi).interval(samples)
-    return Estimate(_mean(samples, within), len(samples), ends)
+    return SampledMean(_mean(samples, within), len(samples), ends)
 
 
-def first_look(draw: Draw, within: Span | None, sampling: Sampling) -> Estimate:
+def first_look(draw: Draw, within: Span | None, sampling: Sampling) -> SampledMean:
     """Return a small estimate of a quantity whose truth needs no samples."""
     return summary(draw(range(min(FIRST_BATCH, sampling.limit))), within, sampling)
 
 
-def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estimate:
+def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> SampledMean:
     """Estimate a `=?`. If the limit leaves the interval wider than requested, it is reported as it is."""
     sampling = drawn.sampling
     if within is None:
@@ -194,7 +194,7 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
             "model does not say; give the smallest and the largest as sampling.rewards"
         )
     if within.lo == within.hi:
-        return Estimate(_mean(draw(range(1)), within), 1, within)
+        return SampledMean(_mean(draw(range(1)), within), 1, within)
     if drawn.test:
         return _until_narrow(goal, draw, within, sampling)
     effect = goal.world.baseline is not None
@@ -203,12 +203,12 @@ def estimate(goal: Goal, draw: Draw, within: Span | None, drawn: Drawn) -> Estim
     values = np.concatenate([draw(batch) for batch in _batches(samples)])
     mean = _mean(values, within)
     if isinstance(goal.measure, Probability) and not effect:
-        return Estimate(mean, samples, clopper_pearson(round(values.sum()), samples, sampling.error_alpha), short)
+        return SampledMean(mean, samples, clopper_pearson(round(values.sum()), samples, sampling.error_alpha), short)
     half = error_bound(samples, sampling.error_alpha, within.hi - within.lo)
-    return Estimate(mean, samples, (max(mean - half, within.lo), min(mean + half, within.hi)), short)
+    return SampledMean(mean, samples, (max(mean - half, within.lo), min(mean + half, within.hi)), short)
 
 
-def _until_narrow(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> Estimate:
+def _until_narrow(goal: Goal, draw: Draw, within: Span, sampling: Sampling) -> SampledMean:
     """Draw until a confidence sequence is as narrow as requested."""
     enough = 2.0 * sampling.error * one_world(goal, within)
     samples = np.zeros(0)

@@ -31,7 +31,7 @@ from monitor.sampled.sampler import Question
 from monitor.types import Drawn, Engine, RestsOn, Tier, Verdict
 from monitor.worlds import CheckedWorld, Moment, is_world, load_world, numbers_of
 from monitor.worlds.checked import NO_REWARDS
-from monitor.worlds.policies import WorldPolicy, as_world_policy
+from monitor.worlds.world_policies import WorldPolicy, as_world_policy
 
 STARTS = 64
 """First states from which it is found what values rest on before anything is observed."""

@@ -19,7 +19,7 @@ from monitor.evidence.canonical import list_of, map_of, pack
 from monitor.evidence.document import EVIDENCE_VERSION, TakeoverEvidence, seal
 from monitor.exact.evaluators import deployed_name
 from monitor.types import Alert, FormulaSpec, State, TakenOver
-from monitor.worlds.policies import WorldPolicy
+from monitor.worlds.world_policies import WorldPolicy
 
 STATES: Final = 65_536
 """States for which the packed choices of a policy are kept, and pairs that are: about 100 bytes each."""

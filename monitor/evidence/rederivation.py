@@ -29,7 +29,7 @@ from monitor.referee.numbers import Given, left, mean
 from monitor.referee.world_fits import credible_bands
 from monitor.types import BandSettings, Changes, RequestedModel, RestsOn, State, Verdict
 from monitor.worlds import CheckedWorld, Moment
-from monitor.worlds.policies import WorldPolicy
+from monitor.worlds.world_policies import WorldPolicy
 
 Policies = Mapping[str, AnyPolicy]
 

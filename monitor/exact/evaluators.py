@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from monitor.arrays import AnyArray, Floats, Ints
-from monitor.causal import Intervention, Law, RowCache, World
+from monitor.causal import CounterfactualWorld, Intervention, Law, RowCache
 from monitor.errors import ConfigError, LimitError, PathError
 from monitor.exact.best.catalogue import BestCatalogue
 from monitor.exact.best.values import Observed
@@ -50,7 +50,7 @@ from monitor.exact.value_table import (
     ValueTable,
     is_large,
 )
-from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
+from monitor.logic import FALSE, TRUE, Automaton, automaton_of
 from monitor.logic.comparison import probability
 from monitor.logic.polarity import split_measure
 from monitor.logic.policy_names import check_policy_names
@@ -123,12 +123,12 @@ class Evaluators:
         self._guaranteed: OrderedDict[tuple[Law, Law, Probability | Reward], GuaranteedValues] = OrderedDict()
         self.best = BestCatalogue(model, self.policies["nominal"], _BestSource(self))
 
-    def value(self, world: World, measure: Probability | Reward) -> float:
+    def value(self, world: CounterfactualWorld, measure: Probability | Reward) -> float:
         """Return the Gumbel-Max value of a measure in a world: a probability or an expected reward."""
         constant = self.constant(measure)
         return within(measure, self._value(world, measure)) if constant is None else constant
 
-    def _value(self, world: World, measure: Probability | Reward) -> float:
+    def _value(self, world: CounterfactualWorld, measure: Probability | Reward) -> float:
         value_table = self.value_table(world.law, measure)
         past = self._past(measure, world.law, None)
         if past or _ends_elsewhere(world):
@@ -144,7 +144,7 @@ class Evaluators:
         return float(buffers.values[0])
 
     def interval(
-        self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
+        self, world: CounterfactualWorld, measure: Probability | Reward, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         """Return the bounds of a measure's value over a class of causal models."""
         constant = self.constant(measure)
@@ -154,7 +154,7 @@ class Evaluators:
         return within(measure, low), within(measure, high)
 
     def _interval(
-        self, world: World, measure: Probability | Reward, causal_model: Literal["any", "stable"]
+        self, world: CounterfactualWorld, measure: Probability | Reward, causal_model: Literal["any", "stable"]
     ) -> tuple[float, float]:
         value_table = self.value_table(world.law, measure)
         past = self._past(measure, world.law, causal_model)
@@ -482,13 +482,7 @@ class Evaluators:
     def automaton(self, measure: Probability | Reward) -> Automaton:
         """Return the automaton of a measure."""
         if measure not in self._automata:
-            match measure:
-                case Probability(path):
-                    self._automata[measure] = PathAutomaton(path)
-                case Reward(low, high):
-                    self._automata[measure] = RewardAutomaton(low, high)
-                case _:
-                    assert_never(measure)
+            self._automata[measure] = automaton_of(measure)
         return self._automata[measure]
 
 
@@ -549,7 +543,7 @@ class _PastGoal:
 
     def _in_world(self, law: Law, pairs: History, change: InterventionRef) -> tuple[float, ...]:
         intervention = self._evaluators.intervention(change, law.end)
-        world = World.at(pairs, 0, law, intervention, self._evaluators.rows)
+        world = CounterfactualWorld.at(pairs, 0, law, intervention, self._evaluators.rows)
         if self._class is None:
             return (self._evaluators.value(world, self._goal.measure),)
         return self._evaluators.interval(world, self._goal.measure, self._class)
@@ -569,7 +563,7 @@ def _before_end(law: Law) -> Law:
     return replace(law, dynamics=here, future=here, until=0)
 
 
-def _ends_elsewhere(world: World) -> bool:
+def _ends_elsewhere(world: CounterfactualWorld) -> bool:
     """Return whether rows change elsewhere than at the last observed pair, which the compiled loops do not support.
 
     This happens on paths that a nested quantity looks back along: they may end before or after their episode.

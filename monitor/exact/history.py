@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.causal import World, extreme
+from monitor.causal import CounterfactualWorld, extreme
 from monitor.errors import LimitError
 from monitor.exact.value_table import Labelling
 from monitor.logic import FALSE, TRUE, Automaton
@@ -66,7 +66,7 @@ class HistoryChain:
 
     def __init__(
         self,
-        world: World,
+        world: CounterfactualWorld,
         automaton: Automaton,
         labelling: Labelling,
         past: dict[int, PastAtom],

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.causal import Law, World
+from monitor.causal import CounterfactualWorld, Law
 from monitor.errors import FormulaError
 from monitor.exact.best.values import Observed
 from monitor.exact.evaluators import Evaluators, check_known, pair_arrays, within
@@ -233,9 +233,11 @@ class PathValues:
     def _law(self, nominal: Law, change: InterventionRef, end: int | None) -> Law:
         return nominal.under(self.evaluators.intervention(change, end))
 
-    def _world(self, change: InterventionRef, position: int) -> World:
+    def _world(self, change: InterventionRef, position: int) -> CounterfactualWorld:
         intervention = self.evaluators.intervention(change, self._end)
-        return World.at(self._path, position, self._nominal_at(position), intervention, self.evaluators.rows)
+        return CounterfactualWorld.at(
+            self._path, position, self._nominal_at(position), intervention, self.evaluators.rows
+        )
 
     def _nominal_at(self, position: int) -> Law:
         """Return the law without an intervention, from a position of the path on."""

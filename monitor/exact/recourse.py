@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from monitor.causal import Intervention, World
+from monitor.causal import CounterfactualWorld, Intervention
 from monitor.exact.avoidable import avoidable_of
 from monitor.exact.best.plans import PlannedChange, Planner
 from monitor.exact.best.responsibility import responsibility
@@ -190,7 +190,7 @@ def recourse_of(
     values = evaluators.best.of(query.measure, observed.end, largest=query.largest)
     found = values.lookback(observed, max(settings.most, 1))
     nominal = evaluators.nominal(end, len(since) - 1, acted[position:])
-    world = World.at(since, 0, nominal, Intervention(), evaluators.rows)
+    world = CounterfactualWorld.at(since, 0, nominal, Intervention(), evaluators.rows)
     planner = Planner(values, found, world, repeats=observed.repeats)
     unchanged, optimal, best = (
         within(query.measure, value)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import LimitError
 from monitor.exact.bellman import Entries, layers
 from monitor.exact.forward.evaluator import closing_values
@@ -58,7 +58,7 @@ class RowUses:
 
 
 def row_uses(
-    world: World, value_table: ValueTable, measure: Probability | Reward, starts: Floats | None = None
+    world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward, starts: Floats | None = None
 ) -> RowUses:
     """Return the uses of the rows of `world.law.dynamics` by a measure without nested quantities.
 
@@ -87,7 +87,7 @@ class _Edge:
 class _Pass:
     """One forward pass (module docstring)."""
 
-    def __init__(self, world: World, value_table: ValueTable, measure: Probability | Reward) -> None:
+    def __init__(self, world: CounterfactualWorld, value_table: ValueTable, measure: Probability | Reward) -> None:
         self._world, self._law, self._table = world, world.law, value_table
         self._automaton, self._labelling = value_table.automaton, value_table.labelling
         model = world.law.dynamics

@@ -1,6 +1,6 @@
 """The language PCFTL: its nodes, its text, and path formulas as automata. Never numbers."""
 
-from monitor.logic.automaton import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton
+from monitor.logic.automaton import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, automaton_of
 from monitor.logic.diagram import timing
 from monitor.logic.parser import parse
 from monitor.logic.printer import print_formula
@@ -13,6 +13,7 @@ __all__ = [
     "Formula",
     "PathAutomaton",
     "RewardAutomaton",
+    "automaton_of",
     "parse",
     "print_formula",
     "timing",

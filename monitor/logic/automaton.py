@@ -16,7 +16,7 @@ from typing import Protocol, assert_never
 import msgspec
 
 from monitor.errors import LimitError
-from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Regret, Until
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
 from monitor.logic.traversal import subformulas
 
 FALSE, TRUE = 0, 1
@@ -238,6 +238,17 @@ class PathAutomaton:
                 return join(met if low == 0 else nothing, further)
             case _:
                 assert_never(element)
+
+
+def automaton_of(measure: Probability | Reward) -> Automaton:
+    """Return the automaton of a measure."""
+    match measure:
+        case Probability(path):
+            return PathAutomaton(path)
+        case Reward(low, high):
+            return RewardAutomaton(low, high)
+        case _:
+            assert_never(measure)
 
 
 def _horizon(node: _Node) -> int:

@@ -3,7 +3,8 @@
 Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.grammar`.
 
 To add sugar: a function here, its text in `grammar`. To add a temporal operator: a `Temporal` here and in `Formula`,
-its text in `grammar` and `printer`, its meaning in `automaton` and, independently, in `monitor.referee.residual`.
+its text in `grammar` and `printer`, its meaning in `automaton` and, independently, in `monitor.referee.residual` and
+`monitor.referee.numbers`.
 """
 
 from __future__ import annotations

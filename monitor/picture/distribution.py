@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from monitor.arrays import Floats
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import LimitError
 from monitor.exact.value_table import ValueTable
 from monitor.logic import FALSE, TRUE
@@ -40,7 +40,7 @@ class Route(msgspec.Struct, frozen=True):
     states: tuple[int, ...]
 
 
-def distribution_of(world: World, value_table: ValueTable, states: int) -> Distribution:
+def distribution_of(world: CounterfactualWorld, value_table: ValueTable, states: int) -> Distribution:
     """Return the distribution until the formula is decided on every path. LimitError above `MOST_CELLS`.
 
     The forward product of docs/semantics.md, section 6.1, keeping the decided part: mass [states] per obligation.
@@ -83,11 +83,11 @@ def distribution_of(world: World, value_table: ValueTable, states: int) -> Distr
     return Distribution(tuple(found), tuple(violated), tuple(satisfied), tuple(reward))
 
 
-def _reward(world: World, offset: int, state: int, action: int) -> float:
+def _reward(world: CounterfactualWorld, offset: int, state: int, action: int) -> float:
     return float(world.law.expected_rewards(offset, np.array([state]), np.array([action]))[0])
 
 
-def likeliest(world: World, steps: int, count: int) -> tuple[Route, ...]:
+def likeliest(world: CounterfactualWorld, steps: int, count: int) -> tuple[Route, ...]:
     """Return the `count` most likely paths of `steps` steps that a beam search finds, most likely first.
 
     A path may be missed where many are about as likely; each returned probability is exact.

@@ -13,7 +13,7 @@ import msgspec
 
 from monitor.alarm.message import known_profile
 from monitor.alarm.summary import Told, tell
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import FormulaError, LimitError, PathError
 from monitor.evidence.document import Evidence
 from monitor.exact import Checker
@@ -191,7 +191,7 @@ def _branch(
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
     nominal = worlds.nominal(end, len(path) - 1 - begins, evidence.acted[begins:])
-    world = World.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
+    world = CounterfactualWorld.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
     distribution, problem = None, ""
     if asks_back(goal.measure):
         problem = "a nested quantity looks back, so no distribution per step exists"

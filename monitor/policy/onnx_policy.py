@@ -23,7 +23,7 @@ from monitor.policy.table import PolicyTable, as_table
 __all__ = [
     "Actor",
     "Manifest",
-    "Policy",
+    "OnnxPolicy",
     "load_network",
     "load_policy",
     "of_network",
@@ -39,7 +39,7 @@ Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True, eq=False)
-class Policy(Generic[Chosen]):
+class OnnxPolicy(Generic[Chosen]):
     """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`.
 
     `table`: what it chooses; in a world with numbers, which has no table, a `WorldPolicy`.
@@ -52,7 +52,7 @@ class Policy(Generic[Chosen]):
     content: bytes
 
 
-def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
+def load_policy(manifest_path: str | Path, model: MDP) -> OnnxPolicy[PolicyTable]:
     """Return the policy a manifest describes, evaluated in every state of `model`.
 
     Raises:
@@ -76,11 +76,11 @@ def load_policy(manifest_path: str | Path, model: MDP) -> Policy[PolicyTable]:
     )
 
 
-def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, str], Chosen]) -> Policy[Chosen]:
+def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, str], Chosen]) -> OnnxPolicy[Chosen]:
     """Return the policy a manifest describes. `table_of`: (manifest, bytes, where) -> what it chooses."""
     manifest, content = _read(Path(manifest_path))
     table = table_of(manifest, content, str(manifest_path))
-    return Policy(
+    return OnnxPolicy(
         name=manifest.name or Path(manifest_path).stem,
         table=table,
         sha256=manifest.sha256,

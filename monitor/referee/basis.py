@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from monitor.logic.syntax import Const, Goal, Label, Probability, Reward, Until
+from monitor.logic.syntax import Const, Goal, Label, Probability, Reward, Temporal
 from monitor.logic.traversal import subformulas
 from monitor.model.mdp import MDP
 from monitor.referee.residual import Residual, collect, expand
@@ -59,7 +59,7 @@ def is_counted(measure: Probability) -> bool:
     no labels does not show.
     """
     parts = list(subformulas(measure.path))
-    temporal = [part for part in parts if isinstance(part, Until)]
+    temporal = [part for part in parts if isinstance(part, Temporal)]
     constant = any(isinstance(part, Const) for each in temporal for part in subformulas(each.right))
     return len(temporal) <= 1 and not constant and not any(isinstance(part, Goal) for part in parts)
 

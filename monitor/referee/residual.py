@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Until
+from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Probability, Regret, Reward, Temporal, Until
 
 TRUE, FALSE = Const(value=True), Const(value=False)
 
@@ -105,7 +105,7 @@ def _parts(residual: Residual) -> Iterator[PathResidual]:
     match residual:
         case Not(arg):
             yield arg
-        case And(left, right) | Or(left, right) | Until(_, _, left, right):
+        case And(left, right) | Or(left, right) | Temporal(_, _, left, right):
             yield left
             yield right
         case AllOf(parts) | AnyOf(parts):

@@ -389,7 +389,7 @@ class Monitor:
                 notices += dropped_forecast(agent, name, before.formulas[name].forecasts)
                 notices += dropped_takeovers(agent, name, before.formulas[name].takeovers)
             if not same:
-                session.revise(changed, renumbered=state.meaning != self._meaning)
+                session.adapt(changed, renumbered=state.meaning != self._meaning)
             monitor = self._agents[agent] = self._agent_monitor(session)
             monitor.load(before, kept)
             if same_test:

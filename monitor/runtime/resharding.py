@@ -119,7 +119,7 @@ def _joined_counts(counts: Iterable[Mapping[str, Calibration]]) -> dict[str, Cal
 
 
 def _joined_trust(states: Sequence[ModelTrustState | None]) -> ModelTrustState | None:
-    """Return the test of the model of several monitors; `told` is 0, so that the next sweep combines it."""
+    """Return the test of the model of several monitors; `reported` is 0, so that the next sweep combines it."""
     tested = [state for state in states if state is not None]
     if len(tested) < len(states):
         return None

@@ -18,7 +18,7 @@ from monitor.sampled.simulator import Simulator, VectorSimulator
 from monitor.types import State
 from monitor.worlds import Abduction, CheckedWorld, Moment
 
-__all__ = ["Dynamics", "Given", "Keys", "Pair", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
+__all__ = ["Given", "Keys", "Pair", "ParticleDynamics", "RowDynamics", "State", "WorldDynamics", "dynamics_of", "same"]
 
 Pair = tuple[int, int | None] | Moment
 """A state and the action taken there; None: not yet taken."""
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
     particles: Ints
 
 
-class Dynamics(Protocol):
+class ParticleDynamics(Protocol):
     """Movement, labels and rewards of particles in states [n], or [n, f] in a world with numbers."""
 
     @property
@@ -250,7 +250,9 @@ def _posterior(noise: Abduction, seed: int, step: int, block: int) -> tuple[Floa
     return draws, None if weights is None else np.cumsum(weights)
 
 
-def dynamics_of(model: MDP | Simulator | VectorSimulator | CheckedWorld, main: Dynamics | None = None) -> Dynamics:
+def dynamics_of(
+    model: MDP | Simulator | VectorSimulator | CheckedWorld, main: ParticleDynamics | None = None
+) -> ParticleDynamics:
     """Return the dynamics of a model; `main`: of the model that was observed, if it is another one, of its kind."""
     if isinstance(model, CheckedWorld):
         assert main is None or isinstance(main, WorldDynamics)

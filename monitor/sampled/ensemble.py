@@ -18,7 +18,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Floats, Ints
 from monitor.logic import FALSE, TRUE, Automaton
 from monitor.sampled.decisions import Decisions, sees_inputs
-from monitor.sampled.dynamics import Dynamics, Given, Keys, Pair, State, same
+from monitor.sampled.dynamics import Given, Keys, Pair, ParticleDynamics, State, same
 from monitor.sampled.noise import ACTION, NOTHING, ObservedRow, ParticleRows, race
 from monitor.worlds import Moment, with_inputs
 
@@ -46,7 +46,7 @@ class SampledWorld:
     phases: tuple[tuple[int | None, Decisions], ...]
     nominal_from: int | None
     nominal: Decisions
-    dynamics: Dynamics
+    dynamics: ParticleDynamics
     rewards: Callable[[AnyArray, Ints, AnyArray], Floats]
     acted: tuple[Decisions, ...] = ()
     begins: int = 0

@@ -11,7 +11,7 @@ import numpy as np
 from monitor.arrays import AnyArray, Bools, Ints
 from monitor.errors import ConfigError, FormulaError, LimitError
 from monitor.exact.evaluators import Evaluators, deployed_name
-from monitor.logic import Automaton, PathAutomaton, RewardAutomaton, print_formula
+from monitor.logic import Automaton, automaton_of, print_formula
 from monitor.logic.parser import error_at
 from monitor.logic.policy_names import check_policy_names
 from monitor.logic.syntax import Formula, Goal, InterventionRef, Label, Probability, Regret, Reward
@@ -19,7 +19,7 @@ from monitor.logic.traversal import asks_back, goals, handover_goal, nested_goal
 from monitor.model import MDP, encode_action_text
 from monitor.model.action_names import ActionNames
 from monitor.sampled.decisions import ConstantDecisions, Decisions, as_decisions
-from monitor.sampled.dynamics import Dynamics, State, dynamics_of
+from monitor.sampled.dynamics import ParticleDynamics, State, dynamics_of
 from monitor.sampled.ensemble import LabelFunction, SampledWorld
 from monitor.sampled.particle_rows import different_pairs
 from monitor.sampled.simulator import Simulator, VectorSimulator
@@ -174,13 +174,7 @@ class Simulated:
     def automaton(self, measure: Probability | Reward) -> Automaton:
         """Return the automaton of a measure, made once."""
         if measure not in self._automata:
-            match measure:
-                case Probability(path):
-                    self._automata[measure] = PathAutomaton(path)
-                case Reward(low, high):
-                    self._automata[measure] = RewardAutomaton(low, high)
-                case _:
-                    assert_never(measure)
+            self._automata[measure] = automaton_of(measure)
         return self._automata[measure]
 
     def labels(self, measure: Probability | Reward, change: InterventionRef, ending: Ending | None) -> LabelFunction:
@@ -267,7 +261,7 @@ class _Worlds:
         return self._make(((steps, policy), (None, nominal)), steps, self.main)
 
     def _make(
-        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, dynamics: Dynamics
+        self, phases: tuple[tuple[int | None, Decisions], ...], nominal_from: int | None, dynamics: ParticleDynamics
     ) -> SampledWorld:
         return SampledWorld(phases, nominal_from, self.policies["nominal"], dynamics, self.main.rewards)
 
@@ -275,7 +269,7 @@ class _Worlds:
 class LabelAtoms:
     """Label sets of an automaton whose atoms are all labels: of states [n], or of one."""
 
-    def __init__(self, automaton: Automaton, dynamics: Dynamics) -> None:
+    def __init__(self, automaton: Automaton, dynamics: ParticleDynamics) -> None:
         self._names = [(bit, atom.name) for bit, atom in enumerate(automaton.atoms) if isinstance(atom, Label)]
         self._dynamics = dynamics
 

@@ -31,7 +31,7 @@ from monitor.arrays import Bools, Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.anytime import Bets, check_range, log_wealth_down, log_wealth_up, predicted
 from monitor.statistics.equal import TIE
-from monitor.statistics.samples import unit_array
+from monitor.statistics.samples import running, unit_array
 from monitor.statistics.strength import Strength, truth
 
 Flags = Bools
@@ -154,14 +154,14 @@ class RegionBets:
         mean, variance, _ = predicted(state.bets, seen)
         up = log_wealth_up(seen, _size(np.maximum(mean - below, least), variance), below)
         down = log_wealth_down(seen, _size(np.maximum(above - mean, least), variance), above)
-        up, down = _running(np.add, state.up, up), _running(np.add, state.down, down)
+        up, down = running(np.add, state.up, up), running(np.add, state.down, down)
         return _Course(
             up,
             down,
             state.above | np.logical_or.accumulate(up >= -math.log(self.strength.beta), axis=-1),
             state.below | np.logical_or.accumulate(down >= -math.log(self.strength.alpha), axis=-1),
-            _running(np.minimum, state.low, seen),
-            _running(np.maximum, state.high, seen),
+            running(np.minimum, state.low, seen),
+            running(np.maximum, state.high, seen),
         )
 
     def _decided(self, course: _Course) -> tuple[Ints, Signs]:
@@ -202,9 +202,3 @@ def _at(values: NDArray[T], index: Ints) -> NDArray[T]:
 def _size(gap: Floats, variance: Floats) -> Floats:
     """Return the bets under which wealth grows nearly fastest if the mean is `gap` away."""
     return np.asarray(gap / (variance + gap * gap))
-
-
-def _running(operation: np.ufunc, start: float, values: Floats) -> Floats:
-    """Return the running sum, minimum or maximum of values [..., N], begun at `start`."""
-    first = np.full((*values.shape[:-1], 1), start)
-    return np.asarray(operation.accumulate(np.concatenate([first, values], axis=-1), axis=-1)[..., 1:])

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from monitor.arrays import Floats, Ints, Signs
 from monitor.errors import ConfigError
 from monitor.statistics.equal import TIE, EqualOutcome, meets
-from monitor.statistics.samples import sample_array
+from monitor.statistics.samples import running, sample_array
 from monitor.statistics.strength import Strength, first_crossing, truth
 
 NODES = np.arange(-50.0, 9.0, 0.35)
@@ -119,8 +119,8 @@ class TSprt:
         """Return all intermediate states, the index of the sample that decides, and the side."""
         count = state.samples + np.arange(1, seen.shape[-1] + 1)
         off = seen - self.theta
-        total, squares = _running(np.add, state.total, off), _running(np.add, state.squares, off * off)
-        low, high = _running(np.minimum, state.low, seen), _running(np.maximum, state.high, seen)
+        total, squares = running(np.add, state.total, off), running(np.add, state.squares, off * off)
+        low, high = running(np.minimum, state.low, seen), running(np.maximum, state.high, seen)
         varied = high - low > TIE * np.maximum(1.0, np.abs(high))
         ratio = np.full(seen.shape, np.nan)
         counts = np.broadcast_to(count, seen.shape)[varied]
@@ -165,9 +165,3 @@ def _log_moment(m: Floats, a: Floats) -> Floats:
     exponent = m[:, None] * u - rise * (rise / 2.0 + (peak - a)[:, None])
     log_sum = np.log(np.exp(exponent).sum(axis=-1) * width * (NODES[1] - NODES[0]))
     return np.asarray(m * np.log(peak) - (peak - a) ** 2 / 2.0 + log_sum)
-
-
-def _running(operation: np.ufunc, start: float, values: Floats) -> Floats:
-    """Return the running sum, minimum or maximum of values [..., N], begun at `start`."""
-    first = np.full((*values.shape[:-1], 1), start)
-    return np.asarray(operation.accumulate(np.concatenate([first, values], axis=-1), axis=-1)[..., 1:])

@@ -7,14 +7,18 @@ inputs, which only a world with numbers has. `HiddenAdapter` has observations fo
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Final
 
+from monitor.arrays import Floats
 from monitor.errors import InputError
 from monitor.stream.deduplication import digest
 from monitor.stream.reorder_buffer import BufferedMessage
 from monitor.types import Break, Instant, Observation, RawState, StreamSettings
 
 Pair = tuple[Any, Any, tuple[float, ...]]
+
+RELATIVE: Final = 1e-6
+"""Relative difference allowed between an agent's reward and the model's: single precision and sums of floats."""
 """(State, action or None, inputs): `State` is narrower in each adapter."""
 NOT_HIDDEN = "since the model has no hidden states, every message needs `state`, and none has `observation`"
 
@@ -194,3 +198,9 @@ def _entry(
         reward=observation.reward,
         inputs=pair[2],
     )
+
+
+def excess_of(likely: Floats, action: int) -> tuple[float, float]:
+    """Return the deviation of an action from a policy's probabilities [A], and its variance (`Adapter.excess`)."""
+    repeats = float((likely**2).sum())
+    return repeats - float(likely[action]), float((likely**3).sum()) - repeats**2

@@ -12,7 +12,7 @@ from monitor.hidden.filtering import NOTHING, Filter, Weights
 from monitor.hidden.glances import impossible
 from monitor.model.encode import StateEncoder, encode_action, encode_signal, encode_state
 from monitor.policy.controller import Reader
-from monitor.stream.adapter import Adapter, Pair, seen_state
+from monitor.stream.adapter import Adapter, Pair, excess_of, seen_state
 from monitor.types import UNKNOWN_POLICY, Break, Observation, StreamSettings
 
 
@@ -124,8 +124,7 @@ class HiddenAdapter(Adapter):
         likely = self._likely(pair)
         if likely is None or pair[1] is None:
             return 0.0, 0.0
-        repeats = float((likely**2).sum())
-        return repeats - float(likely[pair[1]]), float((likely**3).sum()) - repeats**2
+        return excess_of(likely, pair[1])
 
     def _likely(self, pair: Pair) -> Floats | None:
         seen, _, before = pair

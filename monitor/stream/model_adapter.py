@@ -9,11 +9,8 @@ from monitor.model.encode import StateEncoder, encode_action, encode_state
 from monitor.model.mdp import MDP
 from monitor.model.recorded import APPEND, never_recorded
 from monitor.policy.table import PolicyTable
-from monitor.stream.adapter import Adapter, Pair, seen_state
+from monitor.stream.adapter import RELATIVE, Adapter, Pair, seen_state
 from monitor.types import Break, Observation, StreamSettings
-
-RELATIVE: Final = 1e-6
-"""Relative difference allowed between an agent's reward and the model's: single precision and sums of floats."""
 
 ROUNDING: Final = 1e-9
 """Additional difference allowed, as a fraction of the model's largest reward: for sums that cancel to almost 0."""

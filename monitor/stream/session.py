@@ -232,7 +232,7 @@ class Session:
         session.deviation = Deviation.load(state.deviation)
         return session
 
-    def revise(self, changed: AbstractSet[str] = frozenset(), *, renumbered: bool = False) -> None:
+    def adapt(self, changed: AbstractSet[str] = frozenset(), *, renumbered: bool = False) -> None:
         """Adapt to a changed model or changed policies; drop all steps if one does not fit the model.
 
         `changed`: names of the policies whose file is another one than before. What acted under these names, and under

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from monitor.arrays import Floats
 from monitor.errors import InputError, MonitorError, PathError
-from monitor.stream.adapter import Adapter, Pair, seen_state
+from monitor.stream.adapter import RELATIVE, Adapter, Pair, excess_of, seen_state
 from monitor.types import Break, Observation, RawInputs, RawState, StreamSettings
 from monitor.worlds import CheckedWorld, Feature, Moment, numbers_of
-from monitor.worlds.policies import WorldPolicy
-
-RELATIVE: Final = 1e-6
-"""Relative difference allowed between an agent's reward and the world's: single precision and sums of floats."""
+from monitor.worlds.world_policies import WorldPolicy
 
 
 class WorldAdapter(Adapter):
@@ -114,8 +111,7 @@ class WorldAdapter(Adapter):
         likely = self._likely(pair[0], pair[2])
         if likely is None:
             return 0.0, 0.0
-        repeats = float((likely**2).sum())
-        return repeats - float(likely[pair[1]]), float((likely**3).sum()) - repeats**2
+        return excess_of(likely, pair[1])
 
     def _likely(self, state: tuple[float, ...], inputs: tuple[float, ...]) -> Floats | None:
         """Return nominal's probabilities at a step, asked once a step; None if it fails."""

@@ -6,7 +6,7 @@ what an observed step says about its noise, `manifest.py` worlds made of ONNX gr
 
 from monitor.worlds.abduction import Abduction, Moment
 from monitor.worlds.checked import CheckedWorld
-from monitor.worlds.load import is_world, load_world
+from monitor.worlds.loading import is_world, load_world
 from monitor.worlds.protocol import Feature, World, numbers_of, with_inputs
 
 __all__ = ["Abduction", "CheckedWorld", "Feature", "Moment", "World", "is_world", "load_world", "numbers_of",

@@ -24,7 +24,7 @@ WIDE: Final = 4.0
 """Its standard deviation, in those of the residuals."""
 
 
-class Distribution(Protocol):
+class NoiseDistribution(Protocol):
     """A distribution over the reals, and its inverse."""
 
     def quantile(self, u: Floats) -> Floats:

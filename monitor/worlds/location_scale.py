@@ -18,12 +18,12 @@ from monitor.errors import ModelError
 from monitor.policy.onnx_policy import read_bytes, read_pinned
 from monitor.worlds.abduction import LARGEST, SMALLEST
 from monitor.worlds.checked import TOLERANCE
-from monitor.worlds.conditions import compiled
 from monitor.worlds.content import of_manifest, opened
-from monitor.worlds.distributions import Distribution, Empirical, Normal, Student
+from monitor.worlds.distributions import Empirical, NoiseDistribution, Normal, Student
 from monitor.worlds.graph import Graph, as_model_errors
-from monitor.worlds.manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Manifest, Noise, read_manifest
+from monitor.worlds.label_conditions import compiled
 from monitor.worlds.resampling import ResampledInputs
+from monitor.worlds.world_manifest import MAX_MANIFEST_BYTES, FeatureSpec, File, Noise, WorldManifest, read_manifest
 
 UNLIKELY = 1e-6
 """Probability of noise below which a feature explains why a step is not possible."""
@@ -75,7 +75,7 @@ class LocationScale:
         where: its name in messages.
     """
 
-    def __init__(self, manifest: Manifest, content: Callable[[File], bytes], where: str) -> None:
+    def __init__(self, manifest: WorldManifest, content: Callable[[File], bytes], where: str) -> None:
         self.content = b""
         self.version, self.actions, self.learned = manifest.version, manifest.actions, manifest.learned
         self.features = tuple(each.feature for each in manifest.features)
@@ -209,7 +209,7 @@ class LocationScale:
         """Return where a label's condition holds, [n]."""
         return self._conditions[label](x)
 
-    def _fit(self, pinned: File, described: Manifest, content: Callable[[File], bytes]) -> LocationScale:
+    def _fit(self, pinned: File, described: WorldManifest, content: Callable[[File], bytes]) -> LocationScale:
         """Return the world of the manifest of a fit, whose files lie in that manifest's folder."""
         folder, where = PurePosixPath(pinned.file).parent, f"{self._where}, {pinned.file}"
         manifest = read_manifest(content(pinned), where)
@@ -250,7 +250,7 @@ class LocationScale:
         return np.asarray(ends / ends[:, -1:])
 
 
-def _recorded_ranges(manifest: Manifest) -> tuple[Floats, Floats]:
+def _recorded_ranges(manifest: WorldManifest) -> tuple[Floats, Floats]:
     """Return the ends [A, f + i] of the numbers at which each action was recorded, which is nowhere if it never was."""
     names = [each.name for each in (*manifest.features, *manifest.inputs)]
     low, high = np.full((2, len(manifest.actions), len(names)), np.inf)
@@ -265,7 +265,7 @@ def _recorded_ranges(manifest: Manifest) -> tuple[Floats, Floats]:
 class _Number:
     """A feature without named values: how a noise moves it, and which noise has moved it."""
 
-    def __init__(self, spec: FeatureSpec, column: int, noise: int | None, distribution: Distribution) -> None:
+    def __init__(self, spec: FeatureSpec, column: int, noise: int | None, distribution: NoiseDistribution) -> None:
         self.column, self.noise, self._spec, self._distribution = column, noise, spec, distribution
 
     def moved(self, location: Floats, scale: Floats, u: Floats) -> Floats:
@@ -306,7 +306,7 @@ def _reward(graph: Graph, actions: int, x: Floats, a: Ints, x_next: Floats) -> F
     return graph({"x": x, "a": np.eye(actions)[a], "x_next": x_next})[:, 0]
 
 
-def _distribution(manifest: Manifest, column: int, where: str) -> Distribution:
+def _distribution(manifest: WorldManifest, column: int, where: str) -> NoiseDistribution:
     noise, name = manifest.noise, manifest.features[column].name
     chosen: str | Noise = noise.get(name, "normal") if isinstance(noise, dict) else noise
     if isinstance(chosen, str):

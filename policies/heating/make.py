@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from monitor import load_world
 from monitor.policy.export import manifest_yaml
 from monitor.policy.manifest import Input, Manifest, Output
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 
 HERE = Path(__file__).parent
 Floats = npt.NDArray[np.float64]

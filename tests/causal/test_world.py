@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import Intervention, Law, RowCache, World, counterfactual_row
+from monitor.causal import CounterfactualWorld, Intervention, Law, RowCache, counterfactual_row
 from monitor.causal import world as world_module
 from monitor.exact import tables
 from monitor.model import MDP
@@ -45,11 +45,13 @@ PATH = ((0, 0), (1, 1), (0, 0), (2, 0))  # off-policy at offset 1
 LAST = ((0, 0), (1, 0), (0, None))
 
 
-def world(change: Intervention, path: tuple[tuple[int, int | None], ...] = PATH, table: PolicyTable = NOMINAL) -> World:
-    return World.at(path, 0, Law.stationary(table, MODEL), change)
+def world(
+    change: Intervention, path: tuple[tuple[int, int | None], ...] = PATH, table: PolicyTable = NOMINAL
+) -> CounterfactualWorld:
+    return CounterfactualWorld.at(path, 0, Law.stationary(table, MODEL), change)
 
 
-def replays(asked: World) -> bool:
+def replays(asked: CounterfactualWorld) -> bool:
     """Whether the world goes the observed way with probability 1, the last action included where it is known."""
     for offset, (state, action) in enumerate(asked.path):
         if action is None:
@@ -72,7 +74,7 @@ def drawn(chance: Random, *, stochastic: bool) -> tuple[Small, Law]:
 @given(chances)
 def test_no_change_replays_the_path_with_deviations_from_the_nominal_policy(chance: Random) -> None:
     small, law = drawn(chance, stochastic=False)
-    assert replays(World.at(small.setting.path, 0, law, Intervention()))
+    assert replays(CounterfactualWorld.at(small.setting.path, 0, law, Intervention()))
 
 
 @LAW
@@ -85,7 +87,7 @@ def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
         first.setdefault(state, action)
     consistent = [n for n, (s, a) in enumerate(small.setting.path) if first[s] == a]
     taken = as_table([first.get(s) or 0 for s in range(small.model.states)], small.model)
-    asked = World.at(small.setting.path, 0, law, Intervention(taken))
+    asked = CounterfactualWorld.at(small.setting.path, 0, law, Intervention(taken))
     for offset in consistent:
         state, action = small.setting.path[offset]
         assert asked.choices(offset, state) == [(action, 1.0)]
@@ -99,7 +101,7 @@ def test_the_very_actions_taken_replay_the_path(chance: Random) -> None:
 def test_a_stochastic_policy_put_in_its_own_place_replays_the_path(chance: Random) -> None:
     small, law = drawn(chance, stochastic=True)
     same = as_table(law.table(0).probabilities if law.table(0).actions is None else law.table(0).actions, small.model)
-    assert replays(World.at(small.setting.path, 0, law, Intervention(same)))
+    assert replays(CounterfactualWorld.at(small.setting.path, 0, law, Intervention(same)))
 
 
 @LAW
@@ -113,7 +115,9 @@ def test_choices_and_rows_are_distributions(chance: Random) -> None:
         Intervention(table["alt"], 1),
         Intervention(dynamics=small.models["icy"], future=small.models["icy"]),
     ]
-    asked = World.at(small.setting.path, 0, Law.stationary(table["nominal"], small.model), chance.choice(changes))
+    asked = CounterfactualWorld.at(
+        small.setting.path, 0, Law.stationary(table["nominal"], small.model), chance.choice(changes)
+    )
     for offset in range(len(small.setting.path) + 1):
         for state in range(small.model.states):
             choices = asked.choices(offset, state)
@@ -187,7 +191,7 @@ def test_changed_dynamics_replay_the_noise_under_their_own_rows() -> None:
 
 def test_an_end_is_absorbing_from_then_on_and_no_earlier() -> None:
     law = Law.ending(NOMINAL, MODEL, MODEL.with_absorbing(2), until=3, end=2)
-    asked = World.at((*PATH[:3], (2, None)), 0, law, Intervention(OTHER))
+    asked = CounterfactualWorld.at((*PATH[:3], (2, None)), 0, law, Intervention(OTHER))
     assert asked.row(3, 2, 0)[0].tolist() == [2]
     assert asked.row(3, 0, 0)[0].tolist() == [1, 2]
     assert asked.row(2, 2, 0)[0].tolist() == [0]
@@ -204,7 +208,7 @@ def test_the_observed_pair_is_certain_under_every_causal_model(causal_model: str
 
 def test_same_row_elsewhere_is_not_certain_under_every_causal_model() -> None:
     """State 0 under `ICY` has the same row for both actions; only the very pair observed is certain."""
-    asked = World.at(((0, 0), (1, 0)), 0, Law.stationary(NOMINAL, ICY), Intervention(OTHER))
+    asked = CounterfactualWorld.at(((0, 0), (1, 0)), 0, Law.stationary(NOMINAL, ICY), Intervention(OTHER))
     _, low, high = asked.row_bounds(0, 0, 1, "any")
     assert (low.tolist(), high.tolist()) == ([0.0, 0.0], [1.0, 1.0])
     _, low, high = asked.row_bounds(0, 0, 1, "stable")
@@ -219,7 +223,7 @@ def test_the_row_cache_keeps_its_models_alive() -> None:
     only = PolicyTable(actions=np.zeros(1, dtype=np.int64))
     plain = MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)])
     change = Intervention(dynamics=icy, future=icy)
-    World.at(((0, 0), (0, 0)), 0, Law.stationary(only, plain), change, cache).row(0, 0, 0)
+    CounterfactualWorld.at(((0, 0), (0, 0)), 0, Law.stationary(only, plain), change, cache).row(0, 0, 0)
     del icy, change
     gc.collect()
     assert grave() is not None

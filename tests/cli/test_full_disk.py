@@ -159,6 +159,6 @@ def test_output_that_does_not_fit_is_one_line(cfmon: Run, monkeypatch: pytest.Mo
     def full(_: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("monitor.cli.models.say", full)
+    monkeypatch.setattr("monitor.cli.model_commands.say", full)
     code, _, err = cfmon("model", "info", "model.npz")
     assert (code, err) == (2, "cfmon: a file cannot be written: No space left on device; make space for it\n")

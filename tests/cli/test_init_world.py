@@ -16,7 +16,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("sklearn")
 
 import monitor
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.cli.stages import faults
 from tests.tiers import slow
 

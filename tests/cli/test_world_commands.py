@@ -17,7 +17,7 @@ from monitor.authoring.policy_export.original import Original
 from monitor.cli.input_files import data_file
 from monitor.policy.export import table_onnx
 from monitor.worlds import load_world
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.worlds.graphs import linear
 
 Run = Callable[..., tuple[int, str, str]]

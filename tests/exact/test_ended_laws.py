@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from monitor.causal import Intervention, World
+from monitor.causal import CounterfactualWorld, Intervention
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.history import HistoryChain
@@ -46,7 +46,7 @@ def test_an_end_is_where_it_is_said_to_be(change: InterventionRef, until: int, t
         unpaid = replace(MODEL, rewards=np.zeros((4, 2)), transition_rewards=None, reward_spread=None)
         worlds = Evaluators(unpaid, tables(POLICIES, unpaid), {"drained": DRAINED})
     for path in (((0, 0), (0, 1), (0, 0)), ((3, 0), (0, 0), (0, 1), (0, 0))[: max(until, 1) + 2]):
-        world = World.at(path, 0, worlds.nominal(0, until), worlds.intervention(change, 0))
+        world = CounterfactualWorld.at(path, 0, worlds.nominal(0, until), worlds.intervention(change, 0))
         value_table = worlds.value_table(world.law, measure(text))
         chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
         assert worlds.value(world, measure(text)) == pytest.approx(chain.value(), abs=1e-12)
@@ -54,7 +54,9 @@ def test_an_end_is_where_it_is_said_to_be(change: InterventionRef, until: int, t
 
 def test_after_an_end_the_state_is_constant() -> None:
     worlds = Evaluators(MODEL, tables(POLICIES, MODEL))
-    world = World.at(((0, 0), (0, 1), (0, 0)), 0, worlds.nominal(0, 0), Intervention(worlds.policies["alt"]))
+    world = CounterfactualWorld.at(
+        ((0, 0), (0, 1), (0, 0)), 0, worlds.nominal(0, 0), Intervention(worlds.policies["alt"])
+    )
     assert worlds.value(world, measure('P=? [ F<=5 "bad" ]')) == 0.0
     assert worlds.value(world, measure('P=? [ G<=5 !"mid" ]')) == 1.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from monitor.causal import Intervention, World
+from monitor.causal import CounterfactualWorld, Intervention
 from monitor.errors import LimitError
 from monitor.exact import Checker, tables
 from monitor.exact import history as history_module
@@ -114,7 +114,7 @@ def test_histories_impossible_in_the_causal_class_are_not_kept() -> None:
 def test_a_chain_without_look_back_has_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
     worlds = Evaluators(COIN, tables({"nominal": [0, 0]}, COIN))
     measure = Probability(eventually(3, 3, Label("one")))
-    world = World.at([(0, 0)], 0, worlds.nominal(None, 0), Intervention())
+    world = CounterfactualWorld.at([(0, 0)], 0, worlds.nominal(None, 0), Intervention())
     value_table = worlds.value_table(world.law, measure)
     chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
     monkeypatch.setattr(history_module, "MAX_HISTORIES", 1 + 2 + 2 + 2)
@@ -124,7 +124,7 @@ def test_a_chain_without_look_back_has_no_history(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(("low", "high", "earned"), [(0, 0, 1.0), (0, 2, 7.0), (1, 2, 6.0), (2, 4, 4.0 + 1.0 + 2.0)])
 def test_a_chain_collects_rewards_up_to_the_last_offset(low: int, high: int, earned: float) -> None:
     worlds = Evaluators(RING, tables(POLICIES, RING))
-    world = World.at([(0, 0)], 0, worlds.nominal(), Intervention())
+    world = CounterfactualWorld.at([(0, 0)], 0, worlds.nominal(), Intervention())
     value_table = worlds.value_table(world.law, Reward(low, high))
     assert HistoryChain(world, value_table.automaton, value_table.labelling, {}).value() == earned
     assert HistoryChain(world, value_table.automaton, value_table.labelling, {}, "any").interval() == (earned, earned)

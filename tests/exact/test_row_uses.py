@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.errors import LimitError
 from monitor.exact import row_uses as module
 from monitor.exact.evaluators import Evaluators
@@ -37,7 +37,9 @@ def used(learned: Learned, goal: Goal, position: int, end: int | None = None) ->
     evaluators = Evaluators(learned.model, learned.policies)
     path = learned.setting.path
     nominal = evaluators.nominal(end, until=len(path) - 1 - position)
-    world = World.at(path, position, nominal, evaluators.intervention(goal.world.change, end), evaluators.rows)
+    world = CounterfactualWorld.at(
+        path, position, nominal, evaluators.intervention(goal.world.change, end), evaluators.rows
+    )
     return row_uses(world, evaluators.value_table(world.law, goal.measure), goal.measure)
 
 

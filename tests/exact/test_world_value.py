@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from monitor.causal import Intervention, World
+from monitor.causal import CounterfactualWorld, Intervention
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
 from monitor.exact.history import HistoryChain
@@ -58,7 +58,9 @@ def test_world_value_equals_the_checkers_value(text: str, change: str) -> None:
     worlds = made()
     checker = Checker(MODEL, tables(POLICIES, MODEL), {"slippery": SLIPPERY})
     for position in range(len(PATH)):
-        world = World.at(PATH, position, worlds.nominal(None, 0), worlds.intervention(CHANGES[change], None))
+        world = CounterfactualWorld.at(
+            PATH, position, worlds.nominal(None, 0), worlds.intervention(CHANGES[change], None)
+        )
         asked = parse(f"{change}@{len(PATH) - 1 - position}.{text}")
         plain = checker.check(asked, PATH)
         assert worlds.value(world, measure(text)) == pytest.approx(plain.value, abs=1e-12)
@@ -79,7 +81,7 @@ def test_an_episode_may_end_before_or_after_the_path_does(
     for end, until, text in product((0, 3), (0, 2, 3, 7), TEXTS):
         law = worlds.nominal(end, until)
         for path in (((3, 1),), PATH[:4]):
-            world = World.at(path, 0, law, worlds.intervention(CHANGES[change], end))
+            world = CounterfactualWorld.at(path, 0, law, worlds.intervention(CHANGES[change], end))
             value_table = worlds.value_table(world.law, measure(text))
             chain = HistoryChain(world, value_table.automaton, value_table.labelling, {})
             assert worlds.value(world, measure(text)) == pytest.approx(chain.value(), abs=1e-12)
@@ -89,6 +91,6 @@ def test_an_episode_may_end_before_or_after_the_path_does(
 
 def test_a_constant_is_its_own_bounds() -> None:
     worlds = made()
-    world = World.at(PATH, 2, worlds.nominal(None, 0), Intervention(worlds.policies["alt"]))
+    world = CounterfactualWorld.at(PATH, 2, worlds.nominal(None, 0), Intervention(worlds.policies["alt"]))
     assert worlds.value(world, measure("P=? [ true ]")) == 1.0
     assert worlds.interval(world, measure("P=? [ false ]"), "any") == (0.0, 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import monitor
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.exact import Checker, tables
 from monitor.hidden.checker import HiddenChecker
 from monitor.logic import parse
@@ -33,7 +33,7 @@ def test_where_states_are_seen_it_is_that_of_the_other_picture(seed: int) -> Non
         goal, (change,), offset = next(goals(parse(f"{text}.R=? [ C<={STEPS - 1} ]")))
         begins, end = max(len(path) - 1 - offset, 0), path[-1][0] if terminated else None
         nominal = worlds.nominal(end, len(path) - 1 - begins)
-        world = World.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
+        world = CounterfactualWorld.at(path, begins, nominal, worlds.intervention(change, end), worlds.rows)
         wanted = distribution_of(world, worlds.value_table(world.law, goal.measure), about["model"].states).states
         (found,) = hidden.courses([(change, begins)], pairs, beliefs, steps=STEPS, terminated=terminated)
         assert len(found) == len(wanted) == STEPS

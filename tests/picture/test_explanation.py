@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from monitor.causal import Intervention, World
+from monitor.causal import CounterfactualWorld, Intervention
 from monitor.evaluation import check
 from monitor.evidence.document import Evidence, PolicyEvidence
 from monitor.exact import Checker
@@ -146,7 +146,7 @@ def test_likeliest_paths_against_enumeration(seed: int, states: int, steps: int)
     model, path, tables = random_world(seed, states, steps + 1)
     checker = Checker(model, tables)
     worlds = checker.evaluators
-    world = World.at(path, 0, worlds.nominal(None, steps), Intervention(tables["fallback"]), worlds.rows)
+    world = CounterfactualWorld.at(path, 0, worlds.nominal(None, steps), Intervention(tables["fallback"]), worlds.rows)
     found = likeliest(world, steps, 5)
     everything: dict[tuple[int, ...], float] = {}
     for states_after in itertools.product(range(states), repeat=steps):

@@ -20,7 +20,7 @@ from monitor.picture.svg import ALTERNATIVE, NOMINAL
 from monitor.picture.thresholds import thresholds
 from monitor.referee.numbers import drawn_states
 from monitor.worlds import CheckedWorld, Feature
-from monitor.worlds.policies import WorldPolicy
+from monitor.worlds.world_policies import WorldPolicy
 from tests.worlds.test_stream import House
 
 SVG = "{http://www.w3.org/2000/svg}"

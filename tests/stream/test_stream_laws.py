@@ -323,7 +323,7 @@ def test_on_another_model_all_that_is_held_is_possible(past: list[Deed], model: 
     do(session, past, 0.0)
     ends = [event for event in session.pending if isinstance(event, End)]
     again = kept(session, model)
-    again.revise()
+    again.adapt()
     before: tuple[int, int] | None = None
     assert [event for event in again.pending if isinstance(event, End)] in (ends, ends[-1:])
     assert (again.order.episode, again.order.next_seq) == (session.order.episode, session.order.next_seq)
@@ -343,7 +343,7 @@ def test_on_the_same_model_nothing_is_let_go(past: list[Deed]) -> None:
     session = begun(MODEL, SETTINGS)
     do(session, past, 0.0)
     again = kept(session)
-    again.revise()
+    again.adapt()
     assert again.path.pairs == session.path.pairs
     assert len(again.pending) == len(session.pending)
 
@@ -354,7 +354,7 @@ def test_a_new_nominal_policy_is_held_against_the_one_last_named() -> None:
     drained(session)
     changed = replace(SETTINGS, policies={"cd" * 32: "nominal"})
     again = kept(session, settings=changed)
-    again.revise()
+    again.adapt()
     assert (session.mismatch, again.mismatch) == (False, True)
     again.arrive(Observation("a", "e", 1, 1, 0), NOON)
     assert [step.foreign for step in drained(again) if isinstance(step, Step)] == [True]
@@ -371,7 +371,7 @@ def test_who_acted_is_kept_while_the_policy_is_configured(*, still_known: bool) 
     changed = {"ab" * 32: "nominal", **({"cd" * 32: "careful"} if still_known else {})}
     again = kept(session, settings=replace(both, policies=changed))
     assert again.path.acted == ["nominal", "careful"]
-    again.revise()
+    again.adapt()
     name = "careful" if still_known else UNKNOWN_POLICY
     assert (again.path.acted, again.mismatch) == (["nominal", name], not still_known)
     steps = [step for step in drained(again) if isinstance(step, Step)]
@@ -399,7 +399,7 @@ def test_steps_are_not_attributed_to_another_file_of_the_same_name(
     for _ in range(advanced):
         session.advance()
     again = kept(session, settings=all_of)
-    again.revise(changed)
+    again.adapt(changed)
     assert not any(isinstance(event, Break) for event in drained(again))
     assert (len(again.path), again.path.acted) == (3, then)
 

@@ -430,7 +430,7 @@ def test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes() 
     assert deviations(told) == [Deviates("a", round(1 / 41, 2), 41), Deviates("a", round(2 / 42, 2), 42)]
     again = Session.load(told.session.dump(), adapter(RING, SETTINGS, nominal), SETTINGS, pages={})
     assert again.deviation.fraction == told.session.deviation.fraction == 2 / 42
-    again.revise()
+    again.adapt()
     assert again.deviation.fraction == 0.0, "it was the deviation from another policy"
 
 

@@ -38,7 +38,7 @@ from monitor.types import (
     StreamSettings,
     Verdict,
 )
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.evidence.rederived import confirmed, make_evidence
 from tests.tiers import scaled
 from tests.worlds.graphs import linear, world_files

@@ -18,7 +18,7 @@ from monitor.sidecar.config.load import assemble
 from monitor.types import FormulaSpec, Step, StreamSettings
 from monitor.worlds import CheckedWorld
 from monitor.worlds.content import name_in_python, of_manifest, of_python
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.worlds.samples import Tank
 
 ROOT = Path(__file__).parents[2]

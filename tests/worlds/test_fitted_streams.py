@@ -12,7 +12,7 @@ from monitor.alarm.message import alert_payload, identity_of
 from monitor.evidence.document import read_evidence
 from monitor.evidence.rederivation import ENGINE, REFEREE, derive_again
 from monitor.types import Alert, BandsWhen, FormulaSpec, Instant, Judged, Notice, Observation, StreamSettings
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.evidence.rederived import make_evidence
 from tests.worlds.samples import Basin
 from tests.worlds.test_fit_bands import PATH, POLICIES, basin

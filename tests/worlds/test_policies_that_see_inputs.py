@@ -20,7 +20,7 @@ from monitor.referee.numbers import Given, mean
 from monitor.sampled.sampler import Sampler
 from monitor.stream.world_adapter import WorldAdapter
 from monitor.types import Alert, FormulaSpec, Instant, Observation, StreamSettings
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.evidence.rederived import make_evidence
 
 

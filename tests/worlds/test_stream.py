@@ -40,7 +40,7 @@ from monitor.types import (
     TrustSettings,
 )
 from monitor.worlds import Moment, load_world
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 from tests.tiers import examples, scaled
 from tests.worlds.samples import Tank
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts
 from monitor.authoring.dynamics.ranges import recorded_actions
-from monitor.worlds.manifest import File
 from monitor.worlds.resampling import EPISODE, MOST_RECORDED
+from monitor.worlds.world_manifest import File
 
 
 def with_recorded_actions(world: Candidate, draft: Draft, parts: Parts) -> Candidate:

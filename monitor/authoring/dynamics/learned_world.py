@@ -21,7 +21,7 @@ from monitor.authoring.dynamics.fits import KINDS, Fit, Kind, fitted
 from monitor.authoring.dynamics.onnx_graph import GraphWriter
 from monitor.authoring.dynamics.steps import RecordedSteps
 from monitor.worlds.location_scale import LocationScale
-from monitor.worlds.manifest import FeatureSpec, File, Manifest, Noise, Quantity
+from monitor.worlds.world_manifest import FeatureSpec, File, Noise, WorldManifest, WorldNumber
 
 PASSES: Final = 20
 """Steps of the EM algorithm that replaces numbers which were cut off by what they would be expected to be."""
@@ -45,7 +45,7 @@ class Draft:
 
     stem: str
     features: tuple[FeatureSpec, ...]
-    inputs: tuple[Quantity, ...]
+    inputs: tuple[WorldNumber, ...]
     actions: tuple[str, ...]
     labels: dict[str, str]
 
@@ -85,7 +85,7 @@ class Candidate:
     """A world that may be chosen. `files`: the content of each file of its manifest. `form`: None for the baseline."""
 
     form: Form | None
-    manifest: Manifest
+    manifest: WorldManifest
     files: dict[str, bytes]
 
     @cached_property
@@ -258,7 +258,7 @@ def _candidate(
         files[f"{draft.stem}.scale.onnx"] = graph.content(graph.node("Exp", held), width)
     pinned = [File(file=file, sha256=sha256(content).hexdigest()) for file, content in files.items()]
     digest = sha256("".join(each.sha256 for each in pinned).encode()).hexdigest()
-    bare = Manifest(
+    bare = WorldManifest(
         kind="world",
         version=f"{draft.stem} {digest[:12]}",
         features=draft.features,

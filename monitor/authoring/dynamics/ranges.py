@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from monitor.arrays import Floats, Ints
-from monitor.worlds.manifest import FeatureSpec, Quantity, RecordedAction
+from monitor.worlds.world_manifest import FeatureSpec, RecordedAction, WorldNumber
 
 MARGIN: Final = 0.5
 """Of the recorded range, that is added on both sides: an agent may come there, and forecasts may lead there."""
@@ -44,9 +44,11 @@ def features_of(names: Sequence[str], values: Floats) -> tuple[FeatureSpec, ...]
     return tuple(_feature(name, column) for name, column in zip(names, values.T, strict=True))
 
 
-def inputs_of(names: Sequence[str], values: Floats) -> tuple[Quantity, ...]:
+def inputs_of(names: Sequence[str], values: Floats) -> tuple[WorldNumber, ...]:
     """Return the inputs of numbers [n, i], with `MARGIN` around their range."""
-    return tuple(Quantity(name=name, low=_out(v, -1), high=_out(v, 1)) for name, v in zip(names, values.T, strict=True))
+    return tuple(
+        WorldNumber(name=name, low=_out(v, -1), high=_out(v, 1)) for name, v in zip(names, values.T, strict=True)
+    )
 
 
 def recorded_actions(

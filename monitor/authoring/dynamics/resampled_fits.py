@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.authoring.dynamics.learned_world import Candidate, Draft, Parts, refitted
 from monitor.authoring.dynamics.steps import RecordedSteps
-from monitor.worlds.manifest import File
+from monitor.worlds.world_manifest import File
 
 
 def with_fits(world: Candidate, draft: Draft, parts: Parts, seed: int, count: int) -> Candidate:

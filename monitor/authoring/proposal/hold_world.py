@@ -16,7 +16,7 @@ from monitor.authoring.proposal.world_paths import RecordedNumbers
 from monitor.exact.all_states import values
 from monitor.model.mdp import MDP
 from monitor.worlds import CheckedWorld
-from monitor.worlds.policies import as_world_policy
+from monitor.worlds.world_policies import as_world_policy
 
 EPISODES: Final = 2_000
 """Simulated episodes for each length of takeovers, with the same noise: unsafe fractions are known to about 0.01."""

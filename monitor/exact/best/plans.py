@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.exact.best.values import BestValues, Lookback
 
 BRANCHES = 3
@@ -55,7 +55,7 @@ class Planner:
         repeats: see `Observed`.
     """
 
-    def __init__(self, values: BestValues, found: Lookback, world: World, *, repeats: bool) -> None:
+    def __init__(self, values: BestValues, found: Lookback, world: CounterfactualWorld, *, repeats: bool) -> None:
         self._values, self._found, self._world, self._repeats = values, found, world, repeats
 
     def plan(self, changes: int) -> PlannedChange | None:

@@ -27,7 +27,7 @@ from monitor.logic.syntax import Goal
 from monitor.model.formats import has_scheme
 from monitor.model.mdp import MDP
 from monitor.policy.controller import is_hidden
-from monitor.policy.onnx_policy import Policy
+from monitor.policy.onnx_policy import OnnxPolicy
 from monitor.runtime.monitor import Monitor
 from monitor.runtime.query import Query, SpecError, Vocabulary, read_query
 from monitor.sidecar.config.reading import load_config
@@ -59,7 +59,7 @@ class Loaded:
 
     config: Config
     model: AnyModel
-    policies: Mapping[str, Policy[Any]]
+    policies: Mapping[str, OnnxPolicy[Any]]
     models: Mapping[str, AnyModel]
     identity: Identity
     monitor: Monitor
@@ -176,7 +176,7 @@ def _monitor(
     formulas: Sequence[Query | FormulaSpec],
     *,
     model: AnyModel,
-    policies: Mapping[str, Policy[Any]],
+    policies: Mapping[str, OnnxPolicy[Any]],
     models: Mapping[str, AnyModel],
     identity: Identity,
 ) -> Monitor:
@@ -193,11 +193,11 @@ def _monitor(
     )
 
 
-def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, Policy[Any]], list[Query]]:
+def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, OnnxPolicy[Any]], list[Query]]:
     """Read what a configuration names; report all mistakes, not only the first."""
     mistakes = Mistakes()
     models: dict[str | None, AnyModel] = {}
-    policies: dict[str, Policy[Any]] = {}
+    policies: dict[str, OnnxPolicy[Any]] = {}
     for name in (None, *config.models):
         with mistakes.collect():
             models[name] = _read_model(config, "model" if name is None else "models", name)
@@ -224,7 +224,7 @@ def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, Pol
 
 
 def _vocabulary(
-    config: Config, model: AnyModel, policies: Mapping[str, Policy[Any]], others: Mapping[str, AnyModel]
+    config: Config, model: AnyModel, policies: Mapping[str, OnnxPolicy[Any]], others: Mapping[str, AnyModel]
 ) -> Vocabulary:
     features = config.state_encoder == "features"
     if features != isinstance(model, CheckedWorld):
@@ -247,7 +247,7 @@ def _read_model(config: Config, key: str, name: str | None = None) -> AnyModel:
         raise ModelError(f"{config.where(*where)}: {error}") from error
 
 
-def _read_policy(config: Config, name: str, model: AnyModel) -> Policy[Any]:
+def _read_policy(config: Config, name: str, model: AnyModel) -> OnnxPolicy[Any]:
     _check_policy_name(config, name)
     try:
         return load_any_policy(config.policies[name], model)
@@ -307,7 +307,7 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     )
 
 
-def _stream_settings(config: Config, policies: Mapping[str, Policy[Any]]) -> StreamSettings:
+def _stream_settings(config: Config, policies: Mapping[str, OnnxPolicy[Any]]) -> StreamSettings:
     known = {policy.sha256: name for name, policy in policies.items()}
     known[policies["nominal"].sha256] = "nominal"  # also where another name has the same file
     return StreamSettings(
@@ -326,7 +326,7 @@ def _stream_settings(config: Config, policies: Mapping[str, Policy[Any]]) -> Str
 
 
 def _identity(
-    config: Config, model: AnyModel, policies: Mapping[str, Policy[Any]], models: Mapping[str, AnyModel]
+    config: Config, model: AnyModel, policies: Mapping[str, OnnxPolicy[Any]], models: Mapping[str, AnyModel]
 ) -> Identity:
     name = config.model if has_scheme(config.model) else Path(config.model).name
     return Identity(

@@ -24,7 +24,7 @@ from monitor.model.mdp import MDP
 from monitor.policy.manifest import Input, Manifest, Output
 from monitor.policy.network import Network
 from monitor.worlds.location_scale import LocationScale
-from monitor.worlds.manifest import FeatureSpec
+from monitor.worlds.world_manifest import FeatureSpec
 
 STANDARD_ERRORS = 4.5
 """Of a thousand comparisons none is expected beyond."""

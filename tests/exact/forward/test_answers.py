@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import Intervention, World, conditional_choices
+from monitor.causal import CounterfactualWorld, Intervention, conditional_choices
 from monitor.evaluation import check
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators
@@ -63,7 +63,7 @@ def test_only_the_queried_start_point_is_evaluated() -> None:
     worlds = Evaluators(CORRIDOR, tables(policies, CORRIDOR))
     path, measure = ((0, 1), (2, 1), (4, 0)), Reward(0, 2)
     for steps in (None, 1, 2, 3):
-        world = World.at(path, 0, worlds.nominal(), Intervention(worlds.policies["same"], steps))
+        world = CounterfactualWorld.at(path, 0, worlds.nominal(), Intervention(worlds.policies["same"], steps))
         assert worlds.value(world, measure) == 1 + 21 + (40 if steps in (1, 2) else 41)
     track = Checker(CORRIDOR, tables(policies, CORRIDOR)).incremental_check(parse("same@2.R=? [ C<=2 ]"), window=9)
     (line,) = followed_worlds(track.path_values)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from scipy.optimize import linprog
 
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.causal.row import extreme
 from monitor.exact import Checker, tables
 from monitor.exact.evaluators import Evaluators, pair_arrays
@@ -54,7 +54,7 @@ def test_bounds_by_levels_are_those_by_cells(
         assert isinstance(goal, Goal)
         path = [(state, 0 if action is None else action) for state, action in small.setting.path]
         intervention = worlds.intervention(goal.world.change, None)
-        world = World.at(path, 4 - goal.world.offset, worlds.nominal(), intervention)
+        world = CounterfactualWorld.at(path, 4 - goal.world.offset, worlds.nominal(), intervention)
         value_table = worlds.value_table(world.law, goal.measure)
         by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
         assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)
@@ -221,7 +221,7 @@ def test_bounds_over_long_rows_are_those_by_cells(text: str, kind: Literal["any"
         path.append((int(random.choice(model.row(*path[-1])[0])), 0))
     goal = parse(f"alt@3.P=? [ {text} ]")
     assert isinstance(goal, Goal)
-    world = World.at(path, 0, worlds.nominal(), worlds.intervention(goal.world.change, None))
+    world = CounterfactualWorld.at(path, 0, worlds.nominal(), worlds.intervention(goal.world.change, None))
     value_table = worlds.value_table(world.law, goal.measure)
     by_cells = HistoryChain(world, value_table.automaton, value_table.labelling, {}, kind).interval()
     assert worlds.interval(world, goal.measure, kind) == pytest.approx(by_cells, abs=1e-12)

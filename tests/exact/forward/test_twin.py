@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from monitor.causal import World
+from monitor.causal import CounterfactualWorld
 from monitor.exact.history import HistoryChain
 from monitor.exact.lazy_values import LazyValues
 from monitor.logic import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, parse
@@ -100,7 +100,7 @@ def test_weights_times_values_are_the_same_number_at_every_level(chance: Random)
 def test_the_plain_evaluator_agrees(chance: Random, kind: Literal["any", "stable"]) -> None:
     case = a_case(chance, nested=chance.random() < 0.2)
     value_table, twin = case.evaluator().value_table, case.twin(0)
-    world = World(case.oracle.setting.path, case.nominal, case.law, {})
+    world = CounterfactualWorld(case.oracle.setting.path, case.nominal, case.law, {})
     expected = float(twin.value(0, *twin.first))
     assert HistoryChain(world, value_table.automaton, value_table.labelling, {}).value() == pytest.approx(
         expected, abs=CLOSE

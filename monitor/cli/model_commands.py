@@ -17,7 +17,7 @@ from monitor.model.formats import PROGRAMS, WORLDS, supported_forms, written_for
 if TYPE_CHECKING:
     from monitor.model.mdp import MDP
     from monitor.policy.draft import OutputKind
-    from monitor.policy.onnx_policy import Policy
+    from monitor.policy.onnx_policy import OnnxPolicy
     from monitor.policy.table import PolicyTable
     from monitor.worlds import CheckedWorld, Feature
 
@@ -165,7 +165,7 @@ def policy_info(
     from monitor.model.mdp import MDP  # noqa: PLC0415 - likewise
     from monitor.policy.controller import Reader  # noqa: PLC0415 - likewise
     from monitor.policy.onnx_policy import load_policy  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.worlds.policies import WorldPolicy  # noqa: PLC0415 - likewise
+    from monitor.worlds.world_policies import WorldPolicy  # noqa: PLC0415 - likewise
 
     with progress(f"running {manifest} on every state of {model}"):
         found = load_any_model(model)
@@ -243,7 +243,7 @@ def _encoders(mdp: MDP) -> list[str]:
     return ["index", *(name for name, data in held.items() if data)]
 
 
-def _reader_facts(policy: Policy[Any], mdp: MDP) -> dict[str, object]:
+def _reader_facts(policy: OnnxPolicy[Any], mdp: MDP) -> dict[str, object]:
     reader = policy.table
     kinds = f"one of {reader.memories}" if reader.remembers else "nothing"
     return {
@@ -257,7 +257,7 @@ def _reader_facts(policy: Policy[Any], mdp: MDP) -> dict[str, object]:
     }
 
 
-def _policy_facts(policy: Policy[PolicyTable], mdp: MDP) -> dict[str, object]:
+def _policy_facts(policy: OnnxPolicy[PolicyTable], mdp: MDP) -> dict[str, object]:
     table = policy.table
     several = sum(len(table.choices(state)) > 1 for state in range(mdp.states))
     return {

@@ -43,7 +43,7 @@ class File(_Strict):
         return file
 
 
-class Quantity(_Strict):
+class WorldNumber(_Strict):
     """A number of the state, or an input."""
 
     name: _Name
@@ -56,7 +56,7 @@ class Quantity(_Strict):
     """The most it can be."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Quantity:
+    def _ordered(self) -> WorldNumber:
         if not self.low < self.high:
             raise ValueError(f"low is {self.low} and high {self.high}; low comes first")
         return self
@@ -67,7 +67,7 @@ class Quantity(_Strict):
         return Feature(self.name, self.unit, self.low, self.high)
 
 
-class FeatureSpec(Quantity):
+class FeatureSpec(WorldNumber):
     """A feature: a number, or one of several named values."""
 
     whole: bool = False
@@ -131,7 +131,7 @@ class RecordedAction(_Strict):
         return ranges
 
 
-class Manifest(_Strict):
+class WorldManifest(_Strict):
     """Manifest of a world: the next value of a feature is location + scale x noise, rounded and clipped."""
 
     kind: Literal["world"]
@@ -141,7 +141,7 @@ class Manifest(_Strict):
     """The numbers of a state, in order."""
     actions: Annotated[tuple[str, ...], Field(min_length=1, max_length=4096)]
     """The names of the actions 0, 1, .."""
-    inputs: tuple[Quantity, ...] = ()
+    inputs: tuple[WorldNumber, ...] = ()
     """Numbers recorded with each step."""
     recorded_inputs: File | None = None
     """CSV file of inputs recorded earlier, from which those to come are resampled; absent: the last ones are kept."""
@@ -167,7 +167,7 @@ class Manifest(_Strict):
     """
 
     @model_validator(mode="after")
-    def _consistent(self) -> Manifest:
+    def _consistent(self) -> WorldManifest:
         numbers = [each.name for each in self.features if not each.values]
         if bool(numbers) != (self.location is not None):
             raise ValueError("location is for the features without named values, which need it")
@@ -187,7 +187,7 @@ class Manifest(_Strict):
                 raise ValueError(f"recorded.{action}: {', '.join(sorted(unknown))}: no such feature or input")
         return self
 
-    def described_by(self, world: Manifest) -> Manifest:
+    def described_by(self, world: WorldManifest) -> WorldManifest:
         """Return this manifest of a fit with the ranges and labels of its world, which a user may have corrected."""
         described = {(each.name, each.values): each for each in world.features}
         features = tuple(
@@ -204,11 +204,11 @@ class Manifest(_Strict):
         )
 
 
-def read_manifest(content: bytes, where: str) -> Manifest:
+def read_manifest(content: bytes, where: str) -> WorldManifest:
     """Read the manifest in the bytes of a YAML file; `where` names it in messages. Raises ModelError, in one line."""
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
-        return Manifest.model_validate(given)
+        return WorldManifest.model_validate(given)
     except ConfigError as error:
         raise ModelError(f"world {error}") from error
     except ValidationError as error:
