@@ -49,6 +49,7 @@ class RowBatch:
         odd: column -> rows [k] whose value there is of another kind than the others, so that it is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
         numbers: number of each row in its file, if rows are torn; None: they are consecutive.
+        coded: reason -> column, and which rows [n] had a value there that stands for a missing one, so that it is none.
     """
 
     columns: Mapping[str, AnyArray]
@@ -57,6 +58,7 @@ class RowBatch:
     odd: Mapping[str, Ints] = field(default_factory=dict)
     torn: Mapping[str, Ints] = field(default_factory=dict)
     numbers: Ints | None = None
+    coded: Mapping[str, tuple[str, Bools]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows that could be read."""
