@@ -103,7 +103,7 @@ def _record(settings: InitSettings, read: InitSettings, file: Path | None, found
     """Return the file of settings that repeats this: as it was read, if that said all."""
     if file is not None and settings == read:
         return file.read_text("utf-8")
-    return settings_text(settings, *(() if found is None else (found.proposal, found.reading_lines())))
+    return settings_text(settings, *((None,) if found is None else (found.proposal, found.reading_lines())))
 
 
 def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:

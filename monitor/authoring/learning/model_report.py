@@ -96,7 +96,12 @@ class LabelCalibration:
         return self.cut * 10 > self.count + self.cut
 
     @property
-    def wrong(self) -> str:
+    def wrong(self) -> bool:
+        """True if the forecasts have a fault."""
+        return bool(self.fault)
+
+    @property
+    def fault(self) -> str:
         """How forecasts and outcomes differ beyond chance and by more than 0.02, in all or in one tenth; or nothing.
 
         Nothing if `unjudged`: the forecasts that are left are not like the others.
@@ -111,7 +116,7 @@ class LabelCalibration:
             return ""
         count, said, came = max(far, key=lambda tenth: abs(tenth[1] - tenth[2]))
         low = min(int(said * 10), 9) * 10
-        others = "the other tenths are right" if len(far) == 1 else f"so are {len(far) - 1} more tenths"
+        others = "the other tenths are right" if len(far) == 1 else f"{len(far)} tenths are wrong"
         which = f"of the {count:,} forecasts from {low} % to {low + 10} %"
         return f"{which}, which say {said:.1%} on average, {came:.1%} came true; {others}"
 
@@ -431,7 +436,7 @@ def problems_of(report: ModelReport) -> tuple[str, ...]:
         )
     wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}
     found += [
-        f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong: {each.wrong}"
+        f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong: {each.fault}"
         for each in wrong.values()
     ]
     if cover.thin > 0.05:
