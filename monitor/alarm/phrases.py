@@ -105,17 +105,17 @@ def basis_text(basis: RestsOn) -> str:
     """Return what a value rests on, as it follows "rests on".
 
     >>> basis_text(RestsOn(1204, rare=0.031, never=0.0))
-    '1,204 recorded steps, 3.1 % of its own in pairs recorded fewer than 5 times'
+    '1,204 recorded steps, 3.1 % of its steps are ones recorded fewer than 5 times'
     >>> basis_text(RestsOn(1204, rare=0.0, never=0.004))
-    '1,204 recorded steps, 0.4 % of its paths to a pair never recorded'
+    '1,204 recorded steps, 0.4 % of its paths take an action that was never recorded in that state'
     >>> basis_text(RestsOn(1, rare=0.0, never=0.0)), basis_text(RestsOn(900, rare=None, never=0.5))
-    ('1 recorded step', '900 recorded steps, 50 % of its paths beyond them')
+    ('1 recorded step', '900 recorded steps, 50 % of its paths go beyond them')
     """
     said = [f"{f'{basis.steps:,}' if basis.steps else 'no'} recorded step{'' if basis.steps == 1 else 's'}"]
     if basis.rare:
-        said.append(f"{percent(basis.rare)} of its own in pairs recorded fewer than 5 times")
+        said.append(f"{percent(basis.rare)} of its steps are ones recorded fewer than 5 times")
     if basis.never > 0.0:
-        where = "beyond them" if basis.rare is None else "to a pair never recorded"
+        where = "go beyond them" if basis.rare is None else "take an action that was never recorded in that state"
         said.append(f"{percent(basis.never)} of its paths {where}")
     return ", ".join(said)
 

@@ -92,7 +92,8 @@ def _judgement(each: Scored) -> str:
     if not each.problems:
         return "good enough"
     more = f" (and {len(each.problems) - 1} more)" if len(each.problems) > 1 else ""
-    return each.problems[0].partition(";")[0].partition(", because")[0] + more
+    first, wrong, _ = each.problems[0].partition(";")[0].partition(", because")[0].partition(" are wrong: ")
+    return first + wrong.rstrip(": ") + more
 
 
 def verdict_of(table: Sequence[Scored]) -> str:

@@ -155,7 +155,7 @@ def _on_rows(request: ExportRequest, model: str, found: AnyModel, recordings: Se
     learner = load_learner(companion_of(Path(model)))
     if learner.where().count != mdp.states:
         raise ConfigError(f"{model}: its companion {companion_of(Path(model))} is of another model; learn it again")
-    source = with_function(open_recording(recorded_files(recordings)[0], TOPIC), learner.function)
+    source = with_function(open_recording(recorded_files(recordings)[0], TOPIC, learner.missing), learner.function)
     policy, notes = GivenPolicy.of(request.source, source.names(), learner.roles), list[str]()
     if not policy.sees_columns:
         raise PolicyError(f"policy {request.source}: it takes the number of a state; leave --recordings out")

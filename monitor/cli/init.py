@@ -16,6 +16,7 @@ from monitor.cli.recorded_inputs import (
     Bins,
     EpisodeColumn,
     InputColumns,
+    MissingCodes,
     NextStateColumns,
     ObservationColumns,
     OrderColumn,
@@ -24,6 +25,7 @@ from monitor.cli.recorded_inputs import (
     SkipBad,
     StateColumns,
     TerminatedColumn,
+    TimeLimit,
     TruncatedColumn,
     many,
 )
@@ -83,6 +85,8 @@ def init(
         ),
     ] = None,
     inputs: InputColumns = None,
+    missing: MissingCodes = None,
+    time_limit: TimeLimit = None,
     skip_bad: SkipBad | None = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="'NAME: CONDITION'", help="further label; may be repeated")
@@ -122,6 +126,7 @@ def init(
     model is suggested; replace it by one that you trust.
     Options of columns are those of `cfmon model learn`. This runs the code of simulators and policies.
     """
+    from monitor.authoring.learning.sentinels import missing_of  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.init_asking import settled_request  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.cli.init_parts import RefusedError, prepared  # noqa: PLC0415 - likewise
 
@@ -135,9 +140,10 @@ def init(
         "label": None if label is None else tuple(label), "nominal": nominal, "fallback": fallback, "bins": bins,
         "abstraction": abstraction, "dynamics": dynamics, "topic": topic, "steps": steps, "seed": seed,
         "offset": offset, "for_": for_, "keep": keep, "accept_model": accept or None, "skip_bad": skip_bad,
-        "fits": fits, "step_seconds": step_seconds,
+        "fits": fits, "step_seconds": step_seconds, "time_limit": time_limit,
     }  # fmt: skip
     asked = {name: value for name, value in given.items() if value is not None}
+    asked |= {"missing": missing_of(missing)} if missing else {}
     named = {name: value for name, value in columns.items() if value is not None}
     try:
         request = settled_request(folder, settings, asked, named, force=force, quiet=as_json)
@@ -153,7 +159,7 @@ def init(
 
 
 def _show(result: InitResult) -> None:
-    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.model_verdict import say_verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     base = result.base
     counts = ", ".join(many(count, name.removesuffix("s")) for name, count in base.counts.items())
@@ -175,8 +181,7 @@ def _show(result: InitResult) -> None:
     say(f"{result.folder / 'config.yaml'}: valid; formula {result.best.candidate.text}")
     say(f"{result.folder / 'takeover.yaml'}: {_takeover(result)}")
     say(f"{result.folder / 'report.html'}, {result.folder / 'report.md'}: the verdict with all its numbers")
-    for line in verdict(result.assessment):
-        say(f"verdict: {printable(line)}")
+    say_verdict("verdict", result.assessment)
     say("next:")
     if result.sample:
         say(f"  cfmon replay {result.folder / 'config.yaml'} {result.folder / 'sample.rec'}")
@@ -192,13 +197,12 @@ REFUSED = (
 
 def _refuse(found: Assessment, *, as_json: bool) -> None:
     """Print why no formula is proposed."""
-    from monitor.cli.model_verdict import verdict  # noqa: PLC0415 - keep `cfmon --help` light
+    from monitor.cli.model_verdict import say_verdict, verdict  # noqa: PLC0415 - keep `cfmon --help` light
 
     if as_json:
         print_json({"config": None, "verdict": verdict(found), "refused": True})
         return
-    for line in verdict(found):
-        say(f"verdict: {printable(line)}")
+    say_verdict("verdict", found)
     say(REFUSED)
 
 

@@ -21,7 +21,6 @@ from monitor.errors import ConfigError
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
-    from monitor.authoring.learning.column_roles import Proposal
     from monitor.authoring.learning.columns import Roles
 
 EXAMPLE: Final = "cfmon init FOLDER --recordings steps.csv --unsafe 'death: done and reward < 0'"
@@ -59,7 +58,9 @@ def settled_request(
             raise ConfigError(f"missing: FOLDER (where to write). For example: {EXAMPLE}")
         folder = file.parent
     check_folder(folder, file, force=force)
-    settings = read.model_copy(update=dict(given))
+    settings = _overruled(read, given, inputs=columns.get("inputs", "")).model_copy(
+        update={**given, "missing": read.missing | given.get("missing", {})}
+    )
     if settings.recordings and settings.simulator:
         raise ConfigError("give --recordings or --simulator, not both: one of them makes the model")
     asks = on_terminals() and not quiet
@@ -79,15 +80,30 @@ def settled_request(
         found.refuse_unsure(file)
     roles, understood = found.settled_roles()
     settings = _unsafe(settings, found, understood, asks=asks, quiet=quiet)
-    record = _record(settings, read, None if guessed or columns else file, found.proposal)
+    settings = settings.model_copy(update={"missing": found.missing, "time_limit": found.time_limit})
+    record = _record(settings, read, None if guessed or columns else file, found)
     return request(settings, roles, understood.inputs, record)
 
 
-def _record(settings: InitSettings, read: InitSettings, file: Path | None, proposal: Proposal | None) -> str:
+def _overruled(read: InitSettings, given: Mapping[str, Any], inputs: str) -> InitSettings:
+    """Return the settings of a file without what contradicts an option: a table has no inputs, a world no bins."""
+    world = True if inputs else given.get("dynamics")
+    if world is None and any(given.get(name) is not None for name in ("bins", "abstraction")):
+        world = False
+    if world:
+        return read.model_copy(update={"bins": None, "abstraction": None, "dynamics": read.dynamics or None})
+    if world is False:
+        other = {"bins": "abstraction", "abstraction": "bins"}
+        unsaid = [theirs for own, theirs in other.items() if given.get(own) is not None]
+        return read.model_copy(update={"dynamics": None, **dict.fromkeys(unsaid)})
+    return read
+
+
+def _record(settings: InitSettings, read: InitSettings, file: Path | None, found: RecordedColumns | None) -> str:
     """Return the file of settings that repeats this: as it was read, if that said all."""
     if file is not None and settings == read:
         return file.read_text("utf-8")
-    return settings_text(settings, proposal)
+    return settings_text(settings, *((None,) if found is None else (found.proposal, found.reading_lines())))
 
 
 def _simulated(settings: InitSettings, *, asks: bool) -> InitSettings:
@@ -134,7 +150,8 @@ def _request(
         folder, tuple(map(Path, settings.recordings)), settings.simulator, settings.unsafe, settings.nominal,
         settings.fallback, roles, said, settings.topic, settings.steps, settings.seed, settings.offset,
         AlarmSpec(for_=settings.for_, keep=settings.keep), force=force, quiet=quiet, accept=settings.accept_model,
-        dynamics=settings.dynamics, inputs=inputs, record=record, limit=RowLimit.parsed(settings.skip_bad),
+        dynamics=settings.dynamics, inputs=inputs, missing=settings.missing, record=record,
+        limit=RowLimit.parsed(settings.skip_bad),
         fits=checked_fits(settings.fits), step_seconds=settings.step_seconds,
     )  # fmt: skip
 

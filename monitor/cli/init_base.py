@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from monitor.authoring.learning.left_out import DEFAULT, RowLimit
 from monitor.cli.output import progress
+from monitor.cli.recorded_inputs import open_recording, recorded_files
 from monitor.types import AlarmSpec
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.cross_fitting import ForecastJudge
     from monitor.authoring.learning.model_report import Gain
     from monitor.authoring.learning.row_files import RowFile
+    from monitor.authoring.learning.sentinels import Missing
     from monitor.authoring.policy_export.given_policy import GivenPolicy
     from monitor.authoring.policy_export.observed_rows import ObservedRows
     from monitor.authoring.proposal.hold import Guarded
@@ -38,8 +40,9 @@ class InitRequest:
     `roles`, `said`: options of `cfmon model learn`. `steps`: to measure on; None: until there are enough events.
     `offset`, `alarm`: of every candidate formula. `accept`: go on with a model that forecasts no better than the
     frequency. `dynamics`: a world with numbers; None: the better of both. `inputs`: columns that the agent does not
-    influence. `record`: the file of settings that repeats this. `limit`: bad rows that may be left out. `fits`: of a
-    world to resampled episodes. `step_seconds`: between two steps.
+    influence. `missing`: values of columns that stand for missing ones. `record`: the file of settings that repeats
+    this. `limit`: bad rows that may be left out. `fits`: of a world to resampled episodes. `step_seconds`: between two
+    steps.
     """
 
     folder: Path
@@ -61,9 +64,14 @@ class InitRequest:
     step_seconds: float | None = None
     dynamics: bool | None = None
     inputs: tuple[str, ...] = ()
+    missing: Missing = field(default_factory=dict)
     record: str = ""
     limit: RowLimit = field(default_factory=lambda: RowLimit.parsed(DEFAULT))
     fits: int = 0
+
+    def sources(self) -> list[RowFile]:
+        """Return the rows of the recordings. RecordingError: there is no such file."""
+        return [open_recording(path, self.topic, self.missing) for path in recorded_files(self.recordings)]
 
 
 @dataclass

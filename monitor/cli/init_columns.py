@@ -5,19 +5,21 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import typer
 
+from monitor.authoring.learning.batch import RowBatch
 from monitor.authoring.learning.column_facts import Head, head_of
 from monitor.authoring.learning.column_roles import ROLES, SINGLE, ColumnRole, Proposal, proposed
 from monitor.authoring.learning.columns import Role, Roles, expanded, guessed
 from monitor.authoring.learning.learner import ALIASES, labels_of
+from monitor.authoring.learning.sentinels import FarValue, Missing, decoded, far_values, missing_of, number_text
 from monitor.cli.abstractions import function_of
-from monitor.cli.init_settings import InitSettings, key_text, role_text, roles_of
+from monitor.cli.init_settings import InitSettings, codes_text, key_text, role_text, roles_of
 from monitor.cli.output import printable, say
 from monitor.cli.recorded_inputs import many, open_recording, recorded_files
 from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
@@ -25,13 +27,27 @@ from monitor.errors import ConfigError, ModelError, MonitorError, RecordingError
 SEVERAL: Final = ("state", "next_state", "inputs")
 """Options that name several columns."""
 
+LIMIT: Final = ("time_limit", "time limit")
+
+CODED: Final[tuple[Role, ...]] = ("episode", "order", "action")
+"""Roles whose values are codes: a number far outside is another one."""
+
+FAR: Final = 3
+"""Values far outside the others that are shown of a column."""
+
+MISSING: Final = "missing: # values that stand for missing ones; [] for none"
+DOUBTFUL: Final = "# Far outside the others, and read as they are; if they are errors, add them under missing:"
+
 WIDTH: Final = 120
 """The table is no wider, however wide the terminal."""
 
 LINES: Final = 60
 """Columns that are shown, or lists of columns; those that are not clear are shown in any case."""
 
-CORRECT: Final = "Correct what is wrong, such as `{name}: {role}`; the roles are {roles} and left out."
+CORRECT: Final = (
+    "Correct what is wrong, such as `{name}: {role}`; the roles are {roles} and left out. Values that stand for "
+    "missing ones: `COLUMN: missing -999, 9999`, or `COLUMN: missing none`."
+)
 UNSAFE: Final = "What must not happen? A name and a condition on the columns, such as `{example}`."
 
 
@@ -79,10 +95,16 @@ class RecordedColumns:
 
     def __init__(self, settings: InitSettings, options: ColumnOptions) -> None:
         self.sources = [open_recording(p, settings.topic) for p in recorded_files(map(Path, settings.recordings))]
-        self.head: Head = head_of(self.sources)
+        self._read: Head = head_of(self.sources)
         self.settings, self.options = settings, options
-        self.names = [*self.head.columns, *self.head.unreadable]
+        self.names = [*self._read.columns, *self._read.unreadable]
         self.settled, self.closed = options.applied(settings.columns, self.names, self.source)
+        self.codes: dict[str, tuple[float | str, ...]] = {}
+        """Values that stand for missing ones, as the user said."""
+        for text, codes in settings.missing.items():
+            self.codes |= dict.fromkeys(_found(text, self.names, self.source), codes)
+        self.time_limit = settings.time_limit
+        self.far = {name: far for name, values in self._read.columns.items() if (far := far_values(values))}
         said = {"bins": settings.bins, "abstraction": settings.abstraction}
         self.computed = bool(function_of(said))
         self.without_inputs: list[str] = []
@@ -113,7 +135,50 @@ class RecordedColumns:
             self.closed.add("state")
 
     def _proposed(self) -> Proposal:
-        return proposed(self.head, self.settled, self.closed, computed=self.computed)
+        """Return roles for the rows without sentinels; a code of an episode, an order or an action is none."""
+        found = self._decoded(())
+        coded = [name for role in CODED for name in found.having(role) if name in self.missing]
+        return self._decoded(coded) if {*coded} - {*self.codes} else found
+
+    def _decoded(self, without: Sequence[str]) -> Proposal:
+        likely = {name: tuple(one.value for one in far if one.sentinel) for name, far in self.far.items()}
+        self.missing: Missing = {name: codes for name, codes in likely.items() if codes and name not in without}
+        self.missing = {**self.missing, **self.codes}
+        batch = decoded(RowBatch(self._read.columns, 1, self.source), self.missing)
+        self.head = replace(self._read, columns=batch.columns)
+        found = proposed(self.head, self.settled, self.closed, computed=self.computed, time_limit=self.time_limit)
+        return replace(found, columns=[self._with_far(each) for each in found.columns])
+
+    def _with_far(self, column: ColumnRole) -> ColumnRole:
+        """Return a column with the values that stand for missing ones and, if it is used, others far outside."""
+        codes = self.missing.get(column.name, ())
+        said = [f"{', '.join(map(number_text, codes))}: missing"] if codes else []
+        if column.roles or not column.sure:
+            said += [f"{one.text} ({one.count:,}): far outside" for one in self._others(column.name)]
+        return replace(column, values="; ".join([column.values, *said]))
+
+    def _others(self, name: str) -> list[FarValue]:
+        """Return the first values of a column that are far outside, and are taken for readings."""
+        codes = self.missing.get(name, ())
+        return [one for one in self.far.get(name, ()) if one.value not in codes][:FAR]
+
+    def reading_lines(self) -> list[str]:
+        """Return lines of YAML on the time limit, and on values that stand for missing ones or might."""
+        used = {each.name for each in self.proposal.columns if each.roles or not each.sure}
+        coded = {self.proposal.having(role) for role in CODED}
+        taken, doubtful = [], []
+        for name in self.names:
+            range_ = next((f"; the others are {one.low:.6g} to {one.high:.6g}" for one in self.far.get(name, ())), "")
+            codes = self.missing.get(name, ())
+            if name in self.missing:
+                taken.append(f"  {key_text(name)}: {codes_text(codes)} # read as empty cells{range_}")
+            for one in self._others(name) if name in used and (name,) not in coded else ():
+                rows = many(one.count, "row")
+                doubtful.append(f"#   {key_text(name)}: {codes_text((*codes, one.value))} # {rows}{range_}")
+        limit = self.proposal.time_limit
+        lines = [] if self.time_limit is None else [f"time_limit: {self.time_limit}"]
+        lines += [f"# time_limit: {limit} # if ends after so many steps are cuts; 0: they are ends"] if limit else []
+        return [*lines, *([MISSING, *taken] if taken else []), *([DOUBTFUL, *doubtful] if doubtful else [])]
 
     def show(self) -> None:
         """Print the table."""
@@ -125,6 +190,8 @@ class RecordedColumns:
             say(printable(f"  left out: {', '.join(self.without_inputs)}: inputs are for a world, and this is a table"))
         if any(not each.sure for each in self.proposal.columns):
             say("  ?: not clear; a person has to decide")
+        if any(codes for name, codes in self.missing.items() if name not in self.codes):
+            say("  missing: such values repeat far outside all others; they are read as empty cells")
 
     def show_missing(self, roles: Roles) -> None:
         """Print what it means that no column has some roles."""
@@ -152,12 +219,22 @@ class RecordedColumns:
 
     def _change(self, lines: Sequence[str]) -> None:
         """Take corrections, `NAME: ROLE` each; show what they change."""
-        before = {each.name: (each.roles, each.sure) for each in self.proposal.columns}
+        before = {each.name: (each.roles, each.sure, each.values) for each in self.proposal.columns}
         settled = dict(self.settled)
         for line in lines:
             name, colon, role = line.rpartition(":")
             if not (colon and name.strip()):
                 raise ConfigError(f"{line.strip()!r}: write NAME: ROLE, such as  {self.names[-1]}: left out")
+            if name.strip() in LIMIT and name.strip() not in self.names:
+                if not role.strip().isdecimal():
+                    raise ConfigError(f"{line.strip()!r:.80}: write time_limit: STEPS, or time_limit: 0 for none")
+                self.time_limit = int(role)
+                continue
+            if (codes := role.strip()).startswith("missing "):
+                codes = codes.removeprefix("missing ")
+                named = _found(name.strip(), self.names, self.source)
+                self.codes |= dict.fromkeys(named, *missing_of([f"column: {codes}"]).values())
+                continue
             roles = roles_of(role)
             for each in roles:
                 if each in SINGLE:  # then no other column has it
@@ -165,7 +242,7 @@ class RecordedColumns:
             settled |= dict.fromkeys(_found(name.strip(), self.names, self.source), roles)
         self.settled = settled
         self.proposal = self._proposed()
-        changed = [e for e in self.proposal.columns if before[e.name] != (e.roles, e.sure)]
+        changed = [e for e in self.proposal.columns if before[e.name] != (e.roles, e.sure, e.values)]
         for line in table_of(changed)[1:]:
             say(line)
 
@@ -180,6 +257,7 @@ class RecordedColumns:
         lines += [
             f"  {key_text(each.name)}: {role_text(each.roles)} # or {_others(each)}: {each.why}" for each in unsure
         ]
+        lines += self.reading_lines()
         lines += [] if self.settings.unsafe else ["unsafe: 'NAME: CONDITION'"]
         where = f"{self.source}: {many(len(unsure) + len(problems), 'column')} to decide on"
         way = "Write these lines to a file, correct them, and give it with --from FILE"
@@ -192,6 +270,7 @@ class RecordedColumns:
         found: dict[str, Any] = {role: (having(role) or ("",))[0] for role in SINGLE}
         found |= {"state": having("state") or None, "next_state": having("next_state") or ""}
         found |= {"observation": self.settings.observation, "timing": self.settings.timing}
+        found |= {"time_limit": self.time_limit}
         computed = ["state"] if self.computed else []
         given = found | {"inputs": having("input")} | dict.fromkeys(computed, "state")
         return found, guessed([*computed, *self.names], given, self.source, self.sources[0].left_out)

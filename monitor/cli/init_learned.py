@@ -13,7 +13,7 @@ from monitor.cli.init_base import InitBase, InitRequest
 from monitor.cli.init_table import CountedTable, constant_fallback, counted, is_constant, learned_table
 from monitor.cli.init_world import WorldProposal, proposed_world, world_base
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import open_recording, recorded_files, with_function
+from monitor.cli.recorded_inputs import with_function
 from monitor.errors import ConfigError, MonitorError, RecordingError
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def _given_policies(request: InitRequest) -> dict[str, GivenPolicy]:
     named = {name: each for name, each in sources.items() if each is not None and not is_constant(each)}
     if not named:
         return {}
-    source = with_function(
-        open_recording(recorded_files(request.recordings)[0], request.topic), function_of(request.said)
-    )
+    source = with_function(request.sources()[0], function_of(request.said))
     state = {"state": source.names()[0]} if function_of(request.said) else {}
     roles = guessed(
         source.names(), {**request.roles, **state, "inputs": request.inputs}, str(source.path), source.left_out
@@ -117,7 +115,7 @@ def _is_continuous(request: InitRequest) -> bool:
     from monitor.authoring.learning.abstraction import chosen_kind, hardly_revisited  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.authoring.learning.columns import guessed  # noqa: PLC0415 - likewise
 
-    source = open_recording(recorded_files(request.recordings)[0], request.topic)
+    source = request.sources()[0]
     roles = guessed(source.names(), request.roles, str(source.path), source.left_out)
     first = next((batch.whole() for batch in source.batches(roles.used) if len(batch)), None)
     if first is None:

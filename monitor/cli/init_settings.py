@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from monitor.authoring.learning.column_roles import ROLES, Proposal
 from monitor.authoring.learning.columns import Role, expanded
 from monitor.authoring.learning.left_out import DEFAULT
+from monitor.authoring.learning.sentinels import number_text
 from monitor.cli.learn_dynamics import FITS
 from monitor.cli.output import printable
 from monitor.errors import ConfigError
@@ -44,6 +45,10 @@ class InitSettings(BaseModel):
     """A simulator instead, as for `--simulator`."""
     columns: dict[str, str] = {}
     """Column -> its role, or several separated by commas, or `left out`. A list or a map may be named as a whole."""
+    missing: dict[str, tuple[float | str, ...]] = {}
+    """Column -> values that stand for missing ones, as -999 may; default: those that are far outside the others."""
+    time_limit: Annotated[int, Field(ge=0)] | None = None
+    """Steps after which an end cuts an episode off, and does not end it; 0: there is no such limit."""
     observation: str | None = None
     """Columns of a policy's input, separated by commas."""
     timing: Literal["step", "state"] | None = None
@@ -87,6 +92,13 @@ class InitSettings(BaseModel):
     @classmethod
     def _listed(cls, given: object) -> object:
         return [given] if isinstance(given, str) else given
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _codes(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {name: codes if isinstance(codes, list | tuple) else [codes] for name, codes in given.items()}
 
     @field_validator("columns")
     @classmethod
@@ -142,13 +154,18 @@ def role_text(roles: Sequence[Role]) -> str:
     return ", ".join(roles) or LEFT_OUT
 
 
-def settings_text(settings: InitSettings, proposal: Proposal | None) -> str:
-    """Return the YAML file of settings. `proposal`: the columns of recordings, with their reasons."""
+def settings_text(settings: InitSettings, proposal: Proposal | None, read: Sequence[str] = ()) -> str:
+    """Return the YAML file of settings.
+
+    `proposal`: the columns of recordings, with their reasons. `read`: lines on how rows are read.
+    """
     lines = [HEAD]
     given = settings.model_dump(by_alias=True, exclude_defaults=True)
     for key in KEYS:
         if key == "columns":
             lines += [] if proposal is None else ["columns:\n", *column_lines(proposal)]
+        elif key in ("missing", "time_limit"):
+            lines += [f"{line}\n" for line in read] if key == "missing" else []
         elif key in ("nominal", "fallback") and key not in given:
             lines.append(f"# {key}: FILE # {DEFAULTS[key]}\n")
         elif key in given:
@@ -186,6 +203,12 @@ def column_lines(proposal: Proposal) -> list[str]:
         at += len(alike) if whole else 1
         lines.append(f"  {key_text(base if whole else name)}: {role_text(each.roles)} # {printable(each.why)}\n")
     return lines
+
+
+def codes_text(codes: Sequence[float | str]) -> str:
+    """Return values that stand for missing ones, as a list in YAML."""
+    shown = [json.dumps(code, ensure_ascii=False) if isinstance(code, str) else number_text(code) for code in codes]
+    return f"[{', '.join(shown)}]"
 
 
 def key_text(name: str) -> str:

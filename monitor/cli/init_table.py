@@ -17,10 +17,8 @@ from monitor.cli.recorded_inputs import (
     new_learner,
     notes_on_bins,
     notes_on_rows,
-    open_recording,
     read_into,
     reading,
-    recorded_files,
     rows_of,
     with_function,
     with_sizes,
@@ -206,9 +204,10 @@ def counted(request: InitRequest, staging: Path) -> CountedTable:
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import FileRows, digest_of  # noqa: PLC0415 - likewise
 
-    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
+    sources = request.sources()
     said = request.said | {"unsafe": [request.unsafe]}
     learner, compared = new_learner(sources, staging / "model.npz", request.roles, said, request.seed)
+    learner.missing = request.missing
     sources = [with_function(source, learner.function) for source in sources]
     if not request.quiet:
         show_comparison(compared)

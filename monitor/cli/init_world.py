@@ -18,7 +18,7 @@ from monitor.cli.init_imitation import NAMES
 from monitor.cli.init_table import constant_fallback, suggestion
 from monitor.cli.learn_dynamics import LearnedWorld, learned_world, world_roles, write_world
 from monitor.cli.output import progress
-from monitor.cli.recorded_inputs import many, open_recording, recorded_files
+from monitor.cli.recorded_inputs import many
 from monitor.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def proposed_world(request: InitRequest) -> WorldProposal:
     from monitor.authoring.dynamics.fitted_policy import fitted_policy  # noqa: PLC0415 - likewise
     from monitor.worlds import with_inputs  # noqa: PLC0415 - likewise
 
-    sources = [open_recording(path, request.topic) for path in recorded_files(request.recordings)]
+    sources = request.sources()
     roles = world_roles(sources[0], request.roles, request.inputs)
     labels = [*([] if request.unsafe is None else [request.unsafe]), *request.said["label"]]
     learned = learned_world(sources, "world", roles, labels, request.seed, limit=request.limit, as_tables=True)
@@ -288,9 +288,7 @@ def world_base(request: InitRequest, proposal: WorldProposal, label: str, stagin
         world=load_world(staging / "world.yaml"), table=table, inputs=inputs, behaviour=proposal.behaviour,
         numbers=numbers, seed=request.seed,
     )  # fmt: skip
-    base.read_rows = lambda: observed_rows(
-        [open_recording(path, request.topic) for path in recorded_files(request.recordings)], proposal.roles
-    )
+    base.read_rows = lambda: observed_rows(request.sources(), proposal.roles)
     base.guarded_how = (
         f"{EPISODES:,} simulated in the world for each `hold`; whether the alarm fires is taken from the nearest of "
         f"{table.states:,} recorded states"

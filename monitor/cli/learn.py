@@ -20,6 +20,7 @@ from monitor.cli.recorded_inputs import (
     Bins,
     EpisodeColumn,
     InputColumns,
+    MissingCodes,
     NextStateColumns,
     ObservationColumns,
     OrderColumn,
@@ -28,6 +29,7 @@ from monitor.cli.recorded_inputs import (
     SkipBad,
     StateColumns,
     TerminatedColumn,
+    TimeLimit,
     TruncatedColumn,
     many,
     new_learner,
@@ -97,6 +99,8 @@ def model_learn(
         bool, typer.Option("--dynamics", help="learn a world of numbers: --out WORLD.yaml, with its files beside it")
     ] = False,
     inputs: InputColumns = None,
+    missing: MissingCodes = None,
+    time_limit: TimeLimit = None,
     fits: Fits = FITS,
     skip_bad: SkipBad = DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document on stdout")] = False,
@@ -111,20 +115,21 @@ def model_learn(
     import numpy as np  # noqa: PLC0415 - keep `cfmon --help` light
 
     from monitor.authoring.learning.cross_fitting import Collected  # noqa: PLC0415 - likewise
+    from monitor.authoring.learning.sentinels import missing_of  # noqa: PLC0415 - likewise
 
     target = _target(out, append, ".yaml" if dynamics else ".npz")
     roles = {
         "state": state, "action": action, "episode": episode, "order": order, "reward": reward,
         "terminated": terminated, "truncated": truncated, "next_state": next_state, "observation": observation,
-        "timing": None if timing is None else timing.value,
+        "timing": None if timing is None else timing.value, "time_limit": time_limit,
     }  # fmt: skip
     said = {"bins": bins, "abstraction": abstraction, "label": label or [], "unsafe": unsafe or [], "prior": prior}
     check_reports(report or [])
     limit = RowLimit.parsed(skip_bad)
     if append is not None:
-        _refuse_options(roles | said, f"with --append: {KEPT}")
-    paths = recorded_files(files)
-    sources = [open_recording(path, topic) for path in paths]
+        _refuse_options(roles | said | {"missing": missing}, f"with --append: {KEPT}")
+    paths, codes = recorded_files(files), missing_of(missing or [])
+    sources = [open_recording(path, topic, codes) for path in paths]
     if dynamics:
         unused = {name: said[name] for name in ("bins", "abstraction", "unsafe", "prior")}
         _refuse_options(unused | {"append": append, "observation": observation}, f"with --dynamics: {NUMBERS}")
@@ -138,8 +143,10 @@ def model_learn(
     part: CountedFile | None = None
     if append is not None:
         learner, part = resumed(append, paths)
+        sources = [open_recording(path, topic, learner.missing) for path in paths]
     else:
         learner, compared = new_learner(sources, target, roles, said, seed)
+        learner.missing = codes
     sources = [with_function(source, learner.function) for source in sources]
     if not as_json:
         show_roles(learner.roles.lines(), sources, compared)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from monitor.alarm.phrases import bases_text, steps
+from monitor.cli.output import printable, say
 from monitor.cli.report_page import Page, Row, Section
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ FORECASTS: Final = (
     "so must they of the loss of a rule that knows when episodes end but not how: telling that the end is near is no "
     "forecast of the event. All intervals are 99 %, with episodes as what varies."
 )
+NOT_MARKOV: Final = "the states are not Markov"
+
 CLASSES: Final = "Reliability: the frequency of the event for forecasts in each tenth"
 PAST: Final = (
     "Does the past help to predict the next state, beyond state and action? A difference above 0.01 nats and three "
@@ -33,7 +36,7 @@ PAST: Final = (
 
 
 def verdict(found: Assessment) -> list[str]:
-    """Return the verdict, then why it is bad, in sentences."""
+    """Return the verdict, then what else counts against the model, in sentences."""
     main = found.main
     word = _refusal(main) if found.refused else "Good enough." if found.good else "NOT good enough."
     if main is None and found.good:
@@ -44,9 +47,18 @@ def verdict(found: Assessment) -> list[str]:
     if found.alarms is not None:
         parts.append(_alarms(found.alarms, found.day))
     parts += [f"From the start, {line}." for line in bases_text(found.bases)]
-    parts += [_past(found.past)] if found.past else []
+    past = _past(found.past) if found.past else ""
+    parts += [past] if past and not any(each.startswith(NOT_MARKOV) for each in found.problems) else []
     parts += [f"Not judged: {each}." for each in found.unjudged]
     return [" ".join(parts), *found.problems]
+
+
+def say_verdict(name: str, found: Assessment) -> None:
+    """Print the verdict behind its name, and what else counts against the model below it."""
+    first, *more = verdict(found)
+    say(f"{printable(name)}: {printable(first)}")
+    for line in more:
+        say(f"  {printable(line)}")
 
 
 def page_of(

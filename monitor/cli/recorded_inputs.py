@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from monitor.authoring.learning.learner import Learner
     from monitor.authoring.learning.left_out import LeftOut
     from monitor.authoring.learning.row_files import FilePosition, FileRows, RowFile
+    from monitor.authoring.learning.sentinels import Missing
     from monitor.authoring.policy_export.observed_rows import ObservedRows
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Bins",
     "EpisodeColumn",
     "InputColumns",
+    "MissingCodes",
     "NextStateColumns",
     "ObservationColumns",
     "OrderColumn",
@@ -45,6 +47,7 @@ __all__ = [
     "SkipBad",
     "StateColumns",
     "TerminatedColumn",
+    "TimeLimit",
     "TimingName",
     "TruncatedColumn",
     "many",
@@ -114,6 +117,16 @@ SkipBad = Annotated[
     str,
     typer.Option(metavar="LIMIT", help="bad rows that may be left out, a percentage of all such as 1%, or a number"),
 ]
+MissingCodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing", metavar="'COLUMN: VALUE,..'", help="values that stand for missing ones, such as 'level: -999'"
+    ),
+]
+TimeLimit = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="STEPS", help="an end after so many steps cuts an episode off, and does not end it"),
+]
 Bins = Annotated[
     str | None,
     typer.Option(
@@ -149,8 +162,11 @@ def recorded_files(given: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def open_recording(path: Path, topic: str) -> RowFile:
-    """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file."""
+def open_recording(path: Path, topic: str, missing: Missing | None = None) -> RowFile:
+    """Return the rows of a recording of ours (its steps on `topic`), or of a table. RecordingError: no such file.
+
+    `missing`: column -> values that stand for missing ones.
+    """
     from monitor.authoring.learning.mcap_rows import McapRows  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.recorded_rows import RecordedRows  # noqa: PLC0415 - likewise
     from monitor.authoring.learning.row_files import open_rows  # noqa: PLC0415 - keep `cfmon --help` light
@@ -159,8 +175,14 @@ def open_recording(path: Path, topic: str) -> RowFile:
     if not path.exists():
         raise RecordingError(f"{path}: there is no such file")
     if path.suffix.lower() == ".mcap":
-        return McapRows(path, topic)
-    return RecordedRows(path, topic) if is_recording(path) else open_rows(path)
+        rows: RowFile = McapRows(path, topic)
+    else:
+        rows = RecordedRows(path, topic) if is_recording(path) else open_rows(path)
+    if not missing:
+        return rows
+    from monitor.authoring.learning.sentinels import WithoutSentinels  # noqa: PLC0415 - likewise
+
+    return WithoutSentinels(rows, missing)
 
 
 def with_function(source: RowFile, function: str) -> RowFile:
@@ -184,7 +206,10 @@ def rows_of(learner: Learner, recordings: Iterable[Path], topic: str) -> Observe
         numbers = where.of_base(np.maximum(found, 0))
         return np.where((found < 0) | (numbers == where.elsewhere), -1, numbers)
 
-    sources = [with_function(open_recording(path, topic), learner.function) for path in recorded_files(recordings)]
+    sources = [
+        with_function(open_recording(path, topic, learner.missing), learner.function)
+        for path in recorded_files(recordings)
+    ]
     return observed_rows(sources, learner.roles, state_of)
 
 

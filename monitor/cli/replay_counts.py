@@ -16,13 +16,14 @@ class ReplayCounts:
     """Counts of a replay.
 
     Attributes:
-        read: messages. results: of them. reasons: of those that were rejected.
+        read: messages. results: of them. reasons: of those that were rejected; examples: the first of each, in words.
         verdicts: on all formulas. alarms: their ids.
     """
 
     read: int = 0
     results: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
     verdicts: int = 0
     alarms: set[str] = field(default_factory=set)
 
@@ -31,10 +32,11 @@ class ReplayCounts:
         self.read += isinstance(event, Message)
         for notice in notices:
             match notice:
-                case Received(result=result, reason=reason):
+                case Received(result=result, reason=reason, detail=detail):
                     self.results[result] += 1
                     if result == "rejected":
                         self.reasons[reason] += 1
+                        self.examples.setdefault(reason, detail)
                 case Judged():
                     self.verdicts += 1
                 case Alert(id=name):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from monitor.cli.output import print_json, printable, progress, say
+from monitor.cli.output import print_json, progress, say
 from monitor.cli.recorded_inputs import many
 from monitor.cli.report_page import check_reports, write_page
 from monitor.errors import InputError, RecordingError
@@ -38,7 +38,7 @@ def report(
     than the base rate.
     """
     from monitor.authoring.proposal.replayed import Replay, with_forecasts  # noqa: PLC0415 - keep `cfmon --help` light
-    from monitor.cli.model_verdict import page_of, verdict  # noqa: PLC0415 - likewise
+    from monitor.cli.model_verdict import page_of, say_verdict  # noqa: PLC0415 - likewise
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - likewise
 
     check_reports(out or [])
@@ -65,8 +65,7 @@ def report(
     else:
         say(about)
         for name, each in found:
-            for line in verdict(each):
-                say(f"{printable(name)}: {printable(line)}")
+            say_verdict(name, each)
         for path in out or []:
             say(str(path))
     if any(each.refused for _, each in found):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from monitor.cli.output import ended_by_sigterm, on_terminal, progress
+from monitor.cli.output import ended_by_sigterm, on_terminal, printable, progress
 
 if TYPE_CHECKING:
     from monitor.cli.replay_counts import ReplayCounts
@@ -80,7 +80,8 @@ def replay(
     """Replay a recording through the code of `run`.
 
     Print each publication as a line of JSON: topic and payload. The same recording and configuration give the same
-    bytes as were published live. A last line, on stderr, counts the steps that were read, and those rejected by reason.
+    bytes as were published live. The last lines, on stderr, count the steps that were read, and those rejected by
+    reason, with an example of each.
     """
     from monitor.sidecar.config.load import assemble  # noqa: PLC0415 - keep `cfmon --help` light
     from monitor.sidecar.recordings import open_recording  # noqa: PLC0415 - likewise
@@ -98,6 +99,8 @@ def replay(
                 counts = _replay(events, loaded, speed, bar.at)
         sys.stdout.flush()
         sys.stderr.write(f"cfmon: {recording}: {counts.listing()}\n")
+        for reason, detail in counts.examples.items():
+            sys.stderr.write(f"cfmon: {recording}: the first rejected as {reason}: {printable(detail)}\n")
 
 
 def _replay(

@@ -58,12 +58,17 @@ def checked_names(names: Iterable[str], count: int, what: str) -> tuple[str, ...
     if given and len(given) != count:
         raise ModelError(f"{len(given)} {what} names for {count} {what}s: name all or none")
     for name in given:
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        if not is_name(name):
             raise ModelError(f"{what} name {name!r}: a name is printable text of 1 to {LONGEST_NAME} characters")
     if len(set(given)) != len(given):
         twice = Counter(given).most_common(1)[0][0]
         raise ModelError(f"{what} name {twice!r} is given twice")
     return given
+
+
+def is_name(name: object) -> bool:
+    """Return whether a value is a name: printable text of 1 to `LONGEST_NAME` characters."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:

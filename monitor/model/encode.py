@@ -51,8 +51,27 @@ def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
     if state is not None and encoder in ("bins", "nearest"):
         _check_range(model, raw)
     if state is None:
-        raise InputError("unknown_state", f"{_shown(raw)} is not a state of the model ({_expected(model, encoder)})")
+        expected = _other_width(model, encoder, raw) or _expected(model, encoder)
+        raise InputError("unknown_state", f"{_shown(raw)} is not a state of the model ({expected})")
     return state
+
+
+def _other_width(model: MDP, encoder: StateEncoder, raw: RawState) -> str:
+    """Return that a state has more or fewer entries than those of the model; empty if it has as many."""
+    match encoder:
+        case "bins":
+            width = len(model.bin_edges)
+        case "nearest" if model.centres is not None:
+            width = len(model.centres.scales)
+        case "valuation":
+            width = len(next(iter(model.valuations), ()))
+        case _:
+            return ""
+    given = len(raw) if isinstance(raw, tuple) else 1
+    if not width or given == width:
+        return ""
+    names = f": {_cut(', '.join(model.dimension_names))}" if model.dimension_names else ""
+    return f"it has {given} entr{'y' if given == 1 else 'ies'}, and a state has {width}{names}"
 
 
 def encode_signal(model: MDP, raw: object) -> int:
@@ -79,7 +98,7 @@ def _check_range(model: MDP, raw: RawState) -> None:
             least, most = model.ranges[place].tolist()
             raise InputError(
                 "out_of_range",
-                f"number {place + 1} of the state is {_shown(value)}, far outside what was recorded, {least:g} to "
+                f"{_numbered(model, place)} is {_shown(value)}, far outside what was recorded, {least:g} to "
                 f"{most:g}; perhaps it is in another unit",
             )
 
@@ -109,6 +128,11 @@ def _known(model: MDP, action: int | None, raw: object) -> int:
         expected = _cut(model.named_actions.expected())
         raise InputError("unknown_action", f"{_shown(raw)} is not an action of the model ({expected})")
     return action
+
+
+def _numbered(model: MDP, place: int) -> str:
+    """Return how messages call one of the numbers of a state."""
+    return model.dimension_names[place] if model.dimension_names else f"number {place + 1} of the state"
 
 
 def _index(raw: object, limit: int) -> int | None:

@@ -80,6 +80,7 @@ OPTIONAL: Mapping[str, str] = {
     "bin_names": "names of bins",
     "centres": "centres",
     "ranges": "recorded ranges",
+    "dimension_names": "names of the columns of a state",
     "ended_as": "copies of states for episodes that have terminated",
     "reward_spread": "how much observed rewards vary",
     "distribution": "the distribution of the first state (the states are kept)",

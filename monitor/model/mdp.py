@@ -84,7 +84,7 @@ class MDP:
             of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S
             tuples, or empty. centres: for the `nearest` encoder, or None. ranges: [D, 2] float64, the least and the
             greatest number recorded of each dimension of the bins or centres, or None; a number far outside is no
-            state.
+            state. dimension_names: of the columns that a state was recorded in, for messages; or empty.
         ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
             environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
         counts: what the rows were estimated from, or None if they are given.
@@ -112,6 +112,7 @@ class MDP:
     valuations: tuple[Valuation, ...] = ()
     centres: Centres | None = None
     ranges: Floats | None = None
+    dimension_names: tuple[str, ...] = ()
     ended_as: Ints | None = None
     counts: Counts | None = None
     source: str = "memory"
@@ -145,7 +146,7 @@ class MDP:
             emissions: (state, observation, probability), for every state, where states are hidden.
             signal_names: of the observations, where states are hidden.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `bin_names`, `valuations`, `centres`,
-                `scales`, `ranges`, `ended_as`, `source`, as in `from_rows`.
+                `scales`, `ranges`, `dimension_names`, `ended_as`, `source`, as in `from_rows`.
 
         Raises:
             ModelError: as `from_rows`.
@@ -204,6 +205,7 @@ class MDP:
         centres: object = None,
         scales: object = None,
         ranges: object = None,
+        dimension_names: Iterable[str] = (),
         ended_as: AnyArray | Sequence[int] | None = None,
         counts: Counts | None = None,
         source: str = "memory",
@@ -221,10 +223,12 @@ class MDP:
         checked_size(states, actions)
         rows = checked_rows(states, actions, (indptr, successors, probabilities))
         edges, middles = checked_bins(bin_edges, states), checked_centres(centres, scales, states)
+        tuples = checked_valuations(valuations, states)
+        numbers = len(edges) if middles is None else len(middles.scales)
         given = indptr, successors, probabilities
         if counts is not None and (strange := sorted(counts.unknown.keys() - (labels or {}).keys())):
             raise ModelError(f"it is unknown where label {strange[0]!r} holds, but the model has no such label")
-        extra, width = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
+        extra, spread = checked_transition_rewards(given, transition_rewards, reward_spread, rows)
         table = checked_rewards(states, actions, rewards)
         checked_magnitude(table, extra, actions, rows)
         indptr, successors, probabilities = rows
@@ -238,7 +242,7 @@ class MDP:
             probabilities=probabilities,
             rewards=table,
             transition_rewards=extra,
-            reward_spread=width,
+            reward_spread=spread,
             labels=checked_labels(labels, states),
             initial=None if initial is None else checked_distribution(initial, states),
             emissions=checked_emissions(emissions, states),
@@ -249,9 +253,10 @@ class MDP:
             action_names=checked_names(action_names, actions, "action"),
             bin_edges=edges,
             bin_names=checked_bin_names(bin_names, edges),
-            valuations=checked_valuations(valuations, states),
+            valuations=tuples,
             centres=middles,
-            ranges=checked_ranges(ranges, len(edges) if middles is None else len(middles.scales)),
+            ranges=checked_ranges(ranges, numbers),
+            dimension_names=checked_names(dimension_names, numbers or len(next(iter(tuples), (0,))), "dimension"),
             ended_as=checked_ended_as(ended_as, states),
             counts=checked_counts(counts, actions, given[1], rows),
             source=source,

@@ -24,6 +24,7 @@ Keys (S states, A actions, N entries; any integer or float width is read; those 
     centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
                     each column, for the `nearest` encoder
     ranges          [D, 2] floats, the least and the greatest number recorded of each dimension of the bins or centres
+    dimension_names [D] text, the columns that a state was recorded in
     valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
     visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
@@ -57,7 +58,7 @@ from monitor.model.unpack import BIN_EDGES, BIN_NAMES, unpacked
 FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
-MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_")
+MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_", "dimension_")
 """How the members begin that say what numbers of states, actions and observations stand for."""
 MAX_UNPACKED_BYTES = 4 << 30
 """Largest memory to read a model; larger ones are refused before they are unpacked."""
@@ -171,6 +172,7 @@ def _members(model: MDP) -> dict[str, AnyArray]:
             members["unknown"] = np.stack([model.counts.unknown.get(name, nowhere) for name in sorted(model.labels)])
     edges = {f"bin_edges_{i}": each.astype("<f8") for i, each in enumerate(model.bin_edges)}
     texts = {f"bin_names_{i}": _text(each) for i, each in enumerate(model.bin_names) if each}
+    texts |= {"dimension_names": _text(model.dimension_names)} if model.dimension_names else {}
     return members | _emission_members(model.emissions) | edges | texts
 
 
@@ -224,6 +226,7 @@ def _model(arrays: dict[str, AnyArray], source: str) -> MDP:
         centres=arrays.get("centres"),
         scales=arrays.get("centre_scales"),
         ranges=arrays.get("ranges"),
+        dimension_names=_texts(arrays, "dimension_names"),
         ended_as=arrays.get("ended_as"),
         counts=_counts(arrays, states),
         source=source,

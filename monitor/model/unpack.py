@@ -91,6 +91,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "centres": _Key("fiu", "S*", 80),
     "centre_scales": _Key("fiu", "*"),
     "ranges": _Key("fiu", "**"),
+    "dimension_names": _Key("U", "*", _NAMES, 12),
     "ended_as": _Key("iu", "S", 40),
     "visits": _Key("iu", "N", 150),
     "since": _Key("iu", "N", 30),

@@ -136,7 +136,8 @@ class ModelAdapter(Adapter):
 
     def explained(self, error: InputError) -> InputError:
         """Return the error about a state or an action that the model does not have; a learned one may yet learn it."""
-        if self._model.counts is None or error.reason == "missing_action":
+        fixed = error.reason == "unknown_state" and self._encoder in ("bins", "nearest")  # recordings add none of these
+        if self._model.counts is None or error.reason == "missing_action" or fixed:
             return error
         return InputError(error.reason, f"{error.detail}; it was never recorded; {APPEND}")
 

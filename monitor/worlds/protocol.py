@@ -80,7 +80,8 @@ def numbers_of(given: Any, named: Sequence[Feature], what: str) -> tuple[float, 
     except TypeError:
         entries = [given]
     if len(entries) != len(names):
-        raise ValueError(f'"{what}" has {len(entries)} numbers{has}')
+        wanted = f"{len(names)}: {', '.join(names)}" if names else "none"
+        raise ValueError(f'"{what}" has {len(entries)} numbers; the world has {wanted}')
     try:
         return tuple(each.number(entry) for each, entry in zip(named, entries, strict=True))
     except ValueError as error:

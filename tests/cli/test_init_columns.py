@@ -13,6 +13,7 @@ import pytest
 import typer
 
 from monitor.cli.init_columns import ColumnOptions, RecordedColumns, table_of
+from monitor.cli.init_learned import _with_kind
 from monitor.cli.init_settings import InitSettings, read_settings, role_text, roles_of, settings_text
 from monitor.errors import ConfigError, ModelError, RecordingError
 from monitor.model import load_model
@@ -184,6 +185,112 @@ def test_off_a_terminal_it_refuses_what_is_not_clear_with_the_lines_that_settle_
     assert (code, faults(err)) == (0, ""), err
     assert [len(edges) for edges in load_model("t/model.npz").bin_edges] == [5]
     assert "price: left out" in Path("t/init.yaml").read_text("utf-8")
+
+
+def coded(code: float = -999, others: tuple[int, ...] = ()) -> str:
+    """A log with a code in two rows of `level`, and another in two rows of `action`."""
+    rng = np.random.default_rng(7)
+    rows: list[dict[str, Any]] = [
+        {"episode": i // 20, "step": i % 20, "level": int(rng.integers(9)), "action": i % 3} for i in range(400)
+    ]
+    rows[33]["level"] = rows[55]["level"] = code
+    rows[66]["action"] = rows[77]["action"] = 255
+    for place, other in enumerate(others):
+        rows[100 + place]["level"] = other
+    return write("coded.csv", rows)
+
+
+def test_codes_of_missing_values_are_shown_and_may_be_corrected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = columns(coded(others=(500, 500)))
+    assert found.missing == {"level": (-999.0,)}, "a code of an action is an action"
+    [shown] = [each.values for each in found.proposal.columns if each.name == "level"]
+    assert shown.endswith("; -999: missing; 500 (2): far outside")
+    assert found.reading_lines() == [
+        "missing: # values that stand for missing ones; [] for none",
+        "  level: [-999] # read as empty cells; the others are 0 to 8",
+        "# Far outside the others, and read as they are; if they are errors, add them under missing:",
+        "#   level: [-999, 500] # 2 rows; the others are 0 to 8",
+    ]
+    found.show()
+    assert "missing: such values repeat far outside all others" in capsys.readouterr().out
+    asker(monkeypatch, ["level: missing 500, -999", ""])
+    found.correct()
+    assert found.missing == {"level": (500.0, -999.0)}
+    assert np.isnan(found.head.columns["level"]).sum() == 4
+    asker(monkeypatch, ["level: missing none", ""])
+    found.correct()
+    assert found.missing == {"level": ()}
+    assert found.reading_lines()[1].startswith("  level: [] #")
+    asker(monkeypatch, ["level: missing none", "time_limit: many", "time_limit: 20", ""])
+    found.correct()
+    assert "write time_limit: STEPS" in capsys.readouterr().out
+    assert found.settled_roles()[1].time_limit == 20
+
+
+def test_a_file_and_an_option_say_which_values_are_missing(cfmon: Run) -> None:
+    file = coded()
+    Path("answers.yaml").write_text("missing: {level: []}\ntime_limit: 30\n", "utf-8")
+    settings = read_settings(Path("answers.yaml")).model_copy(update={"recordings": (file,)})
+    assert RecordedColumns(settings, ColumnOptions({})).missing == {"level": ()}
+    given = (
+        "--recordings",
+        file,
+        "--unsafe",
+        "high: level >= 8",
+        "--steps",
+        "50",
+        "--accept-model",
+        "--skip-bad",
+        "1%",
+    )
+    code, out, err = cfmon("init", "t", *given)
+    assert (code, faults(err)) == (0, "")
+    assert "left out: 2 of 400 rows: 'level' is -999, taken for missing (34; 56)" in out
+    text = Path("t/init.yaml").read_text("utf-8")
+    assert "  level: [-999] # read as empty cells; the others are 0 to 8\n" in text
+    code, out, err = cfmon("init", "u", "--from", "t/init.yaml", "--missing", "level: -999, 0", "--skip-bad", "90%")
+    assert (code, faults(err)) == (0, "")
+    assert "'level' is 0, taken for missing" in out
+    assert Path("t/model.npz").read_bytes() != Path("u/model.npz").read_bytes()
+    code, _, _ = cfmon("init", "again", "--from", "t/init.yaml")
+    assert code == 0
+    assert Path("again/init.yaml").read_text("utf-8") == text
+    assert Path("again/model.npz").read_bytes() == Path("t/model.npz").read_bytes()
+    code, out, err = cfmon("model", "learn", file, "-o", "m.npz", "--missing", "level: -999", "--skip-bad", "1%")
+    assert (code, "'level' is -999, taken for missing (34; 56)" in out) == (0, True), err
+
+
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ("bins: 2q\n", ("--dynamics",)),
+        ("dynamics: true\n", ("--bins", "2q")),
+        ("abstraction: auto\n", ("--inputs", "outdoor_temp")),
+        ("abstraction: auto\n", ("--bins", "2q")),
+        ("dynamics: false\n", ("--inputs", "outdoor_temp")),
+    ],
+)
+def test_an_option_wins_over_a_file_that_contradicts_it(
+    file: str, options: tuple[str, ...], cfmon: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["columns:", "  heat: action", "  hour: left out", "  price: left out", "  energy_kwh: left out"]
+    lines += ["  outdoor_temp: input", "  firmware: left out", "unsafe: 'cold: indoor_temp < 15'"]
+    Path("answers.yaml").write_text("\n".join([*lines, file]), "utf-8")
+    asked = []
+
+    def built(request: Any) -> None:  # noqa: ANN401 - an InitRequest
+        asked.append(_with_kind(request))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("monitor.cli.init_parts.prepared", built)
+    code, _, err = cfmon("init", "t", "--recordings", heating(), "--from", "answers.yaml", *options)
+    assert (code, faults(err)) == (2, "cfmon: enough\n"), err
+    [request] = asked
+    said = {name: value for name, value in request.said.items() if name in ("bins", "abstraction") and value != "auto"}
+    assert any(said.values()) is (options[0] == "--bins")
+    assert (request.dynamics is not False) is (options[0] != "--bins")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_no_unsafe_event_is_said(cfmon: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "verdict: NOT good enough." in out
     assert "Not judged: forecasts, as 'burst' always or never happens" in out
-    assert "verdict: burst: its condition holds in no row" in out, "as `cfmon model learn` says"
+    assert "\n  burst: its condition holds in no row" in out, "as `cfmon model learn` says"
     assert "WARNING: no step of the paths measured enters 'burst'" in out
     assert "the highest threshold with at most 1 alarm" in out
     doubt = yaml.safe_load(Path("t/config.yaml").read_text("utf-8"))["bands"]["doubt"]

@@ -114,6 +114,7 @@ def test_a_replay_ends_with_what_was_read_and_rejected(tmp_path: Path, cfmon: Ru
     assert code == 0
     counted = "6 messages read: 4 accepted, 2 rejected (unknown_state 2); "
     assert err.startswith(f"cfmon: {tmp_path / 'log.rec'}: {counted}"), err
+    assert "the first rejected as unknown_state: 999 is not a state of the model (a whole number in 0.." in err
     assert "configuration other than" not in err, "a converted recording has none"
 
 

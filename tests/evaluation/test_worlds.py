@@ -130,8 +130,8 @@ def test_an_ended_episode_stays() -> None:
     [
         ([], "the path is empty"),
         (3, "a path is a list of pairs"),
-        ([([6.0], 0, [1.0]), ([6.9, 1.0], 0, [1.5])], 'pair 1: "state" has 2 numbers; the world has level'),
-        ([([6.0], 0)], 'pair 0: "inputs" has 0 numbers; the world has rain'),
+        ([([6.0], 0, [1.0]), ([6.9, 1.0], 0, [1.5])], 'pair 1: "state" has 2 numbers; the world has 1: level'),
+        ([([6.0], 0)], 'pair 0: "inputs" has 0 numbers; the world has 1: rain'),
         ([({"levle": 6.0}, 0, [1.0])], 'pair 0: "state" has levle; the world has level'),
         ([(["full"], 0, [1.0])], "pair 0: \"state\" holds level='full', which is no number; the world has level"),
         ([([11.0], 0, [1.0])], "pair 0: out of range: level=11, outside 0 to 10 m"),

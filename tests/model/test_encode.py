@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -116,6 +117,12 @@ def test_a_number_far_outside_the_recorded_range_is_out_of_range(encoder: StateE
     with pytest.raises(InputError) as caught:
         encode_state(RANGED, encoder, (5.0,))
     assert caught.value.reason == "unknown_state"
+    assert "(it has 1 entry, and a state has 2)" in caught.value.detail
+    named = dataclasses.replace(RANGED, dimension_names=("level", "flow"))
+    with pytest.raises(InputError, match=r"it has 3 entries, and a state has 2: level, flow\)"):
+        encode_state(named, encoder, (5.0, 0.0, 1.0))
+    with pytest.raises(InputError, match=r": flow is 1\.3, far outside"):
+        encode_state(named, encoder, (5.0, 1.3))
     assert encode_state(RANGED, "index", 5) == 5
 
 

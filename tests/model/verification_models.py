@@ -84,6 +84,7 @@ def optional(model: MDP) -> dict[str, dict[str, Any]]:
         "bin_names": {"bin_names": (tuple(f"kind {s} ü" for s in range(states)),)},
         "centres": {"centres": Centres(numbers, np.ones(2))},
         "ranges": {"ranges": np.array([[0.0, 1.0], [-1.0, 2.0]])},
+        "dimension_names": {"dimension_names": ("level ö", "flow")},
         "ended_as": {"ended_as": np.zeros(states, np.int64)},
         "reward_spread": {"reward_spread": np.ones(len(model.successors))},
         "distribution": {"initial": np.where(np.arange(states) < 2, 0.5, 0.0)},

@@ -151,7 +151,7 @@ def test_an_alert_says_how_many_draws_leave_what_was_recorded(tmp_path: Path) ->
     alert = alerts(hill(tmp_path), CLIMBING, 4.0, 3.4)[-1]
     assert "the recordings do not show whether handing over to 'climber' suffices (0.00 to 1.00)" in alert.summary
     assert any(
-        "'climber' rests on 60 recorded steps, " in each and "paths beyond them" in each for each in alert.details
+        "'climber' rests on 60 recorded steps, " in each and "paths go beyond them" in each for each in alert.details
     )
     assert not any(word in alert.summary for word in ("Stop the agent", "either way"))
     careful = alerts(hill(tmp_path), CLIMBING.replace("climber", "careful"), 4.0, 3.4)[-1]

@@ -144,7 +144,7 @@ def test_numbers_come_as_a_list_or_by_name(state: object, inputs: object, action
         ({"state": ["full"]}, "unknown_state", "level='full', which is no number"),
         ({"state": [True]}, "unknown_state", "no number"),
         ({"state": [21.0]}, "out_of_range", "level=21, outside 0 to 10 m"),
-        ({"inputs": None}, "unknown_state", '"inputs" has 0 numbers; the world has rain'),
+        ({"inputs": None}, "unknown_state", '"inputs" has 0 numbers; the world has 1: rain'),
         ({"inputs": [1.0, 2.0]}, "unknown_state", "2 numbers"),
         ({"action": "ajar"}, "unknown_action", "send one of shut, open"),
         ({"action": 2}, "unknown_action", "2 is not an action"),

@@ -133,16 +133,17 @@ def split(steps: RecordedSteps, seed: int, first: Ints | None = None) -> Parts:
 
 def candidates(draft: Draft, parts: Parts, seed: int) -> list[Candidate]:
     """Return worlds of each kind of location, with constant scale and with one of the same kind; simple ones first."""
-    found = []
+    found, wanted = [], _wanted(draft, parts.fit, seed)
     for kind in KINDS:
-        location = _location(kind, draft, parts.fit, seed)
+        location = fitted(kind, parts.fit.given, wanted, seed)
         found += [_scaled(Form(kind, varying), draft, parts, location, seed) for varying in (False, True)]
     return found
 
 
 def refitted(form: Form, draft: Draft, parts: Parts, seed: int) -> Candidate:
     """Return the world of this form."""
-    return _scaled(form, draft, parts, _location(form.kind, draft, parts.fit, seed), seed)
+    location = fitted(form.kind, parts.fit.given, _wanted(draft, parts.fit, seed), seed)
+    return _scaled(form, draft, parts, location, seed)
 
 
 def unchanged(draft: Draft, parts: Parts) -> Candidate:
@@ -196,15 +197,15 @@ class _Unchanged:
         return graph.node("Identity", "x")
 
 
-def _location(kind: Kind, draft: Draft, steps: RecordedSteps, seed: int) -> Fit:
-    """Return the fit of the next state; of a number that was cut off, to what it would be expected to be."""
+def _wanted(draft: Draft, steps: RecordedSteps, seed: int) -> Floats:
+    """Return what locations are fitted to, [n, f]: the next state; of a number that was cut off, its expectation."""
     given, wanted, unsure = steps.given, steps.x_next, np.zeros(steps.x.shape)
     cut = _cut(draft, steps)
     for _ in range(PASSES if cut.any() else 0):
         mean = fitted("linear", given, wanted, seed).predict(given)
         spread = np.sqrt(((wanted - mean) ** 2 + unsure).mean(axis=0)) + np.finfo(np.float64).tiny
         wanted, unsure = _uncut(draft, steps, mean, spread)
-    return fitted(kind, given, wanted, seed)
+    return wanted
 
 
 def _cut(draft: Draft, steps: RecordedSteps) -> Bools:

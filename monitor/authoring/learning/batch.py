@@ -49,6 +49,7 @@ class RowBatch:
         odd: column -> rows [k] whose value there is of another kind than the others, so that it is not in `columns`.
         torn: reason -> numbers [k] of rows that could not be read at all; they are not in `columns`.
         numbers: number of each row in its file, if rows are torn; None: they are consecutive.
+        coded: reason -> column, and which rows [n] had a value there that stands for a missing one, so that it is none.
     """
 
     columns: Mapping[str, AnyArray]
@@ -57,6 +58,7 @@ class RowBatch:
     odd: Mapping[str, Ints] = field(default_factory=dict)
     torn: Mapping[str, Ints] = field(default_factory=dict)
     numbers: Ints | None = None
+    coded: Mapping[str, tuple[str, Bools]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of rows that could be read."""
@@ -284,9 +286,7 @@ def typed(values: Sequence[object], known: str | None) -> tuple[AnyArray, Ints]:
     kind = known or _usual_kind(values)
     if known is None and kind == "U" and (found := _as_text(values)) is not None:
         return found, NO_PLACES
-    fits = np.array(
-        [_is_mark(value) or _as_kind([value], "f" if kind == "i" else kind) is not None for value in values]
-    )
+    fits = np.array([_fits(value, "f" if kind == "i" else kind) or _is_mark(value) for value in values])
     for empty, each in {"b": ((False, "b"),), "U": ((None, "U"),)}.get(kind, ((0, "i"), (None, "f"))):
         rest = [value if fit else empty for value, fit in zip(values, fits.tolist(), strict=True)]
         if (found := _as_kind(rest, each)) is not None:
@@ -319,11 +319,22 @@ def _is_mark(value: object) -> bool:
 def _usual_kind(values: Sequence[object]) -> str:
     """Return the kind of most values: "f" if nearly all that are not missing are numbers, or no kind fits all."""
     present = [value for value in values if not _is_mark(value)]
-    numbers = sum(_as_kind([value], "f") is not None for value in present)
+    numbers = sum(_fits(value, "f") for value in present)
     texts = sum(isinstance(value, str) for value in present)
     if texts == len(present):
         return "f" if (len(present) - numbers) * NEARLY_ALL <= len(present) and numbers else "U"
     return "f" if 2 * numbers >= len(present) else "U"
+
+
+def _fits(value: object, kind: str) -> bool:
+    """Return whether one value is of a kind."""
+    if type(value) is str and kind == "f" and value:
+        try:
+            float(value)
+        except ValueError:
+            return False
+        return True
+    return _as_kind([value], kind) is not None
 
 
 def _as_kind(values: Sequence[object], kind: str) -> AnyArray | None:
@@ -344,6 +355,8 @@ def _as_kind(values: Sequence[object], kind: str) -> AnyArray | None:
 
 
 def _as_booleans(values: Sequence[object]) -> AnyArray | None:
+    if values and not isinstance(values[0], bool) and str(values[0]).lower() not in ("true", "false"):
+        return None  # without a look at the others
     meant = [{"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value for value in values]
     return np.array(meant, np.bool_) if all(isinstance(value, bool) for value in meant) else None
 

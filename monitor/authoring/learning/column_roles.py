@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 import numpy as np
@@ -99,12 +99,14 @@ class Proposal:
     """Roles of all columns, in the order of the file.
 
     `ordered`: their names, those that the user settled first, in that order. `problems`: roles that are needed and no
-    column has -> columns that might have them.
+    column has -> columns that might have them. `time_limit`: steps after which so many episodes end that they may be
+    cut off; 0: there is no such number.
     """
 
     columns: Sequence[ColumnRole]
     ordered: Sequence[str]
     problems: Mapping[Role, Sequence[str]]
+    time_limit: int = 0
 
     def having(self, role: Role) -> tuple[str, ...]:
         """Return the columns with a role, in the order of `ordered`."""
@@ -128,6 +130,7 @@ def proposed(
     closed: Collection[Role] = (),
     *,
     computed: bool = False,
+    time_limit: int | None = None,
 ) -> Proposal:
     """Return a role for each column, with the reason.
 
@@ -136,8 +139,10 @@ def proposed(
         settled: column -> its roles, as the user said; none: it is left out.
         closed: roles that no other column has.
         computed: states are computed from all columns, so none is a state by itself.
+        time_limit: steps after which ends cut episodes off, as the user said; 0: none do; None: not known.
     """
-    return _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed).proposal()
+    found = _Proposing(head, settled, {*closed, *(("state",) if computed else ())}, computed=computed)
+    return found.proposal(time_limit)
 
 
 class _Proposing:
@@ -158,11 +163,10 @@ class _Proposing:
         self.later: dict[bytes, str] = {}
         """Values in the next rows, as float64 -> the column that has them."""
 
-    def proposal(self) -> Proposal:
+    def proposal(self, time_limit: int | None) -> Proposal:
         self._ends_and_rewards()
         self._episode_and_order()
         self._action()
-        self._time_limit()
         for name in self.head.unreadable:
             self._unreadable(name)
         self._named_state()
@@ -172,8 +176,9 @@ class _Proposing:
         if not self.computed:
             self._texts_among_numbers()
             self._next_states()
+        suspected = self._time_limit() if time_limit is None else 0
         columns = [self._with_values(self.found[name]) for name in self.names]
-        return Proposal(columns, tuple(self.found), self._problems())
+        return Proposal(columns, tuple(self.found), self._problems(), suspected)
 
     def _with_values(self, column: ColumnRole) -> ColumnRole:
         values = self.facts[column.name].values if column.name in self.facts else "cannot be read"
@@ -366,25 +371,31 @@ class _Proposing:
             why = "named so, but it has decimals: an action is one of few; number its levels"
             self._set(name, "action", why, "-", sure=False)
 
-    def _time_limit(self) -> None:
-        """Take ends that all come at one length for cuts; where only some do, say so."""
+    def _time_limit(self) -> int:
+        """Take ends that all come after as many steps for cuts; where only some do, say so and return that number."""
         name = self._having("terminated")
-        if name not in self.facts or self.found[name].settled or len(self.links.before) < PAIRS:
-            return
-        lengths = self.links.lengths[self.links.last & self._true(name)]
+        if name not in self.facts or len(self.links.before) < PAIRS:
+            return 0
+        ends = self.links.last & self._true(name)
+        lengths = self.links.lengths[ends]
         if len(lengths) < PAIRS:
-            return
+            return 0
         longest = int(lengths.max())
-        share = float((lengths == longest).mean())
-        if longest < 2 or share < LIMITED:
-            return
-        count = int((lengths == longest).sum())
-        ends = f"{count:,} of {len(lengths):,} ends come after exactly {longest:,} rows, the longest"
-        if share >= MOSTLY and "truncated" not in self.closed and self._having("truncated") is None:
-            self._set(name, "truncated", f"{ends}: taken for a time limit, after which nothing is known")
-        else:
-            why = f"named so; {ends}, as by a TIME LIMIT: mark those in a column truncated, and not here"
-            self._set(name, "terminated", why)
+        cut = ends & (self.links.lengths == longest)
+        count = int(cut.sum())
+        if longest < 2 or count < LIMITED * len(lengths):
+            return 0
+        action, column = self._having("action"), self.found[name]
+        final = action in self.facts and 2 * is_missing(self.head.columns[action])[cut].sum() > count
+        steps = longest - bool(final)  # a final state has no step of its own
+        said = f"{count:,} of {len(lengths):,} ends come after exactly {steps:,} steps, the longest"
+        free = "truncated" not in self.closed and self._having("truncated") is None and not column.settled
+        if count >= MOSTLY * len(lengths) and free:
+            self._set(name, "truncated", f"{said}: taken for a time limit, after which nothing is known")
+            return 0
+        why = f"{column.why}; {said}: is that a TIME LIMIT? Then give time_limit: {steps}"
+        self._put(replace(column, why=why))
+        return steps
 
     def _true(self, name: str) -> Bools:
         """Return where a flag holds."""

@@ -46,6 +46,7 @@ class Roles:
         timing: see `Timing`.
         others: further columns that conditions of labels use.
         inputs: columns of the recorded inputs of a world with numbers, which are not among `state`.
+        time_limit: steps after which an end cuts an episode off, and does not end it; 0: there is no such limit.
     """
 
     state: tuple[str, ...]
@@ -60,6 +61,7 @@ class Roles:
     timing: Timing = "step"
     others: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
+    time_limit: int = 0
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -94,6 +96,8 @@ class Roles:
         }
         if self.inputs:
             shown["inputs"] = ", ".join(self.inputs)
+        if self.time_limit:
+            shown["time limit"] = f"{self.time_limit:,} steps: an end after so many cuts an episode off"
         if self.observation:
             shown["observation"] = ", ".join(self.observation)
         return [f"{name:<12}{text}" for name, text in shown.items()]
@@ -139,6 +143,7 @@ def guessed(
         inputs=inputs,
         next_state=after or (_next(names, state) if given.get("next_state") is None else ()),
         observation=_several(names, given.get("observation"), source, left_out),
+        time_limit=int(str(given.get("time_limit") or 0)),
         timing="state" if are_messages(names) else "step",
         **{role: None if value is None else str(value) for role, value in roles.items()},  # type: ignore[arg-type]
     )

@@ -129,20 +129,17 @@ def typed_with_commas(values: Sequence[object], known: str | None) -> tuple[AnyA
     Pairs of whole numbers stay text if two different ones would become the same number, as the names of cells "3,4" and
     "3,40". No name of a cell, and so a number, is "5", "-1,5" or "2,05".
     """
-    found, odd = typed(values, known)
-    if known == "U" or not (len(odd) or found.dtype.kind == "U"):
-        return found, odd
     texts = [str(value) for value in values]
-    if not any("," in text and "." not in text for text in texts):
-        return found, odd
+    if known == "U" or not any("," in text and "." not in text for text in texts):
+        return typed(values, known)
     pointed = [text if "." in text else text.replace(",", ".") for text in texts]
     numbers, left = typed(pointed, known)
     if numbers.dtype.kind not in "if":
-        return found, odd
+        return typed(values, known)
     if known is not None:
         return numbers, left
     numbers = numbers.astype(np.float64)
     numbers[left] = np.nan
     different = {text.strip() for text, number in zip(texts, numbers.tolist(), strict=True) if np.isfinite(number)}
     alike = len(np.unique(numbers[np.isfinite(numbers)])) == len(different)
-    return typed(pointed, known) if alike or not all(map(_CELL, different)) else (found, odd)
+    return typed(pointed if alike or not all(map(_CELL, different)) else values, known)

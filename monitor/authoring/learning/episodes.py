@@ -135,7 +135,7 @@ class Episodes:
         for reason, numbers in rows.unknown:
             self.left_out.add(reason, self.source, numbers)
         steps = steps_of(rows, self.conditions)
-        columns |= {"@segment": rows.segment, "@start": rows.start}
+        columns |= {"@segment": rows.segment, "@start": rows.start, "@taken": rows.taken}
         keep = rows.open_rows()
         self.open = {name: values[keep] for name, values in columns.items()}
         return steps
@@ -170,6 +170,9 @@ class Episodes:
         if roles.next_state:
             unknown[:, 1] &= ~(terminated | truncated)  # the final state was not recorded
         for name, place in (*((name, 0) for name in roles.state), *((name, 1) for name in roles.next_state)):
+            for reason, (column, coded) in batch.coded.items():
+                if column == name:
+                    why.add(reason, coded & unknown[:, place])
             why.add(f"{name!r} is empty or not finite", is_missing(columns[name]) & unknown[:, place])
         actions = np.full(len(batch), -1)
         kept = batch if not why.lost.any() else batch.picked(~why.lost)
@@ -184,6 +187,7 @@ class Episodes:
             "@order": order,
             "@segment": np.zeros(len(batch), np.int64),
             "@start": np.zeros(len(batch), np.bool_),
+            "@taken": np.zeros(len(batch), np.int64),
             "@reward": np.zeros(len(batch)) if roles.reward is None else as_numbers(batch, roles.reward),
             "@terminated": terminated,
             "@truncated": truncated,

@@ -15,7 +15,7 @@ from monitor.authoring.learning.state_codes import ENDS, MAX_LABELS, is_end
 from monitor.authoring.learning.states import ELSEWHERE, States
 from monitor.authoring.learning.tally import ACTION_BITS, CODE_BITS, LAST, Tally
 from monitor.errors import ModelError
-from monitor.model.annotations import Valuation
+from monitor.model.annotations import Valuation, is_name
 from monitor.model.counts import Counts, posterior_mean
 from monitor.model.mdp import MDP
 
@@ -104,6 +104,7 @@ def built(
         bin_edges=states.edges,
         bin_names=states.names,
         ranges=states.ranges,
+        dimension_names=states.columns if all(map(is_name, states.columns)) else (),
         centres=None if states.centres is None else states.centres.points,
         scales=None if states.centres is None else states.centres.scales,
         valuations=valuations,

@@ -14,6 +14,7 @@ from monitor.authoring.learning.episodes import Episodes
 from monitor.authoring.learning.learned_model import LabelSpec, built
 from monitor.authoring.learning.left_out import LeftOut
 from monitor.authoring.learning.recorded_steps import Steps, no_steps
+from monitor.authoring.learning.sentinels import Missing
 from monitor.authoring.learning.state_codes import MAX_LABELS
 from monitor.authoring.learning.states import States, numbered
 from monitor.authoring.learning.tally import Tally
@@ -37,6 +38,7 @@ class Learner:
         rows: rows read.
         files: SHA-256 of the files that were counted.
         function: `module.py:function` that computes states, or "".
+        missing: column -> values that stand for missing ones.
         kept: codes of the states of the model that was written last, in the order of their numbers.
         episodes: of the file that is being read.
         left_out: the rows that were left out.
@@ -54,6 +56,7 @@ class Learner:
     rows: int = 0
     files: list[str] = field(default_factory=list)
     function: str = ""
+    missing: Missing = field(default_factory=dict)
     kept: tuple[int, ...] = ()
     episodes: Episodes | None = None
     left_out: LeftOut = field(default_factory=LeftOut)

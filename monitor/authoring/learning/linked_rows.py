@@ -101,8 +101,8 @@ class LinkedRows:
     Attributes ([n] each): `before`: the row before on the same path, or -1. `start`: first row of an episode. `late`:
     those of them whose beginning may be missing. `recorded`: the row holds the state after its step. `final_state`: the
     row has no step; directly after the last step of an episode it is the final state. `has_final_state`: such a row
-    follows. `unordered`: the row's order does not fit; then nothing else is set. `unknown`: reasons and numbers of rows
-    from which no step is known.
+    follows. `taken`: steps of the episode before the row. `unordered`: the row's order does not fit; then nothing else
+    is set. `unknown`: reasons and numbers of rows from which no step is known.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class LinkedRows:
             return
         self.has_final_state = np.zeros(self.count, np.bool_)
         self.has_final_state[self.before[self.final_state & (self.before >= 0)]] = True
+        self._cut_off()
         self.unknown = [*self._without_action(), *self._without_reward()]
         self.newest = float(order[-1])
         previous = np.concatenate([order[:carried], [newest], order[carried:-1]])
@@ -182,6 +183,7 @@ class LinkedRows:
         self.gaps = int(gap.sum())
         gone = self.columns["@after_gone"][self.sorted] & ((order != 0) | (not counts_up))
         missed = ~linked & (lost | gone)  # the row left out may have been the first of the episode
+        self._count_steps(linked, rise, missed | (linked & torn))
         linked &= ~gap & ~cut
         self.before = np.full(self.count, -1)
         self.before[self.sorted[linked]] = self.sorted[np.flatnonzero(linked) - 1]
@@ -190,6 +192,26 @@ class LinkedRows:
         self.start &= self.fresh & ~self.final_state
         self.final = np.ones(self.count, np.bool_)
         self.final[self.sorted[np.flatnonzero(same) - 1]] = False
+
+    def _cut_off(self) -> None:
+        """Take ends after as many steps as the time limit for cuts, after which nothing is known."""
+        if not self.roles.time_limit:
+            return
+        cut = self.terminated & (self.taken + (self.action >= 0) >= self.roles.time_limit)
+        self.terminated, self.truncated = self.terminated & ~cut, self.truncated | cut
+        self.columns = {**self.columns, "@terminated": self.terminated, "@truncated": self.truncated}
+
+    def _count_steps(self, linked: Bools, rise: AnyArray, lost: Bools) -> None:
+        """Note how many steps of its episode come before each row, with those that are missing.
+
+        `linked`, `rise`: in the sorted order, whether a row goes on with the episode of the row before, perhaps after a
+        gap, and by how much the order rises. `lost`: a row directly before was left out.
+        """
+        more = np.maximum(np.round(rise / self.step), 1) if self.step else 1 + lost
+        more = np.cumsum(np.where(linked, more, self.columns["@taken"][self.sorted] + lost).astype(np.int64))
+        begin = np.maximum.accumulate(np.where(linked, 0, np.arange(self.count)))
+        self.taken = np.zeros(self.count, np.int64)
+        self.taken[self.sorted] = more - np.concatenate([[0], more])[begin]
 
     def _leave_out(self, order: AnyArray, begins: Bools) -> None:
         """Note the rows whose order is not above that of an earlier row of the same path."""

@@ -97,14 +97,28 @@ class LabelCalibration:
 
     @property
     def wrong(self) -> bool:
-        """True if forecasts and outcomes differ beyond chance and by more than 0.02, in all or in one tenth.
+        """True if the forecasts have a fault."""
+        return bool(self.fault)
 
-        False if `unjudged`: the forecasts that are left are not like the others.
+    @property
+    def fault(self) -> str:
+        """How forecasts and outcomes differ beyond chance and by more than 0.02, in all or in one tenth; or nothing.
+
+        Nothing if `unjudged`: the forecasts that are left are not like the others.
         """
         if self.unjudged:
-            return False
-        far = abs(self.gap) > Z * self.error and abs(self.gap) > 0.02
-        return far or any(_far(*tenth) for tenth in self.bins)
+            return ""
+        if abs(self.gap) > Z * self.error and abs(self.gap) > 0.02:
+            said = sum(count * predicted for count, predicted, _ in self.bins) / self.count
+            return f"they say {said:.1%} on average, and {said - self.gap:.1%} of {self.count:,} came true"
+        far = [tenth for tenth in self.bins if _far(*tenth)]
+        if not far:
+            return ""
+        count, said, came = max(far, key=lambda tenth: abs(tenth[1] - tenth[2]))
+        low = min(int(said * 10), 9) * 10
+        others = "the other tenths are right" if len(far) == 1 else f"{len(far)} tenths are wrong"
+        which = f"of the {count:,} forecasts from {low} % to {low + 10} %"
+        return f"{which}, which say {said:.1%} on average, {came:.1%} came true; {others}"
 
 
 @dataclass(frozen=True)
@@ -422,8 +436,7 @@ def problems_of(report: ModelReport) -> tuple[str, ...]:
         )
     wrong: Mapping[str, LabelCalibration] = {each.label: each for each in report.calibrations if each.wrong}
     found += [
-        f"forecasts of '{each.label}' within {each.horizon} steps are wrong (each number of steps is checked alone): "
-        f"mean forecast minus frequency {each.gap:+.3f} in {each.count:,} forecasts, and see the table"
+        f"forecasts of '{each.label}' within {each.horizon} step{'s' * (each.horizon > 1)} are wrong: {each.fault}"
         for each in wrong.values()
     ]
     if cover.thin > 0.05:

@@ -156,11 +156,16 @@ def test_ends_that_all_come_at_one_length_are_cuts() -> None:
     limited = failing([20] * 40)
     [done] = [each for each in proposed(limited, {}).columns if each.name == "done"]
     assert (done.roles, done.sure) == (("truncated",), True)
-    assert "40 of 40 ends come after exactly 20 rows, the longest: taken for a time limit" in done.why
+    assert "40 of 40 ends come after exactly 20 steps, the longest: taken for a time limit" in done.why
     assert roles(proposed(limited, {"done": ("terminated",)}))["done"] == "terminated"
-    [mixed] = [each for each in proposed(failing(LONG), {}).columns if each.name == "done"]
-    assert mixed.roles == ("terminated",)
-    assert "48 of 64 ends come after exactly 20 rows, the longest, as by a TIME LIMIT" in mixed.why
+    for settled, why in ({}, "named so"), ({"done": ("terminated",)}, "you said so"):
+        found = proposed(failing(LONG), settled)  # type: ignore[arg-type]
+        [mixed] = [each for each in found.columns if each.name == "done"]
+        assert (mixed.roles, found.time_limit) == (("terminated",), 20)
+        said = f"{why}; 48 of 64 ends come after exactly 20 steps, the longest: is that a TIME LIMIT?"
+        assert mixed.why == f"{said} Then give time_limit: 20"
+        known = proposed(failing(LONG), settled, time_limit=20)  # type: ignore[arg-type]
+        assert (known.time_limit, {each.why for each in known.columns if each.name == "done"}) == (0, {why})
     rng = np.random.default_rng(2)
     [free] = [
         each for each in proposed(failing((rng.geometric(0.1, 60) + 1).tolist()), {}).columns if each.name == "done"

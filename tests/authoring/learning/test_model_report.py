@@ -135,9 +135,13 @@ def test_wrong_forecasts_and_thin_data_are_problems() -> None:
     learner, holdout = learned(walk(np.random.default_rng(0), 300))
     report = report_of(learner, holdout)
     off = LabelCalibration("fall", 5, 1000, 0.1, 0.01, ((1000, 0.3, 0.2),), 0)
-    tenth = LabelCalibration("top", 5, 1000, 0.0, 0.01, ((500, 0.3, 0.2), (500, 0.7, 0.8)), 0)
+    tenth = LabelCalibration("top", 5, 1000, 0.0, 0.01, ((500, 0.3, 0.2), (500, 0.7, 0.79)), 0)
     few = LabelCalibration("fall", 20, 10, 0.9, 0.01, ((10, 1.0, 0.1),), 90)
     assert [each.wrong for each in (off, tenth, few)] == [True, True, False]
+    assert off.fault == "they say 30.0% on average, and 20.0% of 1,000 came true"
+    assert tenth.fault == (
+        "of the 500 forecasts from 30 % to 40 %, which say 30.0% on average, 20.0% came true; 2 tenths are wrong"
+    )
     bad = replace(report, calibrations=(off, few), coverage=replace(report.coverage, thin=0.2, unseen=0.1), held=0)
     problems = "; ".join(reporting.problems_of(bad))
     for words in ("no path was held out", "'fall' within 5 steps are wrong", "20% of held-out", "10.0% of held-out"):

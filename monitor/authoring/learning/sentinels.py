@@ -1,0 +1,194 @@
+"""Sentinel values: numbers such as -999 or 65535 that a logger writes where it has no value. Impure: reads rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from monitor.arrays import AnyArray
+from monitor.authoring.learning.batch import RowBatch, is_missing
+from monitor.authoring.learning.row_files import START, FilePosition, RowFile
+from monitor.errors import ConfigError
+
+Missing = Mapping[str, tuple[float | str, ...]]
+"""Column -> values that stand for a missing one."""
+
+APART: Final = 3.0
+"""A value is far outside if nothing lies between it and the others for so many times their whole range."""
+
+REPEATED: Final = 2
+"""A value far outside that is there so often is no single odd reading."""
+
+LEAST: Final = 3
+"""So many different values are needed for their range to say something."""
+
+ROWS: Final = 50
+"""So many values are needed."""
+
+NINES: Final = re.compile(r"(9{2,}|8{3,}|7{3,})(\.[789]+)?")
+WORDS: Final = (7, 8, 15, 16, 31, 32, 63, 64)
+"""Bits of the whole numbers whose smallest or largest value stands for none."""
+
+SENSORS: Final = (85.0,)
+"""What a common thermometer (DS18B20) says after a restart; without one it says -127."""
+
+HUGE: Final = 1e20
+"""No quantity in its own unit is as large; formats of weather data fill with 9.97e36."""
+
+
+@dataclass(frozen=True)
+class FarValue:
+    """A value far outside the others of its column.
+
+    `count`: how often it is there. `low`, `high`: range of the others. `sentinel`: it stands for a missing value, as it
+    repeats and is one of those that loggers use.
+    """
+
+    value: float
+    count: int
+    low: float
+    high: float
+    sentinel: bool
+
+    @property
+    def text(self) -> str:
+        """The value, as in YAML."""
+        return number_text(self.value)
+
+
+def number_text(value: float | str) -> str:
+    """Return a number without a decimal point that it does not need, or a text as it is."""
+    return value if isinstance(value, str) else f"{value:.17g}" if value != round(value, 6) else f"{value:.15g}"
+
+
+def far_values(values: AnyArray) -> list[FarValue]:
+    """Return the values of a column [n] that are far outside the others, in their order.
+
+    The others are the middle half of the different values, and on either side all that follow without a gap of more
+    than `APART` times the range so far. So a counter that is capped at 9999 keeps it, if there are values below it.
+
+    >>> [each.value for each in far_values(np.array([*range(60), -999, -999, 40_000]))]
+    [-999.0, 40000.0]
+    >>> far_values(np.array([*range(9_000, 10_000), 9999, 9999]))
+    []
+    """
+    if values.dtype.kind not in "if":
+        return []
+    present = values[~is_missing(values)].astype(np.float64)
+    kinds, counts = np.unique(present, return_counts=True)
+    if len(present) < ROWS or len(kinds) <= LEAST:
+        return []
+    low, high = (len(kinds) - 1) // 4, 3 * (len(kinds) - 1) // 4
+    grown = True
+    while grown:
+        grown = False
+        most = APART * (kinds[high] - kinds[low])
+        while low and kinds[low] - kinds[low - 1] <= most:
+            low, grown = low - 1, True
+        while high + 1 < len(kinds) and kinds[high + 1] - kinds[high] <= most:
+            high, grown = high + 1, True
+    if high - low + 1 < LEAST:
+        return []
+    least, most = float(kinds[low]), float(kinds[high])
+    outside = [place for place in range(len(kinds)) if not low <= place <= high]
+    return [
+        FarValue(value, count, least, most, sentinel=count >= REPEATED and is_conventional(value))
+        for value, count in ((float(kinds[place]), int(counts[place])) for place in outside)
+    ]
+
+
+def is_conventional(value: float) -> bool:
+    """Return whether a number has a form that loggers write where they have no value.
+
+    >>> [is_conventional(value) for value in (-999.0, 9999.9, 65535.0, -127.0, 4294967295.0, 9.96921e36, 850.0, -3.0)]
+    [True, True, True, True, True, True, False, False]
+    """
+    if abs(value) >= HUGE or value in SENSORS or NINES.fullmatch(number_text(abs(value))):
+        return True
+    return any(value in (2.0**bits - 1, -(2.0**bits) + 1, -(2.0**bits)) for bits in WORDS)
+
+
+class WithoutSentinels:
+    """File of rows in which some values of some columns stand for missing ones."""
+
+    def __init__(self, rows: RowFile, missing: Missing) -> None:
+        self.path = rows.path
+        self._rows, self._missing = rows, missing
+
+    @property
+    def position(self) -> int:
+        """That of the file."""
+        return self._rows.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self._rows.position = position
+
+    @property
+    def dropped(self) -> int:
+        """Messages of a recording that are no steps, or came twice or late."""
+        return int(getattr(self._rows, "dropped", 0))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.left_out
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """Those of the file."""
+        return self._rows.kinds
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return self._rows.names()
+
+    def batches(self, wanted: Sequence[str], begin: FilePosition = START) -> Iterator[RowBatch]:
+        """Yield the wanted columns, with NaN or empty texts in place of such values; `coded` says where."""
+        for batch in self._rows.batches(wanted, begin):
+            yield decoded(batch, self._missing)
+
+
+def decoded(batch: RowBatch, missing: Missing) -> RowBatch:
+    """Return rows without the values that stand for missing ones."""
+    columns, coded = dict(batch.columns), dict(batch.coded)
+    for name, codes in missing.items():
+        values = columns.get(name)
+        if values is None or values.dtype.kind == "b":
+            continue
+        text = values.dtype.kind == "U"
+        for code in codes:
+            if isinstance(code, str) != text or not (there := values == code).any():
+                continue
+            columns[name] = np.where(there, "" if text else np.nan, columns[name])
+            coded[f"{name!r} is {number_text(code)}, taken for missing"] = name, there
+    return replace(batch, columns=columns, coded=coded)
+
+
+def missing_of(lines: Sequence[str]) -> dict[str, tuple[float | str, ...]]:
+    """Return the columns and values of options such as `level: -999, 9999`. ConfigError: a line is none.
+
+    >>> missing_of(["level: -999, 9999", "mode: ERR", "flow: none"])
+    {'level': (-999.0, 9999.0), 'mode': ('ERR',), 'flow': ()}
+    """
+    found: dict[str, tuple[float | str, ...]] = {}
+    for line in lines:
+        name, colon, codes = line.rpartition(":")
+        if not (colon and name.strip() and codes.strip()):
+            raise ConfigError(
+                f"{line.strip()!r:.80}: write COLUMN: VALUE, VALUE, such as  level: -999; or COLUMN: none"
+            )
+        parts = [part.strip() for part in codes.split(",") if part.strip()]
+        found[name.strip()] = () if parts in (["none"], ["[]"]) else tuple(map(_code, parts))
+    return found
+
+
+def _code(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,122 @@
+"""Sentinel values: which numbers are taken for missing ones, and that they are read as empty cells are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from monitor.arrays import AnyArray
+from monitor.authoring.learning.batch import RowBatch
+from monitor.authoring.learning.columns import Roles
+from monitor.authoring.learning.companion import load_learner, save_learner
+from monitor.authoring.learning.learner import Learner
+from monitor.authoring.learning.row_files import open_rows
+from monitor.authoring.learning.sentinels import WithoutSentinels, decoded, far_values, missing_of
+from monitor.errors import ConfigError
+
+RNG = np.random.default_rng(5)
+HALL = RNG.normal(18.0, 2.0, 2_000).round(2)
+
+
+def taken(values: AnyArray) -> list[float]:
+    return [each.value for each in far_values(values) if each.sentinel]
+
+
+@pytest.mark.parametrize(
+    ("others", "codes"),
+    [
+        (HALL, [-999.0, 85.0]),
+        (HALL, [-9999.0, 9999.0]),
+        (HALL, [-999.0, 999.0]),
+        (HALL, [99999.9]),
+        (HALL, [9.96921e36]),
+        (RNG.integers(0, 60, 500), [255]),
+        (RNG.integers(0, 150, 500), [4294967295, -2147483648]),
+        (RNG.integers(1, 4, 500), [65535]),
+        (np.where(RNG.random(500) < 0.9, 0, RNG.integers(0, 12, 500)), [-999]),
+    ],
+)
+def test_a_conventional_code_that_repeats_far_outside_stands_for_a_missing_value(
+    others: AnyArray, codes: list[float]
+) -> None:
+    assert taken(np.concatenate([others, codes, codes, codes])) == sorted(codes)
+    assert taken(np.concatenate([others, *[codes] * len(others)])) == sorted(codes), "however often it is there"
+    assert not taken(np.concatenate([others, codes])), "once is an error, and no code"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.concatenate([np.arange(9_000, 9_999), [9_999] * 50]),  # a counter that is capped
+        np.concatenate([RNG.integers(0, 400, 500), [999] * 5]),  # not far enough
+        np.round(np.exp(RNG.normal(0, 2.5, 20_000)), 2),  # a long tail
+        np.concatenate([HALL, [850.0] * 20]),  # of no form that loggers use
+        np.array([0, 1] * 100 + [999] * 10),  # two values have no range to speak of
+        np.concatenate([np.arange(10), [255] * 5]),  # too few to say
+        np.array(["a", "-999"] * 100),
+    ],
+)
+def test_what_may_be_a_reading_is_believed(values: AnyArray) -> None:
+    assert not taken(values)
+
+
+def test_a_value_far_outside_that_is_no_code_is_named_with_the_range_of_the_others() -> None:
+    [odd] = far_values(np.concatenate([HALL, [850.0] * 20]))
+    assert (odd.value, odd.count, odd.text) == (850.0, 20, "850")
+    assert (odd.low, odd.high) == (HALL.min(), HALL.max())
+
+
+@pytest.mark.parametrize("state", [("level",), ("level", "flow")])
+def test_a_code_is_read_as_an_empty_cell_and_named(state: tuple[str, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = [
+        [run, step, int(rng.integers(4)), int(rng.integers(3)), int(rng.integers(2))]
+        for run in range(30)
+        for step in range(12)
+    ]
+    bad = set(rng.choice(len(rows), 25, replace=False).tolist())
+    models = {}
+    for name, code in (("coded", "-999"), ("empty", "")):
+        file = tmp_path / f"{name}.csv"
+        lines = [",".join(map(str, [*row[:2], code if i in bad else row[2], *row[3:]])) for i, row in enumerate(rows)]
+        file.write_text("run,step,level,flow,action\n" + "\n".join(lines) + "\n", "utf-8")
+        source = WithoutSentinels(open_rows(file), {"level": (-999.0,)} if code else {})
+        learner = Learner.new(Roles(state, "action", "run", "step"), None, [], 1.0)
+        for batch in source.batches(learner.roles.used):
+            learner.read(batch)
+        learner.end_file()
+        models[name] = learner.model("m")
+        reason = "'level' is -999, taken for missing" if code else "'level' is empty or not finite"
+        assert learner.left_out.counts == {reason: 25}
+        assert learner.left_out.first[reason][0] == (str(file), min(bad) + 1)
+    one, other = models["coded"], models["empty"]
+    assert one.counts is not None
+    assert other.counts is not None
+    assert one.state_names == other.state_names
+    assert one.valuations == other.valuations
+    assert np.array_equal(one.counts.visits, other.counts.visits)
+    assert np.array_equal(one.successors, other.successors)
+
+
+def test_a_text_may_stand_for_a_missing_one_and_a_number_does_not_match_text() -> None:
+    batch = RowBatch({"mode": np.array(["up", "ERR"]), "x": np.array([1, 9]), "on": np.array([True, False])}, 1, "f")
+    found = decoded(batch, {"mode": ("ERR", 9.0), "x": ("ERR", 9.0), "on": (0.0,), "other": (1.0,)})
+    assert found.columns["mode"].tolist() == ["up", ""]
+    assert np.isnan(found.columns["x"]).tolist() == [False, True]
+    assert found.columns["on"].tolist() == [True, False]
+    assert decoded(batch, {"x": (7.0,)}).columns["x"].dtype.kind == "i", "nothing changes where there is none"
+
+
+def test_codes_go_with_the_learner(tmp_path: Path) -> None:
+    learner = Learner.new(Roles(("level",), "action"), None, [], 1.0)
+    learner.missing = {"level": (-999.0, "ERR"), "flow": ()}
+    save_learner(learner, tmp_path / "m.learn.npz")
+    assert load_learner(tmp_path / "m.learn.npz").missing == learner.missing
+
+
+@pytest.mark.parametrize("text", ["level", "level:", ": 3", ""])
+def test_an_option_without_a_column_or_a_value_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="write COLUMN: VALUE"):
+        missing_of([text])
