@@ -27,8 +27,9 @@ from tests.evidence.rederived import make_evidence
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
 from tests.hidden.recurrent import hysteresis, write_recurrent
-from tests.hidden.test_against_noise import model_of, policy
-from tests.hidden.test_stream import CREEP, GO, WARY, policies, robot, send, watch
+from tests.hidden.robot import CREEP, GO, WARY, policies, robot
+from tests.hidden.scores import model_of, policy
+from tests.hidden.test_stream import send, watch
 from tests.sidecar.test_every_alteration import alterations, field, forged, packed, put, table
 from tests.tiers import first, slow
 

@@ -33,37 +33,12 @@ from monitor.types import (
 )
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
-from tests.hidden.test_against_noise import model_of, policy
+from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, policies, robot
+from tests.hidden.scores import model_of, policy
 
-GROUND, ICE, FALLEN = 0, 1, 2
-GO, CREEP = 0, 1
-WARY: dict[str, Any] = {"choice": [[[1, 0], [1, 0]], [[0, 1], [0, 1]]], "next": [[0, 1], [1, 1]]}
 WINDOW = 5
 
 Pair = tuple[int | None, int | None]
-
-
-def robot() -> monitor.MDP:
-    moves = [
-        (GROUND, GO, GROUND, 0.7), (GROUND, GO, ICE, 0.3), (GROUND, CREEP, GROUND, 0.8), (GROUND, CREEP, ICE, 0.2),
-        (ICE, GO, ICE, 0.4), (ICE, GO, GROUND, 0.2), (ICE, GO, FALLEN, 0.4),
-        (ICE, CREEP, ICE, 0.6), (ICE, CREEP, GROUND, 0.35), (ICE, CREEP, FALLEN, 0.05),
-        (FALLEN, GO, FALLEN, 1), (FALLEN, CREEP, FALLEN, 1),
-    ]  # fmt: skip
-    shows = [(GROUND, 0, 0.9), (GROUND, 1, 0.1), (ICE, 0, 0.3), (ICE, 1, 0.7), (FALLEN, 0, 0.5), (FALLEN, 1, 0.5)]
-    return monitor.MDP.from_transitions(
-        states=3,
-        actions=2,
-        transitions=moves,
-        labels={"fallen": [FALLEN], "ice": [ICE]},
-        initial={GROUND: 0.5, ICE: 0.5},
-        signals=2,
-        emissions=shows,
-    )
-
-
-def policies() -> dict[str, object]:
-    return {"nominal": [GO, GO], "careful": [GO, CREEP], "wary": monitor.Controller(**WARY)}
 
 
 def watch(
