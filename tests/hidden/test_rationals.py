@@ -66,7 +66,9 @@ class Sum:
         for state, chance in dist(small.initial).items():
             self._pair(0, chance, (state, 0), (state, 0))
 
-    def _pair(self, k: int, weight: Fraction, true: tuple[int, int], other: tuple[int, int], *, hit: bool = False) -> None:
+    def _pair(
+        self, k: int, weight: Fraction, true: tuple[int, int], other: tuple[int, int], *, hit: bool = False
+    ) -> None:
         """Go on from pair k; `true`, `other`: state and memory in both worlds, where they differ from `start` on."""
         small, (seen, taken) = self.small, self.path[k]
         (state, memory), (apart, apart_memory) = true, other
@@ -88,7 +90,9 @@ class Sum:
                     moved = acted * part * share
                     self._move(k, moved, (state, taken, after), (apart, action, apart_after), hit=hit)
 
-    def _move(self, k: int, weight: Fraction, true: tuple[int, int, int], other: tuple[int, int, int], *, hit: bool) -> None:
+    def _move(
+        self, k: int, weight: Fraction, true: tuple[int, int, int], other: tuple[int, int, int], *, hit: bool
+    ) -> None:
         small, (state, action, memory), (apart, apart_action, apart_memory) = self.small, true, other
         if k == len(self.path) - 1:
             self.shown += weight

@@ -156,7 +156,7 @@ def test_the_alert_says_what_is_believed() -> None:
     spec = FormulaSpec(
         "slip", 'regret(wary@3, P<=0.8 [ F<=6 "fallen" ])', labels=(("ice", "on thin ice"),), alarm=AlarmSpec(for_=1)
     )
-    watching = watch(spec)
+    watching = watch(spec, model=dataclasses.replace(robot(), state_names=("bank", "lake", "hole")))
     alerts: list[Alert] = []
     for seq, pair in enumerate([(None, GO), (1, GO), (None, GO), (1, GO)]):
         alerts += [notice for notice in send(watching, seq, pair) if isinstance(notice, Alert)]
@@ -165,6 +165,7 @@ def test_the_alert_says_what_is_believed() -> None:
     assert any(
         "Its state is not seen; probability now: " in each and "'on thin ice' 0." in each for each in newest.details
     )
+    assert any("; likeliest: hole 0." in each for each in newest.details), "states are named too"
     assert any("nothing was seen" in each for each in newest.details)
     assert newest.path[0] == (None, GO)
     assert len(newest.inputs) == len(newest.path), "the belief before each step is in the evidence"
@@ -220,7 +221,9 @@ def test_policies_that_remember_where_states_are_seen() -> None:
         path.append((state, 0))
         now = Instant(float(seq), float(seq))
         notices = [*watching.observe(Observation("a", 1, seq, state, 0), now), *watching.evaluate(now)]
-        assert_same(judged(notices)["formula_0"], monitor.check(text, model=model, path=path, policies=acting))
+        verdict = judged(notices)["formula_0"]
+        assert_same(verdict, monitor.check(text, model=model, path=path, policies=acting))
+        assert (verdict.likely, verdict.unseen) == (None, None), "no alert says that the state is not seen"
 
 
 def test_joined_in_the_middle_a_memory_is_not_known() -> None:
