@@ -124,7 +124,7 @@ class Certainty:
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
 
     def believed(self) -> list[str]:
-        """Return what is believed now, where states are hidden: labels, named states; and how often nothing was seen."""
+        """Return what is believed of labels and named states, where these are hidden, and how often none was seen."""
         verdict = self._verdict
         if verdict.likely is None:
             return []
