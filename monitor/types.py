@@ -661,6 +661,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """
     evidence: float | None = None
     """Where states are hidden: probability of all that was observed on the path; left out otherwise."""
+    believed: Mapping[str, float] | None = None
+    """Where states are hidden and have names: `belief` by these; left out otherwise."""
     likely: Mapping[str, float] | None = None
     """Where states are hidden: label -> probability that it holds now, given all that was observed; left out
     otherwise.

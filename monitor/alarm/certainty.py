@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from monitor.alarm.figures import MATTERS, given_now, is_open, own_quantity
@@ -20,7 +21,7 @@ MUCH: Final = 0.1
 UNLIKELY: Final = 0.005
 """Probability of a label from which it is named, where states are hidden."""
 MOST_LABELS: Final = 3
-"""Labels that are named there."""
+"""Labels, and states, that are named there."""
 TOO_WIDE: Final = 0.5
 """Width, as a fraction of all possible values of a probability, from which a credible band leaves too much open."""
 
@@ -123,15 +124,14 @@ class Certainty:
         return [] if count is None else [f"Inputs beyond the observed ones are resampled from {count:,} recorded steps"]
 
     def believed(self) -> list[str]:
-        """Return what is believed now of labels, where states are hidden, and how often nothing was seen."""
+        """Return what is believed of labels and named states, where these are hidden, and how often none was seen."""
         verdict = self._verdict
         if verdict.likely is None:
             return []
-        likeliest = sorted(verdict.likely.items(), key=lambda each: (-each[1], each[0]))[:MOST_LABELS]
-        said = [
-            f"{self._subject.label(name)} {decimals(chance)[0]}" for name, chance in likeliest if chance >= UNLIKELY
-        ]
-        parts = [f"its state is not seen; probability now: {', '.join(said)}"] if said else []
+        labels = _likeliest(verdict.likely, self._subject.label)
+        states = _likeliest(verdict.believed or {}, self._subject.name)
+        said = [*([f"probability now: {labels}"] if labels else []), *([f"likeliest: {states}"] if states else [])]
+        parts = [f"its state is not seen; {'; '.join(said)}"] if said else []
         if verdict.unseen:
             parts.append(f"nothing was seen at {steps(verdict.unseen)} of the path")
         return [capital("; ".join(parts))] if parts else []
@@ -197,3 +197,9 @@ def _span(goal: Goal) -> float:
     if not isinstance(goal.measure, Probability):
         return math.inf
     return 1.0 if goal.world.baseline is None else 2.0
+
+
+def _likeliest(chances: Mapping[str, float], called: Callable[[str], str]) -> str:
+    """Return the likeliest names, as they are `called`, with their probabilities; nothing if all are unlikely."""
+    likeliest = sorted(chances.items(), key=lambda each: (-each[1], each[0]))[:MOST_LABELS]
+    return ", ".join(f"{called(name)} {decimals(chance)[0]}" for name, chance in likeliest if chance >= UNLIKELY)

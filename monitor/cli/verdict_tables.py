@@ -110,6 +110,9 @@ def verdict_table(verdict: Verdict, path: Path, names: ActionNames) -> Renderabl
     if verdict.likely:
         now = ", ".join(f"{name} {_number(chance)}" for name, chance in verdict.likely.items())
         parts.append(Text(f"  probability now: {now}"))
+    if verdict.believed:
+        now = ", ".join(f"{name} {_number(chance)}" for name, chance in verdict.believed.items())
+        parts.append(Text(f"  likeliest states now: {now}"))
     parts += [Text(f"  {line}") for line in _recourse(verdict)]
     if verdict.drawn is not None:
         parts.append(_drawn(verdict.drawn, verdict))

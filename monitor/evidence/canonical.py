@@ -44,7 +44,7 @@ ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
 """Fields of evidence on a path on which another policy than nominal acted; left out elsewhere."""
 ONLY_WORLDS = frozenset({"inputs", "tiers", "resampled_from"})
 """Fields of answers on worlds with numbers; left out where they have no value."""
-ONLY_HIDDEN = frozenset({"belief", "evidence", "likely", "unseen"})
+ONLY_HIDDEN = frozenset({"belief", "believed", "evidence", "likely", "unseen"})
 """Fields of answers on models with hidden states; left out where they have no value."""
 OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_TAKEOVERS | ONLY_WORLDS | ONLY_HIDDEN
 """Fields that are left out where they have no value."""

@@ -221,15 +221,24 @@ class HiddenCheck:
         values = self._values
         values.beliefs, values.terminated = beliefs, terminated
         verdict = self._check.verdict(path, added, start_observed=start_observed, acted=acted)  # type: ignore[arg-type]
-        (states, chances), labels = values.trace.states(), self._world.model.labels
+        (states, chances), model = values.trace.states(), self._world.model
         likeliest = np.argsort(-chances.round(BELIEF_DIGITS), kind="stable")[:MOST_BELIEVED]
+        belief, names = (
+            dict(zip(states[likeliest].tolist(), chances[likeliest].tolist(), strict=True)),
+            model.state_names,
+        )
         verdict = replace(
             verdict,
-            belief=dict(zip(states[likeliest].tolist(), chances[likeliest].tolist(), strict=True)),
+            belief=belief,
             evidence=values.trace.evidence,
-            likely={name: float(chances[there[states]].sum()) for name, there in labels.items()},
-            unseen=sum(seen is None for seen, _ in path),
         )
+        if model.emissions is not None:  # else the state is seen, and only what policies remember is believed
+            verdict = replace(
+                verdict,
+                believed={names[state]: chance for state, chance in belief.items()} if names else None,
+                likely={name: float(chances[there[states]].sum()) for name, there in model.labels.items()},
+                unseen=sum(seen is None for seen, _ in path),
+            )
         return unexamined(verdict, UNEXAMINED)
 
 

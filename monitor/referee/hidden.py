@@ -71,11 +71,15 @@ def judge_hidden(
             "the referee, which is recursive, cannot evaluate a formula nested this deeply; the exact engine can"
         ) from error
     missed, now = verdict.outcome in ("regret", "unavoidable"), watched.now
+    belief, names, hidden = _likeliest(now), model.state_names, model.emissions is not None
     return replace(
         verdict,
-        belief=_likeliest(now),
-        likely={name: sum((now[state] for state in now if there[state]), 0.0) for name, there in model.labels.items()},
-        unseen=sum(seen is None for seen, _ in pairs),
+        belief=belief,
+        believed={names[state]: chance for state, chance in belief.items()} if hidden and names else None,
+        likely={name: sum((now[s] for s in now if there[s]), 0.0) for name, there in model.labels.items()}
+        if hidden
+        else None,
+        unseen=sum(seen is None for seen, _ in pairs) if hidden else None,
         evidence=prod(watched.chances),
         recourse=Recourse(reason=UNEXAMINED) if missed else None,
     )

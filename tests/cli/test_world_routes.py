@@ -1,4 +1,7 @@
-"""Worlds with numbers beyond the stream: recordings in all forms, replay, audits, stores, evidence."""
+"""Worlds with numbers beyond the stream: recordings in all forms, replay, audits, stores, evidence.
+
+What differs from other models in code of its own, replay and audits, is also tried where states are hidden.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ from monitor.stream.world_adapter import WorldAdapter
 from monitor.types import Instant, Observation, StreamSettings, TakenOver
 from monitor.worlds import CheckedWorld
 from tests.cli.test_recording_convert import write_mcap
+from tests.hidden import robot
 from tests.sidecar.audited import recorded, replayed
 from tests.sidecar.test_audit import alerts, by_agent, plan_of, run
 from tests.sidecar.test_pictures import drawn
@@ -69,6 +73,21 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event], 
     return config, many, replayed(config, many)
 
 
+@pytest.fixture(scope="module")
+def robot_on_ice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event], list[str]]:
+    """The same where states are hidden, and policies remember."""
+    folder = tmp_path_factory.mktemp("robot")
+    config = robot.write_robot(folder)
+    many = robot.events(folder, 40)
+    return config, many, replayed(config, many)
+
+
+@pytest.fixture(params=["plant", "robot_on_ice"])
+def route(request: pytest.FixtureRequest) -> tuple[Path, list[Event], list[str]]:
+    found: tuple[Path, list[Event], list[str]] = request.getfixturevalue(request.param)
+    return found
+
+
 def written(path: Path, many: Sequence[Event]) -> Path:
     recorder = Recorder(path, HEADER)
     for event in many:
@@ -82,9 +101,9 @@ def written(path: Path, many: Sequence[Event]) -> Path:
 
 @slow
 def test_a_recording_is_the_same_in_each_form_and_replayed_to_the_byte(
-    plant: tuple[Path, list[Event], list[str]], tmp_path: Path, cfmon: Run
+    route: tuple[Path, list[Event], list[str]], tmp_path: Path, cfmon: Run
 ) -> None:
-    config, many, _ = plant
+    config, many, _ = route
     expected = replayed(config, many, repeats=True)
     original = written(tmp_path / "one.rec", many)
     for source, target in ((original, "two.parquet"), (tmp_path / "two.parquet", "three.rec")):
@@ -185,9 +204,9 @@ def test_a_table_becomes_steps_that_the_world_takes_bit_for_bit(
 
 
 def test_an_audit_gives_what_one_process_published_also_if_it_was_stopped(
-    plant: tuple[Path, list[Event], list[str]], tmp_path: Path
+    route: tuple[Path, list[Event], list[str]], tmp_path: Path
 ) -> None:
-    config, many, expected = plant
+    config, many, expected = route
     pipeline = assemble(config, {}).pipeline("one")
     notices = [notice for event in many for notice in pipeline.step(event).notices if isinstance(notice, TakenOver)]
     recording = recorded(tmp_path / "r.parquet", many)

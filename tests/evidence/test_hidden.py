@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +28,9 @@ from tests.evidence.rederived import make_evidence
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
 from tests.hidden.recurrent import hysteresis, write_recurrent
-from tests.hidden.test_against_noise import model_of, policy
-from tests.hidden.test_stream import CREEP, GO, WARY, policies, robot, send, watch
+from tests.hidden.robot import CREEP, GO, WARY, policies, robot
+from tests.hidden.scores import model_of, policy
+from tests.hidden.test_stream import send, watch
 from tests.sidecar.test_every_alteration import alterations, field, forged, packed, put, table
 from tests.tiers import first, slow
 
@@ -38,10 +40,10 @@ SHA = {"nominal": "a" * 64, "other": "b" * 64}
 READERS = {name: as_reader(policy, robot()) for name, policy in policies().items()}
 
 
-def alarm(text: str = WATCHED, acting: dict[str, object] | None = None) -> Alert:
+def alarm(text: str = WATCHED, acting: dict[str, object] | None = None, model: monitor.MDP | None = None) -> Alert:
     """The alarm of a stream whose first steps have left the window."""
     spec = FormulaSpec("watch", text, alarm=AlarmSpec())
-    watching = watch(spec, acting=acting)
+    watching = watch(spec, acting=acting, model=model)
     alerts = [n for seq, pair in enumerate(STEPS) for n in send(watching, seq, pair) if isinstance(n, Alert)]
     return next(alert for alert in alerts if alert.seq > 5)
 
@@ -100,6 +102,9 @@ ALTERED: dict[str, Callable[[Evidence], Evidence]] = {
     "verdict.likely.fallen": lambda e: replace(
         e, verdict=replace(e.verdict, likely={**(e.verdict.likely or {}), "fallen": 0.125})
     ),
+    "verdict.believed.hole": lambda e: replace(
+        e, verdict=replace(e.verdict, believed={**(e.verdict.believed or {}), "hole": 0.125})
+    ),
     "verdict.unseen": lambda e: replace(e, verdict=replace(e.verdict, unseen=4)),
 }
 
@@ -107,8 +112,10 @@ ALTERED: dict[str, Callable[[Evidence], Evidence]] = {
 @both
 @pytest.mark.parametrize("where", ALTERED)
 def test_what_is_altered_is_found(deriver: Deriver, where: str) -> None:
-    changed = ALTERED[where](evidence())
-    problems = derive_again(changed, robot(), READERS, {}, [deriver]).problems
+    named = dataclasses.replace(robot(), state_names=("bank", "lake", "hole"))
+    document = evidence(alarm(model=named), model=named)
+    assert derive_again(document, named, READERS, {}, [deriver]).problems == []
+    problems = derive_again(ALTERED[where](document), named, READERS, {}, [deriver]).problems
     assert where in [problem.partition(":")[0] for problem in problems]
 
 

@@ -31,7 +31,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.faults.expected import ALERTS, Expected, Fault, Heard, Outcome, compare, replay
 from tests.faults.publisher import read_log
-from tests.faults.world import AGENTS, NUMBERS, write_numbers, write_world
+from tests.faults.world import KINDS
 from tests.processes import fork_monitor
 from tests.servers import PATIENCE, Sidecar, end, free_port, listens, need, wait_until
 
@@ -54,14 +54,11 @@ LONG = os.environ.get("CFMON_FAULTS") == "long"
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "mosquitto" / "mosquitto.conf"
 MEMORY = Path("/dev/shm")
-RATE = 500.0
+RATE = KINDS["grid"].rate
 """Steps a second, at most: a slow machine sends fewer."""
 
-ENOUGH = 1000
+ENOUGH = KINDS["grid"].enough
 """Steps that lead to some ninety alerts."""
-
-SLOWLY, FEW_STEPS = 15.0, 240
-"""The same of the plant, whose answers are drawn."""
 
 Saves = Literal["often", "each second", "when asked"]
 SAVES: dict[Saves, str] = {
@@ -389,19 +386,19 @@ def scene(
     folder: Path,
     *,
     seed: int = 1,
-    rate: float = RATE,
+    rate: float | None = None,
     through: int | None = None,
     broker: Broker | None = None,
     host: str = "127.0.0.1",
     monitor_host: str | None = None,
-    numbers: bool = False,
+    kind: str = "grid",
     **sections: object,
 ) -> Iterator[Scene]:
     """Start everything, the monitor before the agents. `through`: the port it connects to, else the broker's.
 
-    `numbers`: on the plant, with fewer steps a second.
+    `kind`: of agents, which has a `rate` of its own.
     """
-    agents, write, rate = (NUMBERS, write_numbers, SLOWLY) if numbers else (AGENTS, write_world, rate)
+    agents = KINDS[kind]
     with ExitStack() as stack:
         broker = broker or Broker(folder / "broker")
         broker.start()
@@ -410,7 +407,7 @@ def scene(
         stack.callback(listener.write, folder / "heard.txt")
         stack.callback(listener.stop)
         url = f"mqtt://{monitor_host or host}:{through or broker.port}"
-        monitor = Monitor(write(folder / "project", url, **sections))
+        monitor = Monitor(agents.write(folder / "project", url, **sections))
         monitor.start()
         stack.callback(lambda: monitor.stop() if monitor.running.process.poll() is None else None)
         monitor.until_ready()
@@ -421,12 +418,13 @@ def scene(
             "tests.faults.publisher",
             str(broker.port),
             str(log),
-            str(rate),
+            str(rate or agents.rate),
             str(seed),
             host,
-            *([str(folder / "project")] if numbers else []),
+            kind,
+            str(folder / "project"),
         ]
         acting = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(end, acting)
-        wait_until(lambda: len(monitor.newest()) > agents, "the first steps are evaluated")
-        yield Scene(broker, listener, monitor, acting, log, enough=FEW_STEPS if numbers else ENOUGH)
+        wait_until(lambda: len(monitor.newest()) > agents.agents, "the first steps are evaluated")
+        yield Scene(broker, listener, monitor, acting, log, enough=agents.enough)

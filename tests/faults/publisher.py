@@ -1,8 +1,8 @@
 """Publish the agents of `world` over MQTT at QoS 1, with a log: `python -m tests.faults.publisher`.
 
-`PORT LOG RATE SEED [HOST [PLANT]]`: publish RATE steps a second in all until SIGTERM; then send what the broker has not
-acknowledged and print the number of steps. SIGUSR1 does the same and begins a pause, which the next SIGUSR1 ends. The
-session is persistent and the outbox unbounded: unacknowledged messages lost in a crash of the broker are sent again.
+`PORT LOG RATE SEED [HOST [KIND FOLDER]]`: publish RATE steps a second in all until SIGTERM; then send what the broker
+has not acknowledged and print the number of steps. SIGUSR1 does the same and begins a pause, which the next one ends.
+The session is persistent and the outbox unbounded: unacknowledged messages lost in a crash of the broker go out again.
 Each step is written to LOG, with its time, before it is sent.
 """
 
@@ -19,7 +19,7 @@ import msgpack
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.faults.world import agent_steps, number_steps
+from tests.faults.world import KINDS
 
 __all__ = ["main", "read_log"]
 
@@ -96,13 +96,15 @@ class Outbox:
         self._events.append(None)
 
 
-def main(port: int, log: Path, rate: float, seed: int, *, host: str = "127.0.0.1", plant: str = "") -> None:
-    """Publish until SIGTERM, then wait until all is acknowledged. `plant`: the folder of one, instead of the grid."""
+def main(
+    port: int, log: Path, rate: float, seed: int, *, host: str = "127.0.0.1", kind: str = "grid", folder: str = ""
+) -> None:
+    """Publish until SIGTERM, then wait until all is acknowledged. `kind`: of agents, written to `folder`."""
     stopped: list[int] = []  # no Event: the interrupted wait may hold its lock
     pauses: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     signal.signal(signal.SIGUSR1, lambda number, _: pauses.append(number))
-    client, steps = connected(host, port), number_steps(Path(plant), seed) if plant else agent_steps(seed)
+    client, steps = connected(host, port), KINDS[kind].steps(Path(folder), seed)
     outbox = Outbox(client)
     sent, begun = 0, time.monotonic()
     with log.open("wb") as file:
@@ -145,5 +147,5 @@ def read_log(log: Path) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    PLACES = dict(zip(("host", "plant"), sys.argv[5:], strict=False))
+    PLACES = dict(zip(("host", "kind", "folder"), sys.argv[5:], strict=False))
     main(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), **PLACES)

@@ -15,6 +15,7 @@ from monitor.audit.results import findings
 from monitor.audit.schedule import run_all
 from monitor.sidecar.config.load import assemble
 from tests.faults.harness import LONG
+from tests.hidden import robot
 from tests.sidecar.audited import events, recorded, replayed, world
 from tests.sidecar.test_audit import alerts, by_agent
 from tests.tiers import slow
@@ -26,7 +27,7 @@ STEPS, KILLS = (6000, 4) if LONG else (300, 1)
 
 
 @slow
-@pytest.mark.parametrize("states", ["table", "numbers"])
+@pytest.mark.parametrize("states", ["table", "numbers", "hidden"])
 @pytest.mark.filterwarnings("ignore")  # those of Dask, when workers die
 def test_an_audit_with_killed_workers_gives_what_one_process_published(
     tmp_path: Path, report: Callable[..., None], monkeypatch: pytest.MonkeyPatch, states: str
@@ -34,8 +35,10 @@ def test_an_audit_with_killed_workers_gives_what_one_process_published(
     monkeypatch.delenv("CFMON_FAULTS", raising=False)  # to the workers it would be a setting
     if states == "table":
         config, many = world(tmp_path), events(steps=STEPS)
-    else:
+    elif states == "numbers":
         config, many = plant.write_plant(tmp_path), plant.events(tmp_path, STEPS // 5, days=1.2)
+    else:
+        config, many = robot.write_robot(tmp_path), robot.events(tmp_path, STEPS // 5, days=1.2)
     loaded = assemble(config, {})
     days = days_of(opened([recorded(tmp_path / "r.parquet", many)], loaded), loaded)
     plan = partitions(days, loaded, config, tmp_path / "out", in_order=False)

@@ -16,8 +16,15 @@ from tests.faults.proxy import tapped
 from tests.tiers import slow
 
 SEED = 20261121
-KILLS = {"none": (0, 0), "monitor": (25, 0), "broker": (0, 25), "both": (100, 50), "numbers": (25, 0)}
-SHORT = {"none": (0, 0), "monitor": (3, 0), "broker": (0, 2), "both": (1, 1), "numbers": (2, 0)}
+TABLE = [  # of what; in the long form, and in the short one
+    ("none", (0, 0), (0, 0)),
+    ("monitor", (25, 0), (3, 0)),
+    ("broker", (0, 25), (0, 2)),
+    ("both", (100, 50), (1, 1)),
+    ("numbers", (25, 0), (2, 0)),
+    ("hidden", (25, 10), (2, 1)),
+]
+KILLS = {of: many if LONG else few for of, many, few in TABLE}
 """Numbers of kills of the monitor and of the broker."""
 
 LULL = 1.0 if LONG else 0.3
@@ -49,16 +56,16 @@ def kill_broker(staged: Scene, draw: random.Random) -> float | None:
 
 
 @pytest.mark.parametrize(
-    "of", ["both", *(pytest.param(of, marks=slow) for of in ("none", "monitor", "broker", "numbers"))]
+    "of", ["both", *(pytest.param(of, marks=slow) for of in ("none", "monitor", "broker", "numbers", "hidden"))]
 )
 def test_nothing_is_lost_by_kills(tmp_path: Path, of: str, report: Callable[..., None]) -> None:
-    monitors, brokers = (KILLS if LONG else SHORT)[of]
+    monitors, brokers = KILLS[of]
     draw = random.Random(SEED)
     kills = [kill_monitor] * monitors + [kill_broker] * brokers
     draw.shuffle(kills)
     broker = Broker(tmp_path / "broker")
-    numbers = of == "numbers"  # what is drawn, too, must be what it would have been
-    with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port, numbers=numbers) as staged:
+    kind = of if of in {"numbers", "hidden"} else "grid"  # what is drawn or remembered, too, is what it would have been
+    with tapped(broker.port) as (port, said), scene(tmp_path, broker=broker, through=port, kind=kind) as staged:
         time.sleep(LULL * draw.uniform(0.0, 2.0))
         restarts: list[float] = []
         for kill in kills:

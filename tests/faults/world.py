@@ -1,4 +1,4 @@
-"""Models of the fault suite: agents on the benchmark's grid, or on a plant with numbers, in short episodes.
+"""Models of the fault suite: agents on the benchmark's grid, on a plant with numbers, or unseen on ice, short episodes.
 
 Each comes with a configuration to monitor them.
 
@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.process.grid import FALLBACK, NOMINAL, grid, outcomes
+from tests.hidden import robot
 from tests.sidecar.project import write_policy, write_project
 from tests.worlds import plant
 
-__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "NUMBERS", "agent_steps", "number_steps", "write_numbers", "write_world"]
+__all__ = ["AGENTS", "CLIENT_ID", "FORMULAS", "KINDS", "Kind", "agent_steps", "number_steps", "write_numbers",
+           "write_world"]  # fmt: skip
 
 AGENTS = 10
 CLIENT_ID = "monitor"
@@ -58,8 +61,14 @@ TALLY: dict[str, Any] = {
 }
 
 
+HIDDEN = 5
+"""Robots on ice, whose states nobody sees; one policy is a controller, one a recurrent network."""
+
+Steps = Iterator[tuple[str, dict[str, Any]]]
+
+
 def common_settings(url: str) -> dict[str, Any]:
-    """Return what both configurations say."""
+    """Return what all configurations say."""
     return {
         "mqtt": {"url": url, "client_id": CLIENT_ID},
         # Longer than any fault here, so that nothing is late, skipped or stale.
@@ -75,12 +84,22 @@ def write_numbers(folder: Path, url: str, **sections: object) -> Path:
     return plant.write_plant(folder, **{**common_settings(url), "formulas": [TALLY, *plant.FORMULAS], **sections})
 
 
-def number_steps(folder: Path, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def write_hidden(folder: Path, url: str, **sections: object) -> Path:
+    """Write the robot's model, its policies and a configuration to `folder`; return the configuration.
+
+    A step that was lost would be one at which nothing was seen, so later numbers would differ.
+    """
+    return robot.write_robot(folder, **{**common_settings(url), **sections})
+
+
+def hidden_steps(folder: Path, seed: int) -> Steps:
+    """Yield (agent, step) endlessly, as `agent_steps`; `folder`: of the robot."""
+    return _in_turn([robot.agent_steps(folder, seed + n) for n in range(HIDDEN)])
+
+
+def number_steps(folder: Path, seed: int) -> Steps:
     """Yield (agent, step) endlessly, as `agent_steps`; `folder`: of the plant."""
-    agents = [plant.agent_steps(folder, seed + n) for n in range(NUMBERS)]
-    while True:
-        for n, steps in enumerate(agents):
-            yield f"a{n}", next(steps)
+    return _in_turn([plant.agent_steps(folder, seed + n) for n in range(NUMBERS)])
 
 
 def write_world(folder: Path, url: str, **sections: object) -> Path:
@@ -99,10 +118,13 @@ def write_world(folder: Path, url: str, **sections: object) -> Path:
     return path
 
 
-def agent_steps(seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def agent_steps(seed: int) -> Steps:
     """Yield (agent, step) endlessly, the agents in turn; a function of the seed."""
     draw = random.Random(seed)
-    agents = [_agent(random.Random(draw.random()), sends_end=n % 10 < 7) for n in range(AGENTS)]
+    return _in_turn([_agent(random.Random(draw.random()), sends_end=n % 10 < 7) for n in range(AGENTS)])
+
+
+def _in_turn(agents: Sequence[Iterator[dict[str, Any]]]) -> Steps:
     while True:
         for n, steps in enumerate(agents):
             yield f"a{n}", next(steps)
@@ -119,3 +141,24 @@ def _agent(draw: random.Random, *, sends_end: bool) -> Iterator[dict[str, Any]]:
             targets, weights = zip(*outcomes(cell, NOMINAL[cell], SLIP), strict=True)
             [cell] = draw.choices(targets, weights)
         episode += 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of agents: their number, what writes them to a folder, their steps from there, and how many are enough.
+
+    `rate`: steps a second in all, at most.
+    """
+
+    agents: int
+    write: Callable[..., Path]
+    steps: Callable[[Path, int], Steps]
+    rate: float
+    enough: int
+
+
+KINDS = {
+    "grid": Kind(AGENTS, write_world, lambda _, seed: agent_steps(seed), 500.0, 1000),
+    "numbers": Kind(NUMBERS, write_numbers, number_steps, 15.0, 240),  # answers are drawn, and take longer
+    "hidden": Kind(HIDDEN, write_hidden, hidden_steps, 60.0, 400),
+}

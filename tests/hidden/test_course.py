@@ -13,7 +13,7 @@ from monitor.logic import parse
 from monitor.logic.traversal import goals
 from monitor.picture.distribution import distribution_of
 from tests.hidden.played import some_world
-from tests.hidden.test_against_noise import model_of, policy
+from tests.hidden.scores import model_of, policy
 from tests.hidden.test_seen_states import case, shown
 from tests.tiers import slow
 

@@ -14,7 +14,7 @@ from monitor.hidden.filtering import Weights
 from monitor.hidden.glances import Pair
 from monitor.logic import parse
 from tests.hidden.played import Play, some_world
-from tests.hidden.test_against_noise import KINDS, model_of, policy
+from tests.hidden.scores import KINDS, model_of, policy
 from tests.tiers import first
 
 PAIRS, WINDOW = 9, 5

@@ -33,37 +33,12 @@ from monitor.types import (
 )
 from tests.hidden.files import write_controller, write_network
 from tests.hidden.played import some_world
-from tests.hidden.test_against_noise import model_of, policy
+from tests.hidden.robot import CREEP, FALLEN, GO, GROUND, ICE, WARY, policies, robot
+from tests.hidden.scores import model_of, policy
 
-GROUND, ICE, FALLEN = 0, 1, 2
-GO, CREEP = 0, 1
-WARY: dict[str, Any] = {"choice": [[[1, 0], [1, 0]], [[0, 1], [0, 1]]], "next": [[0, 1], [1, 1]]}
 WINDOW = 5
 
 Pair = tuple[int | None, int | None]
-
-
-def robot() -> monitor.MDP:
-    moves = [
-        (GROUND, GO, GROUND, 0.7), (GROUND, GO, ICE, 0.3), (GROUND, CREEP, GROUND, 0.8), (GROUND, CREEP, ICE, 0.2),
-        (ICE, GO, ICE, 0.4), (ICE, GO, GROUND, 0.2), (ICE, GO, FALLEN, 0.4),
-        (ICE, CREEP, ICE, 0.6), (ICE, CREEP, GROUND, 0.35), (ICE, CREEP, FALLEN, 0.05),
-        (FALLEN, GO, FALLEN, 1), (FALLEN, CREEP, FALLEN, 1),
-    ]  # fmt: skip
-    shows = [(GROUND, 0, 0.9), (GROUND, 1, 0.1), (ICE, 0, 0.3), (ICE, 1, 0.7), (FALLEN, 0, 0.5), (FALLEN, 1, 0.5)]
-    return monitor.MDP.from_transitions(
-        states=3,
-        actions=2,
-        transitions=moves,
-        labels={"fallen": [FALLEN], "ice": [ICE]},
-        initial={GROUND: 0.5, ICE: 0.5},
-        signals=2,
-        emissions=shows,
-    )
-
-
-def policies() -> dict[str, object]:
-    return {"nominal": [GO, GO], "careful": [GO, CREEP], "wary": monitor.Controller(**WARY)}
 
 
 def watch(
@@ -181,7 +156,7 @@ def test_the_alert_says_what_is_believed() -> None:
     spec = FormulaSpec(
         "slip", 'regret(wary@3, P<=0.8 [ F<=6 "fallen" ])', labels=(("ice", "on thin ice"),), alarm=AlarmSpec(for_=1)
     )
-    watching = watch(spec)
+    watching = watch(spec, model=dataclasses.replace(robot(), state_names=("bank", "lake", "hole")))
     alerts: list[Alert] = []
     for seq, pair in enumerate([(None, GO), (1, GO), (None, GO), (1, GO)]):
         alerts += [notice for notice in send(watching, seq, pair) if isinstance(notice, Alert)]
@@ -190,6 +165,7 @@ def test_the_alert_says_what_is_believed() -> None:
     assert any(
         "Its state is not seen; probability now: " in each and "'on thin ice' 0." in each for each in newest.details
     )
+    assert any("; likeliest: hole 0." in each for each in newest.details), "states are named too"
     assert any("nothing was seen" in each for each in newest.details)
     assert newest.path[0] == (None, GO)
     assert len(newest.inputs) == len(newest.path), "the belief before each step is in the evidence"
@@ -245,7 +221,9 @@ def test_policies_that_remember_where_states_are_seen() -> None:
         path.append((state, 0))
         now = Instant(float(seq), float(seq))
         notices = [*watching.observe(Observation("a", 1, seq, state, 0), now), *watching.evaluate(now)]
-        assert_same(judged(notices)["formula_0"], monitor.check(text, model=model, path=path, policies=acting))
+        verdict = judged(notices)["formula_0"]
+        assert_same(verdict, monitor.check(text, model=model, path=path, policies=acting))
+        assert (verdict.likely, verdict.unseen) == (None, None), "no alert says that the state is not seen"
 
 
 def test_joined_in_the_middle_a_memory_is_not_known() -> None:

@@ -15,7 +15,7 @@ from monitor.evidence.document import Evidence
 from monitor.picture import beliefs
 from monitor.picture.alarm_picture import draw_alarm
 from tests.evidence.test_hidden import READERS, alarm, evidence
-from tests.hidden.test_stream import robot
+from tests.hidden.robot import robot
 from tests.picture.test_draw import SVG
 
 

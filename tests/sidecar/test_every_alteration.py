@@ -182,7 +182,7 @@ def present(value: Any, place: Place = ()) -> Iterator[str]:  # noqa: ANN401 - p
 
 WORLDS: Final = {"inputs", "verdict.tiers", "verdict.resampled_from", "verdict.recourse.changes.samples"}
 """Of worlds with numbers only: tests/worlds/test_stream.py."""
-HIDDEN: Final = {"verdict.belief", "verdict.evidence", "verdict.likely", "verdict.unseen"}
+HIDDEN: Final = {"verdict.belief", "verdict.believed", "verdict.evidence", "verdict.likely", "verdict.unseen"}
 """Of models with hidden states only: tests/evidence/test_hidden.py."""
 TAKEOVER: Final = {"takeover", "takeover.policy", "takeover.outcome"}
 """Of judged takeovers only: tests/evidence/test_takeover.py."""

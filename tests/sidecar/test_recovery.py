@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from monitor.sidecar.store.journal import Journal
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.worker import RECONNECT_GRACE
 from monitor.types import Instant
+from tests.hidden import robot
 from tests.sidecar.by_hand import by_hand, stopped_time
 from tests.sidecar.project import CONFIG, write_project
 from tests.tiers import examples, scaled
@@ -31,6 +33,7 @@ from tests.tiers import examples, scaled
 RASH, CAREFUL, LOST, HOME = 0, 1, 4, 5
 PATH = [(0, RASH), (1, CAREFUL), (1, CAREFUL), (HOME, RASH), (HOME, RASH), (0, RASH), (1, RASH), (2, RASH), (3, RASH)]
 
+STORE = "var/cfmon.sqlite"
 UNDOUBTED = CONFIG + "trust: {enabled: false}\n"
 """From which step on the model is doubted depends on where a batch ends, and so on where a process did."""
 
@@ -39,11 +42,15 @@ class CrashError(BaseException):
     """The process is gone."""
 
 
+Step = Callable[[int], bytes]
+"""Number -> message."""
+
+
 class World:
     """The broker, as it remembers: steps in order until they are acknowledged; what was published, in order."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps = {n: self.step(n) for n in range(steps)}
+    def __init__(self, steps: int, step: Step | None = None) -> None:
+        self.steps = {n: (step or self.step)(n) for n in range(steps)}
         self.published: list[tuple[str, bytes]] = []
         self.topic = "agents/{}/steps"
         self.points = 0
@@ -68,6 +75,10 @@ class World:
         for receipt in receipts:
             self.point()
             del self.steps[receipt.message_id]
+
+
+Lives = tuple[Path, Step]
+"""A configuration, and the steps that are sent under it."""
 
 
 class Life:
@@ -131,11 +142,25 @@ def config(tmp_path_factory: pytest.TempPathFactory, corridor: MDP) -> Path:
     return write_project(tmp_path_factory.mktemp("project"), corridor, UNDOUBTED)
 
 
-def lived(config: Path, folder: Path, crash_at: list[int]) -> World:
+@pytest.fixture(scope="module", params=["seen", "hidden"])
+def lives(config: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    """Two agents whose states are seen, or hidden: then what is believed and remembered must survive too."""
+    if request.param == "seen":
+        return config, World.step
+    settings = {"http": {"listen": "127.0.0.1:0"}, "store": {"path": STORE}, "trust": {"enabled": False}}
+    folder = tmp_path_factory.mktemp("hidden")
+    config = robot.write_robot(folder, heartbeat="1s", **settings)
+    sent = [list(islice(robot.agent_steps(folder, agent), 18)) for agent in range(2)]
+    return config, lambda n: json.dumps({**sent[n % 2][n // 2], "time": 1000.0 + n}).encode()
+
+
+def lived(lives: Lives, folder: Path, crash_at: list[int]) -> World:
     """A world after as many lives as there are crashes, and one more; each crash counts from the start of its life."""
+    config, step = lives
+    text = config.read_text()
     config = config.with_name(f"{folder.name}.yaml")
-    config.write_text(UNDOUBTED.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite"))
-    world = World(36)
+    config.write_text(text.replace(STORE, f"{folder}/cfmon.sqlite"))
+    world = World(36, step)
     for crash in [*crash_at, -1]:
         world.points, world.crash_at = 0, crash
         with pytest.MonkeyPatch.context() as patch:
@@ -167,8 +192,8 @@ MOMENTS = ("sent", "sent_unix", "late", "revision")
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(config: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = lived(config, tmp_path_factory.mktemp("calm"), [])
+def uninterrupted(lives: Lives, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = lived(lives, tmp_path_factory.mktemp("calm"), [])
     assert not world.steps
     assert {alert["state"] for alert in alerts(world)} >= {"firing", "resolved"}
     assert {identity for identity, _, _ in world.listed} == {alert["id"] for alert in alerts(world)}
@@ -178,32 +203,32 @@ def uninterrupted(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Wor
 
 @scaled
 def test_a_crash_at_any_point_loses_nothing_and_changes_no_value(
-    config: Path, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
+    lives: Lives, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
 ) -> None:
     expected = alerts(uninterrupted)
     for point in range(1, uninterrupted.points + 1, examples(7, 1)):
-        world = lived(config, tmp_path_factory.mktemp(f"crash{point}"), [point])
+        world = lived(lives, tmp_path_factory.mktemp(f"crash{point}"), [point])
         assert not world.steps, point
         assert alerts(world) == expected, point
         assert world.listed == uninterrupted.listed, point
 
 
 def test_crash_after_crash_does_no_harm_either(
-    config: Path, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
+    lives: Lives, tmp_path_factory: pytest.TempPathFactory, uninterrupted: World
 ) -> None:
-    world = lived(config, tmp_path_factory.mktemp("storm"), [7, 11, 3, 5, 30, 2, 1, 19, 40])
+    world = lived(lives, tmp_path_factory.mktemp("storm"), [7, 11, 3, 5, 30, 2, 1, 19, 40])
     assert not world.steps
     assert alerts(world) == alerts(uninterrupted)
     assert world.listed == uninterrupted.listed
 
 
 def test_a_disk_that_fails_for_a_while_costs_nothing(
-    config: Path, tmp_path: Path, uninterrupted: World, monkeypatch: pytest.MonkeyPatch
+    lives: Lives, tmp_path: Path, uninterrupted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Watching and acknowledging go on; once it works again, all is kept, and a killed process loses nothing."""
-    config = config.with_name("failing.yaml")
-    config.write_text(UNDOUBTED.replace("var/cfmon.sqlite", f"{tmp_path}/cfmon.sqlite"))
-    world = World(36)
+    text, config = lives[0].read_text(), lives[0].with_name("failing.yaml")
+    config.write_text(text.replace(STORE, f"{tmp_path}/cfmon.sqlite"))
+    world = World(36, lives[1])
     waiting = dict(world.steps)
 
     def full(_journal: Journal, _batch: object) -> None:
@@ -247,7 +272,7 @@ def test_a_changed_configuration_takes_along_what_did_not_change(
 ) -> None:
     """The kept formula's alarm goes on and closes; the removed one's are cleared; the new one says nothing old."""
     config = config.with_name("changing.yaml")
-    before = UNDOUBTED.replace("var/cfmon.sqlite", f"{tmp_path}/cfmon.sqlite")
+    before = UNDOUBTED.replace(STORE, f"{tmp_path}/cfmon.sqlite")
     gone = "  - {name: gone, formula: 'P>=0.9 [ G<=3 !\"lost\" ]'}\nheartbeat"
     config.write_text(before.replace("heartbeat", gone))
     world = World(36)
@@ -303,7 +328,7 @@ class Restart:
 
     def __init__(self, config: Path, folder: Path) -> None:
         self._config = config.with_name(f"{folder.name}-moved.yaml")
-        self._text = UNDOUBTED.replace("var/cfmon.sqlite", f"{folder}/cfmon.sqlite")
+        self._text = UNDOUBTED.replace(STORE, f"{folder}/cfmon.sqlite")
         self._config.write_text(self._text)
         self.world = World(36)
         self.waiting = dict(self.world.steps)

@@ -30,12 +30,13 @@ from monitor.sidecar.store import reshard
 from monitor.sidecar.store.reshard import DATABASE, NewStore, merge_stores, split_stores
 from monitor.stream.shard import Shard, shard_of
 from monitor.types import Instant
+from tests.hidden import robot
 from tests.sidecar.by_hand import ByHand, by_hand, stopped_time
 from tests.sidecar.chaos import DEEDS as ALL_DEEDS
 from tests.sidecar.chaos import Life
 from tests.sidecar.project import CONFIG, write_project
 from tests.tiers import first, slow
-from tests.worlds.plant import events, write_plant
+from tests.worlds import plant
 
 AGENTS = [f"a{n}" for n in range(6)]
 NAMED = CONFIG.replace('"mqtt://127.0.0.1:1"}', '"mqtt://127.0.0.1:1", client_id: fleet}')
@@ -43,19 +44,25 @@ DEEDS = ("step",) * 9 + ("end",)
 Said = dict[str, list[tuple[Any, ...]]]
 
 
-def numbers(folder: Path) -> Path:
-    """Write a project with numbers as states."""
-    return write_plant(folder, mqtt={"url": "mqtt://127.0.0.1:1", "client_id": "fleet"}, store={"path": "var/a.sqlite"})
+PROJECTS = {"numbers": (plant.write_plant, plant.events), "hidden": (robot.write_robot, robot.events)}
+"""States that are no rows of a table that is seen."""
+
+
+def written(folder: Path, kind: str) -> Path:
+    """Write one of these projects."""
+    return PROJECTS[kind][0](
+        folder, mqtt={"url": "mqtt://127.0.0.1:1", "client_id": "fleet"}, store={"path": "var/a.sqlite"}
+    )
 
 
 @contextmanager
-def begun(folder: Path, model: MDP | None, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
+def begun(folder: Path, model: MDP | str, shard: str | None, store: Path, config: str = NAMED) -> Iterator[ByHand]:
     """A monitor that has restored its store; it stores everything at its end, as a clean stop does.
 
-    `model`: None: numbers as states.
+    `model`: or the kind of a project.
     """
     environment = {"CFMON_STORE__PATH": str(store)} | ({} if shard is None else {"CFMON_MQTT__SHARD": shard})
-    path = numbers(folder) if model is None else write_project(folder, model, config)
+    path = written(folder, model) if isinstance(model, str) else write_project(folder, model, config)
     with stopped_time(), by_hand(path, environment) as there:
         asyncio.run(there.service.begin())
         yield there
@@ -112,23 +119,24 @@ def test_monitors_go_on_with_divided_and_joined_stores_as_one_would_have(
 
 
 @slow
-def test_states_of_numbers_are_divided_and_joined(tmp_path: Path) -> None:
-    many = events(numbers(tmp_path / "one").parent, 24)
+@pytest.mark.parametrize("kind", PROJECTS)
+def test_other_states_are_divided_and_joined(tmp_path: Path, kind: str) -> None:
+    many = PROJECTS[kind][1](written(tmp_path / "one", kind).parent, 24)
     messages = [event for event in many if isinstance(event, Message)]
     half = len(messages) // 2
-    with begun(tmp_path / "one", None, None, tmp_path / "one" / DATABASE) as one:
+    with begun(tmp_path / "one", kind, None, tmp_path / "one" / DATABASE) as one:
         feed(one, messages)
         expected, listed = said(one), alarms(one)
-    stores = run_shards(tmp_path, None, [None, None], messages[:half])[0]
+    stores = run_shards(tmp_path, kind, [None, None], messages[:half])[0]
     made = split_stores(stores, 3, tmp_path / "three")
-    stores, found, history = run_shards(tmp_path, None, made, messages[half:])
+    stores, found, history = run_shards(tmp_path, kind, made, messages[half:])
     assert (found, history) == (expected, listed)
-    with begun(tmp_path / "one", None, None, merge_stores(stores, tmp_path / "merged").path) as there:
+    with begun(tmp_path / "one", kind, None, merge_stores(stores, tmp_path / "merged").path) as there:
         assert (said(there), alarms(there)) == (expected, listed)
 
 
 def run_shards(
-    tmp_path: Path, model: MDP | None, shards: Sequence[NewStore | None], messages: Sequence[Message]
+    tmp_path: Path, model: MDP | str, shards: Sequence[NewStore | None], messages: Sequence[Message]
 ) -> tuple[list[Path], Said, set[tuple[str, str]]]:
     """Let so many shards see these messages; return their stores, what they would publish, and the listed alarms."""
     stores, found, listed = [], Said(), set()
