@@ -57,7 +57,7 @@ class Unseen:
 
 CAUSES = [
     Row(
-        "A step was lost, or came later than `path.reorder` allows",
+        "A step was lost, or arrived later than `path.reorder` allows",
         "gap",
         'cfmon_messages_total{result="gap"}',
         "CfmonStepsLost",
@@ -129,14 +129,14 @@ CAUSES = [
         "tests/sidecar/test_pipeline.py::test_dropped_messages_make_the_formula_blind",
     ),
     Row(
-        "The last records before a restart are missing in the store, so it is unknown which steps came",
+        "The last records before a restart are missing in the store, so the steps received then are unknown",
         "dropped",
         "cfmon_store_damage_total",
         "CfmonStoreDamaged",
         "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind",
     ),
     Row(
-        "More steps of an agent waited for evaluation than the monitor holds",
+        "More steps of an agent waited for evaluation than the monitor can hold",
         "dropped",
         BLIND,
         "CfmonFormulaBlind",
@@ -150,7 +150,7 @@ CAUSES = [
         f"{SESSION}::test_joining_in_mid_episode",
     ),
     Row(
-        "The agent reports that a policy acts that is none of the configured ones",
+        "The agent reports an acting policy that is not configured",
         "policy_mismatch",
         BLIND,
         "CfmonFormulaBlind",
@@ -171,22 +171,22 @@ CAUSES = [
         f"{MARK}::test_steps_that_wait_too_long_for_an_answer_blind_and_are_answered_all_the_same",
     ),
     Row(
-        "For longer than `stream.stale_after` all steps belong to episodes that are over: the agent reuses old episode"
-        " names",
+        "For longer than `stream.stale_after` all steps belonged to episodes that have ended: the agent reuses old"
+        " episode names",
         "old_episode",
         'cfmon_messages_total{result="duplicate"}',
         "CfmonFormulaBlind",
         f"{MARK}::test_an_agent_that_starts_over_under_old_episodes_is_reported_as_not_watched",
     ),
     Row(
-        "Within an episode no step came for longer than `stream.stale_after`",
+        "No step arrived within an episode for longer than `stream.stale_after`",
         "stale",
         "cfmon_last_message_timestamp_seconds",
         "CfmonAgentSilent",
         f"{FLOW}::test_a_silent_agent_is_stale_then_forgotten",
     ),
     Row(
-        "Between episodes nothing came for longer than `stream.idle_after`: the agent is finished or has crashed",
+        "Nothing arrived between episodes for longer than `stream.idle_after`: the agent is finished or has crashed",
         "idle",
         "cfmon_last_message_timestamp_seconds",
         "CfmonAgentIdle",
@@ -218,7 +218,7 @@ CAUSES = [
 
 UNSEEN = [
     Unseen(
-        "More agents than `limits.agents`: those beyond are refused",
+        "More agents publish than `limits.agents` allows: the newest are refused",
         'cfmon_rejected_total{reason="too_many_agents"}',
         "the agent is missing on the status page",
         "CfmonAgentsRefused",
@@ -253,7 +253,7 @@ UNSEEN = [
         "tests/stream/test_stream_session.py::test_how_far_the_actions_depart_from_nominal_is_reported_where_it_changes",
     ),
     Unseen(
-        "Rows of the model are wrong: values whose future leads there are wrong too",
+        "Rows of the model are wrong: values whose future reaches these rows are wrong too",
         "cfmon_rejected_rows",
         "the status page and the log, with the rows",
         "CfmonRowsRejected",
@@ -267,7 +267,7 @@ UNSEEN = [
         f"{LIVE}::test_every_rule_is_seen_silent_firing_and_silent",
     ),
     Unseen(
-        "A shard of a fleet is no target of Prometheus: its agents may not be monitored",
+        "A shard of a fleet is not a target of Prometheus: its agents may not be monitored",
         "cfmon_shards",
         "no status, or its last will, on the status topic",
         "CfmonShardMissing",
@@ -296,7 +296,7 @@ UNSEEN = [
         "tests/sidecar/test_damage.py::test_a_log_that_lost_its_end_is_reported_counted_and_makes_blind",
     ),
     Unseen(
-        "The receiver of a webhook accepts no alerts: whoever relies on it hears of no alarm",
+        "The receiver of a webhook accepts no alerts: its users are not informed of alarms",
         "cfmon_webhook_waiting",
         "the log, `/api/status`",
         "CfmonWebhookFailing",
