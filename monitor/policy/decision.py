@@ -32,7 +32,7 @@ def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, availa
 def chosen_probabilities(
     raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints
 ) -> Floats:
-    """Return the action distribution of each state, [n, A] float64; logits by softmax. Arguments as `chosen_actions`."""
+    """Return the action distribution of each state, [n, A] float64; logits by softmax. Arguments as above."""
     scores = _checked(raw, manifest, states)
     if manifest.output.kind == "logits":
         scores = np.where(available, scores, -np.inf) if manifest.mask else scores
