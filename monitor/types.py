@@ -1,11 +1,11 @@
 """Values passed between packages of the monitor: settings, observations, verdicts, notices.
 
-All are frozen and cheap to create: each message creates several. Times are in seconds: `wall` since the epoch, `ticks`
-on a monotonic clock. Probabilities lie in [0, 1]. The order is that of the route: a message becomes an `Observation`,
-that a `Step`, that (on the held path) a `Verdict`, that an `Alert`.
+All of them are frozen and fast to create, because each message creates several. Times are in seconds: `wall` since the
+epoch, `ticks` on a monotonic clock. Probabilities lie in [0, 1]. The order of the types is that of the route: a message
+becomes an `Observation`, this becomes a `Step`, the held path gives a `Verdict`, and verdicts lead to an `Alert`.
 
-It is one module, in four parts: settings, what is observed, verdicts, notices. The parts refer to each other, and every
-room needs names of several of them, so separate modules would only make imports longer.
+This is one module in four parts: settings, observations, verdicts, notices. The parts refer to each other, and every
+room needs names of several parts, so separate modules would only make imports longer.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ __all__ = [
 
 Episode = str | int
 RawState = int | str | tuple[float | str | bool, ...] | dict[str, float | str | bool]
-"""A state as the agent sends it; the model's state encoder converts it to a `State`. A map is sorted by its names."""
+"""A state as the agent sends it; the model's state encoder converts it to a `State`. The names of a map are sorted."""
 RawInputs = tuple[float | str | bool, ...] | dict[str, float | str | bool]
 """Recorded inputs as the agent sends them."""
 if TYPE_CHECKING:
     State = Any
 else:
     State = int | tuple[float, ...] | None
-"""A state of a table, by its index; of a world with numbers, its features; where states are hidden, the observation, or
-None. The type checker cannot know which: that depends on the model.
+"""A state: the index in a table, or the features in a world with numbers. If states are hidden, it is the observation,
+or None. The type depends on the model, so the type checker cannot know it.
 """
 
 BlindReason = Literal[
@@ -117,51 +117,51 @@ BlindReason = Literal[
     "overload",
     "model_doubt",
 ]
-"""Why a formula cannot be answered now, or why not to rely on its answer. docs/blindness.md has a row for each."""
+"""Why a formula cannot be evaluated now, or why its value must not be relied on; docs/blindness.md lists them."""
 
 AlarmState = Literal["clear", "pending", "firing", "resolved", "ended", "removed"]
 """`clear`, `pending` and `firing` are the states of an alarm; `resolved`, `ended` and `removed` close a firing one."""
 
 AlarmWhen = Literal["fails", "holds", "regret", "unavoidable"]
-"""The bad answer."""
+"""The answer that is bad for the alarm."""
 AlarmOnlyIf = Literal["robust"]
-"""What a bad answer must be to count."""
+"""Condition under which a bad answer counts."""
 
 Outcome = Literal["safe", "regret", "unavoidable", "undecided"]
 TakeoverOutcome = Literal["needed", "needless", "harmful", "futile", "undecided"]
-"""Whether a goal needed a takeover. `needed`: it was met, and the deployed policy would have missed it; `needless`: the
-deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: neither.
+"""Judgement of a takeover. `needed`: the goal was met, and the deployed policy would have missed it; `needless`: the
+deployed policy would have met it too; `harmful`: only the deployed policy would have met it; `futile`: both miss it.
 """
 RequestedModel = Literal["gumbel", "any", "stable"]
 """Classes of causal models that may be requested."""
 CausalModel = Literal["gumbel", "any", "stable", "world"]
-"""The same of an answer; `world`: a world with numbers is its own causal model."""
+"""Class of causal models of an answer: as requested, or `world`: a world with numbers is its own causal model."""
 ProfileExtremes = tuple[tuple[float, float, float, float], ...]
-"""For each offset from 0 on: least and greatest value under nominal, least and greatest under the alternative."""
+"""For each offset from 0 on: least and greatest value under nominal, then least and greatest under the alternative."""
 Rate = Annotated[float, Meta(gt=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
 Engine = Literal["auto", "exact", "sampled"]
-"""How a formula is answered; `auto`: exactly if the limits allow, else by sampling."""
+"""How a formula is evaluated. `auto`: exactly if the limits allow it, otherwise by sampling."""
 
 BandsWhen = Literal["auto", "always", "off"]
-"""Which verdicts on a learned model get a credible band and their support."""
+"""Which verdicts on a learned model get a credible band and a support."""
 
 RecourseWhen = Literal["auto", "always", "off"]
-"""Which missed goals of `regret` are examined: whether other decisions could have met them."""
+"""For which missed goals of `regret` it is examined whether other decisions could have met them."""
 
 Avoidable = Literal["foresight", "hindsight", "no"]
 """Whether a missed goal could have been met from the intervention on. `foresight`: by the policy that is best without
-knowledge of what was observed; `hindsight`: only with it; `no`: by nobody.
+knowledge of the observations; `hindsight`: only with this knowledge; `no`: by no decisions.
 """
 
 Tier = Literal["recorded", "point", "interval", "posterior", "learned"]
-"""What is known of the noise of a step in a world with numbers. `recorded`: a part of it was recorded, as inputs;
-`point`: all of it; `interval`: bounds of each component; `posterior`: only what can be drawn; `learned`: it is that of
-a world estimated from data.
+"""What is known of the noise of a step in a world with numbers. `recorded`: a part of the noise was recorded as inputs.
+`point`: all of the noise is known. `interval`: bounds of each component are known. `posterior`: the noise can only be
+drawn. `learned`: the noise is that of a world estimated from data.
 """
 
 TestName = Literal["betting", "paper"]
-"""Which tests compare sampled values with thresholds."""
+"""The tests that compare sampled values with thresholds."""
 
 MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "rejected", "dropped"]
 
@@ -170,30 +170,30 @@ MessageResult = Literal["accepted", "duplicate", "stale", "conflict", "gap", "re
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False):
-    """One reading of both clocks. `wall`: seconds since the epoch. `ticks`: seconds, monotonic, arbitrary zero."""
+    """One reading of both clocks, in seconds. `wall`: since the epoch. `ticks`: on a monotonic clock, from any zero."""
 
     wall: float
     ticks: float
 
 
 class AlarmSpec(msgspec.Struct, frozen=True):
-    """When verdicts become an alarm, and what is published with it."""
+    """When verdicts raise an alarm, and what is published with the alarm."""
 
     for_: Positive = 1
-    """Number of bad verdicts, without a good one in between, that fire the alarm."""
+    """Number of bad verdicts, without a good verdict in between, that fire the alarm."""
     keep: Positive = 1
-    """Number of good verdicts, without a bad one or a breach in between, that resolve it."""
+    """Number of good verdicts, without a bad verdict or a breach in between, that resolve the alarm."""
     severity: str = "warning"
-    """Published with the alarm; the shipped alert rules know `warning` and `critical`."""
+    """Severity published with the alarm; the shipped alert rules know `warning` and `critical`."""
     runbook: str | None = None
-    """Link published with the alarm: what to do. If absent, the monitor's own page of the runbook for its severity."""
+    """Link to instructions, published with the alarm. If absent: the monitor's own runbook page for the severity."""
     when: AlarmWhen | None = None
-    """The bad answer; if absent, `regret` for `regret(...)`, else `fails`. `unavoidable`: fires on regret as well."""
+    """The bad answer. If absent: `regret` for `regret(...)`, else `fails`. `unavoidable` also fires on regret."""
     step: Annotated[float, Meta(ge=0)] = 0.05
-    """While the alarm fires, a new revision is published when the value has moved by more than this since the last."""
+    """While the alarm fires, a new revision is published if the value differs by more than this from the last one."""
     only_if: AlarmOnlyIf | None = None
-    """If `robust`, a bad verdict counts only if no model in its widest band changes it; another one counts for nothing.
-    Needs `causal_model` `any` or `stable`.
+    """If `robust`, a bad verdict counts only if no model in its widest band changes it; any other bad verdict is
+    ignored. Needs `causal_model` `any` or `stable`.
     """
 
 
@@ -201,10 +201,10 @@ class Sampling(msgspec.Struct, frozen=True):
     """Error rates and limits of sampled answers; `monitor.evaluation.check_sampling` checks them."""
 
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
-    """Seed of all noise: the same seed draws the same samples."""
+    """Seed of all noise; the same seed draws the same samples."""
     alpha: Rate = 0.01
-    """Probability of a false alarm, i.e. a wrong *false* or *regret*. On a stream it holds for all verdicts of one
-    formula on one agent together, and for the answer the alarm fires on.
+    """Probability of a false alarm, i.e. of a wrong *false* or *regret*. On a stream the rate holds for all verdicts of
+    one formula on one agent together, and for the verdict on which the alarm fires.
     """
     beta: Rate = 0.01
     """Probability of the opposite error (a missed breach), per verdict."""
@@ -213,43 +213,46 @@ class Sampling(msgspec.Struct, frozen=True):
     for a `P`). Within it either answer is accepted. `betting` on a stream has no such region.
     """
     deviation: float = 0.1
-    """The same for `R` and for `delta(..)` with the test `paper`, in standard deviations of one sample."""
+    """Half-width of the indifference region for `R` and `delta(..)` with the test `paper`, in standard deviations of
+    one sample.
+    """
     error: Rate = 0.02
     """Required half-width of the interval of a `=?`, as a fraction of the range of its outcome."""
     error_alpha: Rate = 0.05
     """Probability that a reported interval misses the true value."""
     limit: Positive = 20_000
-    """Maximum number of samples of a quantity; if it does not suffice, the verdict is undecided."""
+    """Maximum number of samples of a quantity; a quantity that is open after them is undecided."""
     rewards: tuple[float, float] | None = None
     """Smallest and largest reward of a step, for models that cannot be enumerated."""
     test: TestName = "betting"
-    """How values are compared with thresholds. `betting`: `alpha` and `beta` hold for every model (outside a stream, a
-    `P` alone uses Wald's test, whose rates hold too). `paper`: as in the paper; for `R` and `delta(..)` a sequential
-    t-test, whose rates are nominal.
+    """The test that compares values with thresholds. `betting`: `alpha` and `beta` hold for every model (outside a
+    stream, a single `P` uses Wald's test, whose rates hold too). `paper`: the tests of the paper; for `R` and
+    `delta(..)` this is a sequential t-test, whose rates are nominal.
     """
 
 
 class BandSettings(msgspec.Struct, frozen=True):
-    """How the bands of a learned model are computed; `monitor.evaluation` checks it."""
+    """Settings for the bands of a learned model; `monitor.evaluation` checks them."""
 
     draws: Annotated[int, Meta(ge=1, le=10_000)] = 64
-    """Number of models drawn from the posterior; the answer is evaluated exactly on each, twice: with what was never
-    observed as bad, and as good, as can be. In a world with numbers: the most of its fits that are used.
+    """Number of models drawn from the posterior. The answer is evaluated exactly on each of them twice: with everything
+    that was never observed as bad as possible, and as good as possible. In a world with numbers: largest number of fits
+    that are used.
     """
     seed: Annotated[int, Meta(ge=0, le=(1 << 53) - 1)] = 0
-    """Seed of the draws: the same seed draws the same models."""
+    """Seed of the draws; the same seed draws the same models."""
     level: Rate = 0.95
-    """Probability that the band contains the value of the true model, if that is distributed as the posterior says."""
+    """Probability that the band contains the value of the true model, if that model has the posterior distribution."""
     delta: Rate = 0.05
-    """Probability that the guaranteed band misses, for all answers together."""
+    """Probability that the guaranteed band misses the true value, for all answers together."""
     doubt: str = ""
-    """Why the model cannot be relied on where it says that handing over does not suffice, or that carrying on does;
-    empty if it can. `cfmon init` writes what it found wrong with the model. It counts where verdicts have bands.
+    """Why the model cannot be relied on if it says that handing over, or carrying on, does not suffice; empty if it
+    can. `cfmon init` writes the problems of the model here. The text is used for verdicts that have bands.
     """
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `labels`, `recourse` and the alarm's `runbook` do not count when two are compared.
+    """One formula to monitor. `labels`, `recourse` and the alarm's `runbook` are ignored in comparisons of formulas.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -260,22 +263,22 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     text: str
     """The formula, in the formula language."""
     every: int | float = 1
-    """Answered after so many steps (a whole number) or after this duration (in Python: seconds, as a float)."""
+    """The formula is evaluated after this number of steps (int) or after this duration (float, in seconds)."""
     causal_model: CausalModel = "gumbel"
     """Class of causal models for bounds beside the Gumbel-Max value: `any`, or the counterfactually `stable` ones."""
     alarm: AlarmSpec = msgspec.field(default_factory=AlarmSpec)
-    """When its verdicts become an alarm."""
+    """When the formula's verdicts raise an alarm."""
     engine: Engine = "auto"
-    """`auto`: exact where the formula allows it, else sampled."""
+    """`auto`: exact if the formula allows it, otherwise sampled."""
     labels: tuple[tuple[str, str], ...] = ()
-    """Pairs of a label and the words for it in sentences."""
+    """Pairs of a label and the words that replace it in sentences."""
     bands: BandsWhen = "auto"
-    """On a model learned from data, which verdicts get a credible band and their support. `auto`: those that miss the
-    goal, and all while the alarm is pending or fires; `always`, `off`.
+    """Which verdicts on a learned model get a credible band and a support. `auto`: verdicts that miss the goal, and all
+    verdicts while the alarm is pending or fires. Also `always` and `off`.
     """
     recourse: RecourseWhen = "auto"
-    """Which missed goals of `regret(...)` are examined: whether other decisions could have met them, and how few.
-    `auto`: those while the alarm is pending or fires; `always`, `off`.
+    """For which missed goals of `regret(...)` it is examined whether other decisions could have met them, and how few.
+    `auto`: missed goals while the alarm is pending or fires. Also `always` and `off`.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -285,7 +288,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that changes an alarm: `every` with its type, no `labels`, no `recourse` and no `runbook`."""
+        """Return all that matters to an alarm, with the type of `every`, without `labels`, `recourse` and `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
@@ -294,47 +297,50 @@ class StreamSettings(msgspec.Struct, frozen=True):
     """Limits of the stream. Durations in seconds."""
 
     window: Positive = 64
-    """Number of steps held of each agent; the oldest is dropped first."""
+    """Number of steps held for each agent; the oldest step is dropped first."""
     reorder_steps: int = 256
-    """Maximum number of later steps that wait for a missing one before it counts as lost."""
+    """Maximum number of later steps that wait for a missing step before the missing step counts as lost."""
     reorder_wait: float = 0.5
-    """Maximum time that they wait."""
+    """Maximum time that later steps wait for a missing step."""
     stale_after: float = 5.0
-    """Silence in mid-episode after which an agent's formulas are marked `stale`; steps may wait as long for answers."""
+    """Silence in an episode after which an agent's formulas are marked `stale`; steps may wait that long, too."""
     idle_after: float = 900.0
-    """Silence between episodes after which an agent's formulas are marked `idle`: it has finished, or it has failed."""
+    """Silence between episodes after which an agent's formulas are marked `idle`: it has finished, or has failed."""
     forget_after: float = 3600.0
-    """Silence after which an agent is forgotten, with its alerts and series."""
+    """Silence after which an agent is forgotten, with its alerts and metrics."""
     max_lag: float = 2.0
-    """Alarms on older steps are marked `late`. If more steps come than can be answered, and have waited half as long,
-    answers are skipped.
+    """Alarms on steps older than this are marked `late`. If more steps arrive than can be evaluated, and they have
+    waited half as long, evaluations are skipped.
     """
     agents: Positive = 1000
-    """Maximum number of agents. Others are refused, counted and alerted, unless one that sent little and fell silent
-    can be forgotten.
+    """Maximum number of agents. Further agents are refused, counted and reported, unless an agent that sent few steps
+    and fell silent can be forgotten.
     """
     pending: Positive = 100_000
-    """Maximum number of steps of one agent without an answer; beyond it, all of them are given up."""
+    """Maximum number of unevaluated steps of one agent; if there are more, all of them are dropped."""
     encoder: Literal["index", "name", "valuation", "bins", "nearest", "features"] = "index"
-    """Form of the agents' states: numbers, names, values of variables, floats (and texts) that the model's bins sort or
-    whose nearest centre counts, or the features of a world with numbers."""
+    """Form of the agents' states: numbers, names, values of variables, floats (and texts) to be sorted into the model's
+    bins or assigned to the nearest centre, or the features of a world with numbers.
+    """
     policies: Mapping[str, str] = {}
-    """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if there are
-    none, nothing that it reports is compared.
+    """The known policies: digest of the ONNX file -> name. An agent that reports another digest is blind; if the map is
+    empty, reported digests are not compared.
     """
 
 
 class TrustSettings(msgspec.Struct, frozen=True):
-    """The test of the model against the observed transitions; `monitor.statistics.model_betting` says how it works."""
+    """The test of the model against the observed transitions; `monitor.statistics.model_betting` defines the test."""
 
     alpha: Rate = 0.001
-    """Probability that a correct model is rejected, for each agent and for all together."""
+    """Probability that a correct model is rejected, for each agent and for all agents together."""
     impossible: Annotated[float, Meta(gt=0, le=0.005)] = 0.0001
     """Fraction of the steps that may contradict a correct model, such as a sensor's glitches."""
     enabled: bool = True
     """If false, the model is not tested."""
     acknowledged: Mapping[str, str] = {}
-    """Agent, or `*` for all: why its rejection is settled. A new or changed text restarts the test, also on reload."""
+    """Agent, or `*` for all agents -> why its rejection is settled. A new or changed text restarts the test, also on
+    reload.
+    """
 
 
 # ---- what is observed ----
@@ -343,11 +349,12 @@ class TrustSettings(msgspec.Struct, frozen=True):
 class Observation(msgspec.Struct, frozen=True, gc=False):
     """One decoded message, before ordering and encoding.
 
-    `agent` comes from the topic, never from the payload. `action` is None only where the agent sent none, which is
-    allowed in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: what the
-    transition into this state earned. `policy`: sha256 of the policy the agent says it runs. `inputs`: recorded
-    inputs of a world with numbers. `observation`: in place of `state`, which is None then, where the model has hidden
-    states; None: the sensor said nothing. In Python numbers and arrays of numpy count as numbers and lists.
+    `agent` comes from the topic, never from the payload. `action` is None only if the agent sent none, which is allowed
+    in the last message of an episode. `time`: the agent's clock, seconds since the epoch. `reward`: reward of the
+    transition into this state. `policy`: sha256 of the policy that the agent reports. `inputs`: recorded inputs of a
+    world with numbers. `observation`: if the model has hidden states, sent in place of `state`, which is then None; an
+    observation of None means that the sensor said nothing. In Python, numpy numbers and arrays count as numbers and
+    lists.
     """
 
     agent: str
@@ -365,26 +372,26 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_EXTREMES: Final = "no extremes"
-"""How `Bands.reason` begins for a quantity of unknown value that has no least and greatest one."""
+"""First words of `Bands.reason` for a quantity of unknown value that has no least and greatest value."""
 UNRECORDED: Final = "what was never recorded decides it"
 """Reason of an undecided verdict of the exact engine that more recordings could decide."""
 UNEXAMINED: Final = "other decisions are examined only where the state is seen and policies remember nothing"
-"""Reason of an unknown recourse where states are hidden or policies remember."""
+"""Reason of an unknown recourse if states are hidden or policies have a memory."""
 MOST_BELIEVED: Final = 5
-"""States of the belief that a verdict names."""
+"""Largest number of states of the belief in a verdict."""
 UNKNOWN_POLICY: Final = ""
-"""In place of the name of a policy that acted: it is not among the configured ones, so nobody has its table."""
+"""Name used for an acting policy that is not configured; the monitor has no table for it."""
 BELIEF_DIGITS: Final = 9
-"""Decimals by which the likeliest states are ordered, so that rounding does not choose among equal ones."""
+"""Decimals by which the likeliest states are ordered, so that rounding does not choose among equally likely ones."""
 
 
 class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """One step of the path, in order, as the model has it: indices, or numbers.
+    """One step of the path, in order, converted to the model: indices, or numbers.
 
-    `time`: seconds since the epoch. `late`: older than `max_lag` on arrival. `foreign`: the agent ran a policy that is
-    not among the configured ones. `policy`: the name of the one that acted, UNKNOWN_POLICY if it is not known.
-    `inputs`: recorded inputs, in a world with numbers. Where states are hidden `state` is the observation, None if
-    there was none, and `inputs` the belief before it (`monitor.hidden.filtering`).
+    `time`: seconds since the epoch. `late`: the step was older than `max_lag` on arrival. `foreign`: the agent ran a
+    policy that is not configured. `policy`: name of the policy that acted, UNKNOWN_POLICY if it is not known. `inputs`:
+    recorded inputs, in a world with numbers. If states are hidden, `state` is the observation (None if there was none)
+    and `inputs` is the belief before the observation (`monitor.hidden.filtering`).
     """
 
     episode: Episode
@@ -399,11 +406,11 @@ class Step(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Break(msgspec.Struct, frozen=True, tag=True):
-    """An interruption of the path before the next step, with its reason; what lies between is unknown.
+    """An interruption of the path before the next step, with its reason; the steps in between are unknown.
 
-    `unrecorded`: the model is learned, and the newest pair of the path led to what was never recorded after it.
-    `unpredicted`: it led where the model gives probability 0. `failed`: the code of a world with numbers failed, which
-    says nothing about its truth.
+    `unrecorded`: the model is learned, and the newest pair of the path led to a successor that was never recorded after
+    the pair. `unpredicted`: the pair led to a successor of probability 0 in the model. `failed`: the code of a world
+    with numbers failed, which says nothing about whether the world is right.
     """
 
     reason: BlindReason
@@ -424,75 +431,80 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class RestsOn(msgspec.Struct, frozen=True, gc=False):
-    """What a value on a learned model rests on, in the world it is of."""
+    """Recordings on which a value on a learned model rests, in the value's own world."""
 
     steps: int
-    """Recorded steps of the pairs (state, action) that it uses; those that a world with numbers was learned from."""
+    """Number of recorded steps of the pairs (state, action) that the value uses; in a world with numbers: number of
+    steps that the world was learned from.
+    """
     rare: float | None
-    """Fraction of its expected uses that are of pairs recorded fewer than 5 times; `null` in a world with numbers."""
+    """Fraction of the value's expected uses of pairs that falls on pairs recorded fewer than 5 times; `null` in a world
+    with numbers.
+    """
     never: float
-    """Probability of coming to a pair that was never recorded before the value is decided; in a world with numbers the
-    fraction of draws that take an action outside the numbers at which it was recorded.
+    """Probability of reaching a pair that was never recorded before the value is decided. In a world with numbers:
+    fraction of draws that take an action outside the range in which this action was recorded.
     """
 
 
 class Quantity(msgspec.Struct, frozen=True, gc=False):  # no cycles: the garbage collector need not look at it
-    """One probability or expected reward of a formula (outside all brackets), and how it was obtained."""
+    """One probability or expected reward of a formula (outside all brackets), and how it was computed."""
 
     text: str
     """The quantity in the formula language."""
     value: float
-    """The Gumbel-Max answer; if sampled, the mean of the samples."""
+    """Value under the Gumbel-Max causal model; if sampled, the mean of the samples."""
     offset: int
-    """The offset used, in the convention of the formula (`@5`, `@-1`)."""
+    """Offset that was used, in the convention of the formula (`@5`, `@-1`)."""
     clipped: bool
-    """The path of n pairs is too short for the formula's offset, which was clipped to [-(n-1), n-1]."""
+    """True if the path of n pairs is too short for the formula's offset, which was then clipped to [-(n-1), n-1]."""
     bounds: tuple[float, float] | None = None
     """Smallest and largest value over the class of causal models; if sampled, a confidence interval at the level
     `confidence`.
     """
     threshold: float | None = None
-    """The bound it is compared with; `null` for `=?`."""
+    """Bound with which the value is compared; `null` for `=?`."""
     holds: bool | None = None
-    """True if the comparison holds; `null` for `=?`, if samples left it undecided, and if it holds at one of the
-    `extremes` only.
+    """True if the comparison holds. `null` for `=?`, if samples left the comparison undecided, and if it holds at only
+    one of the `extremes`.
     """
     robust: bool | None = None
-    """True if no causal model of the class changes `holds`, or no model in the guaranteed band if there is one; `null`
-    without bounds.
+    """True if no causal model of the class changes `holds`; if there is a guaranteed band, true if no model in the band
+    changes it. `null` without bounds.
     """
     samples: int = 0
     """Number of samples; left out of an exact answer."""
     confidence: float | None = None
     """Level of the confidence interval, in (0, 1); left out of an exact answer."""
     credible: tuple[float, float] | None = None
-    """On a learned model: the Gumbel-Max value over models drawn from the posterior, in which what was never observed
-    is as bad and as good as can be, at the level of the verdict's `bands`; in a learned world with numbers the value
-    over its fits; left out otherwise.
+    """On a learned model: band of the Gumbel-Max value over models drawn from the posterior, at the level in the
+    verdict's `bands`; everything that was never observed is as bad as possible at the lower end and as good as possible
+    at the upper end. In a learned world with numbers: band of the value over the fits. Left out otherwise.
     """
     guaranteed: tuple[float, float] | None = None
     """On a learned model: bounds over every causal model and every row in the confidence set; left out otherwise."""
     extremes: tuple[float, float] | None = None
-    """On a learned model with pairs (state, action) that were never recorded: the value with what they lead to as bad,
-    and as good, as can be, all else as estimated; left out otherwise.
+    """On a learned model with pairs (state, action) that were never recorded: the values if such pairs lead to the
+    worst and to the best, with all other rows as estimated. Left out otherwise.
     """
     support: int | None = None
-    """On a learned model: the fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
+    """On a learned model: fewest visits among the rows that carry 90 % of the answer; left out otherwise."""
     rests_on: RestsOn | None = None
-    """On a learned model: what the value rests on; of a difference of two worlds, in the first of them. In a world with
-    numbers where the goal is missed, and of `handover(...)`: the value if handed over now. Left out otherwise.
+    """On a learned model: recordings on which the value rests; for a difference of two worlds, in the first world. In a
+    world with numbers, if the goal is missed, and for `handover(...)`: recordings behind the value of handing over now.
+    Left out otherwise.
     """
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """How a sampled verdict was drawn: together with the path, enough to draw it again."""
+    """Settings and seed of a sampled verdict: together with the path, enough to draw its samples again."""
 
     sampling: Sampling
     """Settings of the sampling."""
     seed: int
     """Seed of this verdict's noise."""
     first: int
-    """The seq of the first step of its path."""
+    """The seq of the first step of the path."""
     alpha: float
     """Probability of a false alarm allowed for the whole formula."""
     beta: float
@@ -502,30 +514,30 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Bands(msgspec.Struct, frozen=True):
-    """How the bands of a learned model were obtained: together with the path, enough to compute them again."""
+    """Settings of the bands of a learned model: together with the path, enough to compute the bands again."""
 
     draws: int = 0
-    """Number of posterior models for the credible band; 0: none was requested, or it is that of a world."""
+    """Number of posterior models for the credible band; 0 if no band was requested, or if it is that of a world."""
     seed: int = 0
-    """Seed they were drawn with."""
+    """Seed of these models."""
     level: float | None = None
-    """Level of the credible band, in (0, 1); `null` if none was requested. In a world with numbers a lower one, if its
-    fits are too few for the configured one.
+    """Level of the credible band, in (0, 1); `null` if no band was requested. In a world with numbers it is lower than
+    configured if there are too few fits for the configured level.
     """
     delta: float | None = None
-    """Probability with which the guaranteed band may fail, for all answers together; `null` without one."""
+    """Probability that the guaranteed band fails, for all answers together; `null` without a guaranteed band."""
     reason: str = ""
-    """Why a band or the support is missing, or fits have no answer; empty if none is."""
+    """Why a band or the support is missing, or why fits have no answer; empty if nothing is missing."""
     fits: int = 0
-    """In a learned world with numbers: number of its fits to resampled recordings, behind the credible band."""
+    """In a learned world with numbers: number of fits to resampled recordings that give the credible band."""
     doubt: str = ""
-    """Why the model cannot be relied on where it denies something, as configured; empty if it can."""
+    """Why the model cannot be relied on when it denies something, as configured; empty if it can."""
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The fewest decisions whose change meets a missed goal, with the first of them: up to it nothing is different.
+    """The fewest changed decisions that meet a missed goal, and the first of them; up to it everything is as observed.
 
-    They are chosen in hindsight: with what the observed path says about the noise.
+    The decisions are chosen in hindsight, with what the observed path says about the noise.
     """
 
     count: int
@@ -533,142 +545,145 @@ class Changes(msgspec.Struct, frozen=True):
     value: float
     """Value with these changes."""
     offset: int
-    """Of the first changed decision: how many steps before the newest one; 0: the newest."""
+    """Offset of the first changed decision: number of steps before the newest step; 0: the newest step."""
     state: State
-    """The state in which it was made."""
+    """State in which the decision was made."""
     taken: int | None
-    """The action taken; `null`: none yet."""
+    """Action that was taken; `null`: none yet."""
     proposed: int
-    """The action to take instead."""
+    """Action that meets the goal instead."""
     taken_name: str = ""
-    """Its name in the model; empty if actions have none."""
+    """Name of the taken action in the model; empty if actions have no names."""
     proposed_name: str = ""
-    """Likewise."""
+    """Name of the proposed action in the model; empty if actions have no names."""
     samples: int = 0
-    """Draws of which the value is the mean; left out if it is exact."""
+    """Number of draws whose mean is the value; left out if the value is exact."""
 
 
 class Recourse(msgspec.Struct, frozen=True):
-    """Whether a missed goal could have been met by other decisions, from the intervention on.
+    """Whether other decisions, from the intervention on, could have met a missed goal.
 
-    The values are exact, by the Gumbel-Max causal model, except in a world with numbers, where noise may be drawn and
-    only one changed decision at a time is tried. docs/semantics.md, section 14.3.
+    The values are exact under the Gumbel-Max causal model. The exception is a world with numbers, where noise may be
+    drawn and only one changed decision at a time is tried. See docs/semantics.md, section 14.3.
     """
 
     avoidable: Avoidable | None = None
     """`foresight`: the policy that is best without hindsight meets the goal; `hindsight`: only the best decisions in
-    hindsight do; `no`: none do. `null`: not known, for the `reason`.
+    hindsight meet it; `no`: no decisions meet it. `null`: not known; `reason` says why.
     """
     robust: bool | None = None
-    """True if no causal model of the requested class changes `avoidable`; `null` if none was requested, or not known.
+    """True if no causal model of the requested class changes `avoidable`; `null` if no class was requested, or if the
+    answer is not known.
     """
     best: float | None = None
-    """Value of the best decisions in hindsight: no policy has a better one."""
+    """Value of the best decisions in hindsight; no policy has a better value."""
     optimal: float | None = None
     """Value of the policy that is best without hindsight."""
     changes: Changes | None = None
-    """The fewest changes that meet the goal; `null` if three are not enough, or if it could not be met."""
+    """The fewest changes that meet the goal; `null` if three changes are not enough, or if the goal could not be met.
+    """
     reason: str = ""
-    """Why something is not known; empty if all is."""
+    """Why something is not known; empty if everything is known."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Answer to one formula on one path.
 
-    Exactly one of `value` (for `=?`), `holds` (for a truth value) and `outcome` (for `regret`) is set; an undecided
-    truth value has none of them, and `reason` says why.
+    Exactly one of `value` (for `=?`), `holds` (for a truth value) and `outcome` (for `regret`) is set. An undecided
+    truth value has none of them; `reason` says why.
     """
 
     formula: str
     """The formula's text."""
     method: Literal["exact", "sampled"]
-    """Exact: computed; sampled: estimated from samples, with error rates."""
+    """`exact`: the values are computed; `sampled`: they are estimated from samples, with error rates."""
     causal_model: CausalModel
-    """Class of causal models for the bounds; `gumbel`: no bounds; `world`: the world's own, without bounds."""
+    """Class of causal models for the bounds. `gumbel`: no bounds. `world`: the world's own causal model, no bounds."""
     quantities: tuple[Quantity, ...]
-    """Every probability and expected reward of the formula; of `regret` nominal first, then the alternative."""
+    """All probabilities and expected rewards of the formula; for `regret` first nominal's, then the alternative's."""
     value: float | None = None
-    """Value of a `=?`, under the Gumbel-Max causal model."""
+    """Value of a `=?` query, under the Gumbel-Max causal model."""
     holds: bool | None = None
-    """Truth value of a formula that has one."""
+    """Truth value of a formula that has a truth value."""
     outcome: Outcome | None = None
     """Outcome of `regret(...)`."""
     bounds: tuple[float, float] | None = None
-    """Bounds of the only quantity; of `regret` those of the alternative. If sampled, a confidence interval."""
+    """Bounds of the only quantity; for `regret` those of the alternative. If sampled, a confidence interval."""
     robust: bool | None = None
-    """True if no causal model of the class changes the answer; `null` without bounds. With a guaranteed band (or where
-    one was due and cannot be had): true if no model in that changes it.
+    """True if no causal model of the class changes the answer; `null` without bounds. With a guaranteed band (or if one
+    was requested but cannot be computed): true if no model in the band changes the answer.
     """
     effect: float | None = None
-    """Of `regret`: value under the alternative minus value under nominal."""
+    """For `regret`: value under the alternative minus value under nominal."""
     effect_bounds: tuple[float, float] | None = None
     """Bounds of the effect."""
     profile: Mapping[int, tuple[float, float]] = msgspec.field(default_factory=dict)
-    """Offset -> (value under nominal, value under the alternative), each from its own starting point. Of
+    """Offset -> (value under nominal, value under the alternative), each from the start point of its offset. For
     `handover(F, Q, h)`: the values of Q under nominal and under F, at offset 0.
     """
     latest_useful: int | None = None
-    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none. Of
-    `handover(F, Q, h)`: 0 if F meets Q now. Where `profile_extremes` is given, both are taken at their worst.
+    """Smallest offset at which the alternative meets the threshold and nominal does not; `null` if there is none. For
+    `handover(F, Q, h)`: 0 if F meets Q now. If `profile_extremes` is given, both values are the least favourable ones.
     """
     offset: int = 0
-    """Offset used, in steps."""
+    """Offset that was used, in steps."""
     clipped: bool = False
-    """The path of n pairs is too short for the formula's offset, which was clipped to [-(n-1), n-1]."""
+    """True if the path of n pairs is too short for the formula's offset, which was then clipped to [-(n-1), n-1]."""
     start_dropped: bool = False
-    """The episode's start is no longer held, so `@-k` counts from the oldest pair of the path."""
+    """True if the episode's start is no longer held, so that `@-k` counts from the oldest pair of the path."""
     reason: str = ""
-    """Why it is undecided, or why the engine differs from the one configured."""
+    """Why the verdict is undecided, or why the engine is not the configured one."""
     drawn: Drawn | None = None
-    """How it was drawn, if sampled; left out of an exact answer."""
+    """Settings and seed of the samples; left out of an exact answer."""
     credible: tuple[float, float] | None = None
-    """Credible band of the only quantity; of `regret` that of the alternative. This and the following fields are of
-    learned models and left out otherwise.
+    """Credible band of the only quantity; for `regret` that of the alternative. This field and the following ones are
+    for learned models and are left out otherwise.
     """
     guaranteed: tuple[float, float] | None = None
-    """Guaranteed band of the only quantity; of `regret` that of the alternative."""
+    """Guaranteed band of the only quantity; for `regret` that of the alternative."""
     effect_credible: tuple[float, float] | None = None
-    """Credible band of the effect: of its values over the posterior models, not a difference of bands."""
+    """Credible band of the effect, computed from its values on the posterior models; it is not a difference of bands.
+    """
     effect_guaranteed: tuple[float, float] | None = None
     """Guaranteed band of the effect: the difference of the bands."""
     support: int | None = None
-    """Smallest support of its quantities; `null` if no learned row matters."""
+    """Smallest support of the quantities; `null` if no learned row matters."""
     to_visit: tuple[tuple[int, int], ...] = ()
     """Up to three pairs (state, action) whose visits would narrow the credible band most, the best first."""
     bands: Bands | None = None
-    """How the bands were obtained."""
+    """How the bands were computed."""
     recourse: Recourse | None = None
-    """Of `regret(...)` whose goal is missed: whether other decisions could have met it; left out otherwise, and where
-    it was not examined.
+    """For `regret(...)` whose goal is missed: whether other decisions could have met the goal; left out otherwise, and
+    if this was not examined.
     """
     profile_extremes: ProfileExtremes = ()
-    """Of the values in `profile`, from offset 0 on: least and greatest under nominal, least and greatest under the
-    alternative (`Quantity.extremes`); left out where there are none.
+    """Extremes of the values in `profile`, from offset 0 on: least and greatest under nominal, then least and greatest
+    under the alternative (`Quantity.extremes`); left out if there are none.
     """
     credible_now: tuple[float, float, float, float] | None = None
-    """On a learned model: credible bands of the values in `profile` at offset 0, under nominal and under the policy or
-    action that is handed over to; left out otherwise.
+    """On a learned model: credible bands of the two values in `profile` at offset 0, under nominal and under the policy
+    or action to which control would be handed over; left out otherwise.
     """
     tiers: tuple[Tier, ...] = ()
-    """In a world with numbers: what is known of the noise of the held steps it rests on; left out otherwise."""
+    """In a world with numbers: what is known of the noise of the held steps that the verdict uses; left out otherwise.
+    """
     resampled_from: int | None = None
-    """In a world with numbers: number of recorded steps from which the inputs beyond those of the path are drawn, where
-    what was drawn depends on them; left out otherwise.
+    """In a world with numbers: number of recorded steps from which future inputs are drawn, if the draws depend on such
+    inputs; left out otherwise.
     """
     belief: Mapping[int, float] | None = None
-    """Where states are hidden: the likeliest ones now, state -> probability given all that was observed; left out
+    """If states are hidden: the likeliest states now, as state -> probability given all observations; left out
     otherwise.
     """
     evidence: float | None = None
-    """Where states are hidden: probability of all that was observed on the path; left out otherwise."""
+    """If states are hidden: probability of all observations on the path; left out otherwise."""
     believed: Mapping[str, float] | None = None
-    """Where states are hidden and have names: `belief` by these; left out otherwise."""
+    """If states are hidden and have names: `belief` by these names; left out otherwise."""
     likely: Mapping[str, float] | None = None
-    """Where states are hidden: label -> probability that it holds now, given all that was observed; left out
-    otherwise.
+    """If states are hidden: label -> probability that the label holds now, given all observations; left out otherwise.
     """
     unseen: int | None = None
-    """Where states are hidden: steps of the path at which nothing was seen; left out otherwise."""
+    """If states are hidden: number of steps of the path without an observation; left out otherwise."""
 
 
 # ---- notices: results of the monitor; each sink uses those that concern it ----
@@ -685,7 +700,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """Verdict on a formula for an agent at a step. `time`: of the step, seconds since the epoch."""
+    """Verdict on a formula for an agent at a step. `time`: time of the step, seconds since the epoch."""
 
     agent: str
     formula: str
@@ -697,7 +712,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Blind(msgspec.Struct, frozen=True):
-    """A formula became blind for an agent, or sees again (`reason` None). Sent on change only."""
+    """A formula became blind for an agent, or is no longer blind (`reason` None). Sent only on a change."""
 
     agent: str
     formula: str
@@ -706,7 +721,7 @@ class Blind(msgspec.Struct, frozen=True):
 
 
 class AlarmMoved(msgspec.Struct, frozen=True):
-    """State of a formula's alarm: `clear`, `pending` or `firing`. Sent on change only."""
+    """New state of a formula's alarm: `clear`, `pending` or `firing`. Sent only on a change."""
 
     agent: str
     formula: str
@@ -714,10 +729,10 @@ class AlarmMoved(msgspec.Struct, frozen=True):
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """Threshold a value is compared with."""
+    """Threshold with which a value is compared."""
 
     comparison: Literal["<", "<=", ">=", ">"]
-    """Relation of value to bound under which the formula holds."""
+    """Relation of the value to the bound with which the formula holds."""
     bound: float
     """A probability in [0, 1], or an expected reward."""
 
@@ -726,46 +741,46 @@ class Alternative(msgspec.Struct, frozen=True, omit_defaults=True):
     """The intervention of a regret formula, with its value."""
 
     name: str
-    """The intervention as the formula writes it: a policy, `do(action)`, `model:name`, or decisions made for the goal:
-    `best`, `best[k]`, `best[<=k]`, `max`, `min`, `optimal`.
+    """The intervention as written in the formula: a policy, `do(action)`, `model:name`, or decisions made for the goal
+    (`best`, `best[k]`, `best[<=k]`, `max`, `min`, `optimal`).
     """
     value: float | None
-    """Value under the intervention, by the Gumbel-Max causal model."""
+    """Value under the intervention, under the Gumbel-Max causal model."""
     bounds: tuple[float, float] | None
-    """Smallest and largest value over the class of causal models; of a sampled verdict a confidence interval."""
+    """Smallest and largest value over the class of causal models; for a sampled verdict a confidence interval."""
     extremes: tuple[float, float] | None = None
-    """Least and greatest value, whatever pairs that were never recorded lead to; left out if there are none."""
+    """Least and greatest value over all possible outcomes of pairs that were never recorded; left out if all were."""
 
 
 class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     """Effect of handing over control, as of the newest step."""
 
     policy: str
-    """What to hand over to, as the formula writes it: a policy, or `do(action)`."""
+    """The policy or `do(action)` to hand over to, as written in the formula."""
     helps_now: bool | None
-    """True if handing over now meets the goal and carrying on does not; of `handover(...)`, if handing over now meets
-    the goal: it is not too late; of a comparison of `delta(policy,nominal)@0`, if it holds. `null`: not known (while
-    blind, by a sampled or undecided verdict, and where what was never recorded decides whether it meets the goal). On
-    a learned model false only where the credible band excludes the opposite and nothing is known against the model.
+    """True if handing over now meets the goal and carrying on does not. For `handover(...)`: true if handing over now
+    meets the goal, so that it is not too late. For a comparison of `delta(policy,nominal)@0`: true if it holds. `null`:
+    not known (while blind, for a sampled or undecided verdict, and if the answer depends on what was never recorded).
+    On a learned model false only if the credible band excludes the opposite and no problem with the model is known.
     """
     latest_useful: int | None
-    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: never, or not known. Of
-    `handover(...)` and `delta(...)`, 0 or `null`.
+    """Smallest number of steps ago at which handing over would have helped; 0: now. `null`: at none, or not known. For
+    `handover(...)` and `delta(...)`: 0 or `null`.
     """
     extremes: tuple[float, float] | None = None
-    """Least and greatest value of handing over now, whatever pairs that were never recorded lead to; left out if there
-    are none.
+    """Least and greatest value of handing over now, over all possible outcomes of pairs that were never recorded; left
+    out if all were recorded.
     """
     credible_now: tuple[float, float] | None = None
     """On a learned model: credible band of the value of handing over now; left out otherwise."""
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Numbers of a verdict, with one meaning in alerts, metrics, page and terminal.
+    """Numbers of a verdict, with the same meaning in alerts, metrics, page and terminal.
 
-    `value`: under the nominal policy; of a plain formula with an intervention (`fallback@5.P>=0.9 [..]`) under that.
-    None, like `bounds`, for a formula of several quantities. `handover` is None if there is no advice. `extremes`: of
-    the value.
+    `value`: value under the nominal policy; for a plain formula with an intervention (`fallback@5.P>=0.9 [..]`), value
+    under the intervention. `value` and `bounds` are None for a formula with several quantities. `handover` is None if
+    there is no advice. `extremes`: least and greatest value.
     """
 
     value: float | None = None
@@ -794,10 +809,11 @@ class Fired(msgspec.Struct, frozen=True):
 class Alert(msgspec.Struct, frozen=True):
     """Published change of an alarm; `docs/messages.md` lists the fields of the message.
 
-    `verdict` is the newest one, `figures` its numbers, `fired` those on which the alarm fired. `seq`, `time`: step of
-    the verdict. `first_seq`, `since`: step and time of the first verdict of the breach; seconds since the epoch.
-    `path`: (state, action) pairs of the verdict's path, `acted`: the policies that acted at them (none: always
-    nominal), `inputs`: the recorded inputs (none: the model has none), for the evidence; not published.
+    `verdict` is the newest verdict, `figures` has its numbers, and `fired` has the numbers of the verdict on which the
+    alarm fired. `seq`, `time`: step of the newest verdict. `first_seq`, `since`: step and time of the first verdict of
+    the breach. Times are seconds since the epoch. For the evidence, and not published: `path`: the (state, action)
+    pairs of the verdict's path; `acted`: the policies that acted at these pairs (empty: always nominal); `inputs`: the
+    recorded inputs (empty: the model has none).
     """
 
     id: str
@@ -828,9 +844,9 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Refreshed(msgspec.Struct, frozen=True):
-    """Newer verdict of a firing alarm that makes no new revision; the next heartbeat publishes it.
+    """Newer verdict of a firing alarm that makes no new revision; it is published at the next heartbeat.
 
-    `monitor.alarm.refresh` derives the alert from it. `pairs`: length of the verdict's path.
+    `monitor.alarm.refresh` computes the alert from it. `pairs`: length of the verdict's path.
     """
 
     judged: Judged
@@ -845,10 +861,10 @@ class OffPolicy(msgspec.Struct, frozen=True):
 
 
 class Deviates(msgspec.Struct, frozen=True):
-    """Deviation of the agent from the nominal policy; sent when it has changed by 0.01.
+    """Deviation of the agent from the nominal policy; sent if it has changed by 0.01.
 
-    `share`: fraction of its last `steps` steps, 0 to 1, whose actions the nominal policy would not have taken, beyond
-    what its randomness explains (`monitor.statistics.deviation`).
+    `share`: fraction of the last `steps` steps, 0 to 1, whose actions the nominal policy would not have taken, beyond
+    the number that its randomness explains (`monitor.statistics.deviation`).
     """
 
     agent: str
@@ -859,7 +875,7 @@ class Deviates(msgspec.Struct, frozen=True):
 class RewardMismatch(msgspec.Struct, frozen=True):
     """A reported reward that differs from the model's for the same transition.
 
-    `detail`: the transition and both rewards. Path and verdicts do not depend on it.
+    `detail`: the transition and both rewards. Path and verdicts do not depend on the reported reward.
     """
 
     agent: str
@@ -867,9 +883,9 @@ class RewardMismatch(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """`count` due answers of a formula were skipped; the path is complete all the same.
+    """`count` due evaluations of a formula were skipped; the path is complete all the same.
 
-    An alarm that only those answers would have raised was not raised.
+    An alarm that only the skipped evaluations would have raised was not raised.
     """
 
     agent: str
@@ -878,16 +894,16 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """End of an agent's episode; its values are undefined until the next one begins."""
+    """End of an agent's episode; values are undefined until the agent's next episode begins."""
 
     agent: str
     episode: Episode
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """An agent was silent for `forget_after`; all that is kept or shown under its name can be deleted.
+    """An agent was silent for `forget_after`; everything stored or shown under its name can be deleted.
 
-    `silent`: seconds since its last message. `open`: its episode had not ended.
+    `silent`: seconds since the agent's last message. `open`: the agent's episode had not ended.
     """
 
     agent: str
@@ -896,10 +912,11 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Departing(msgspec.Struct, frozen=True):
-    """A transition observed more often than the model predicts.
+    """A transition that is observed more often than the model predicts.
 
-    `seen`: its count in the last `of` steps from `state` by `action`; `expected`: the count the model predicts. In
-    a world with numbers `state` is a feature's range, and `successor` a part of its noise.
+    `seen`: number of transitions to `successor` in the last `of` steps from `state` with `action`; `expected`: the
+    number that the model predicts. In a world with numbers `state` is a range of a feature, and `successor` a part of
+    its noise.
     """
 
     state: int | str
@@ -913,9 +930,10 @@ class Departing(msgspec.Struct, frozen=True):
 class Trust(msgspec.Struct, frozen=True):
     """Result of the test of the model; sent when `doubted` changes, and from time to time.
 
-    `doubted`: the observed transitions contradict the model. `log10_e`: log10 of the e-value against it (0: none,
-    3: a thousand to one). `transitions`: number tested. `agent`: whose transitions; empty: all agents together.
-    `departing`: if doubted, the transitions with the most evidence against the model, beside impossible steps.
+    `doubted`: the observed transitions contradict the model. `log10_e`: log10 of the e-value against the model (0: no
+    evidence, 3: a thousand to one). `transitions`: number of tested transitions. `agent`: agent whose transitions are
+    tested; empty: all agents together. `departing`: if doubted, the transitions with the most evidence against the
+    model, impossible steps not included.
     """
 
     doubted: bool
@@ -926,11 +944,11 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class WrongRow(msgspec.Struct, frozen=True):
-    """A row of the model that is rejected, and the next state whose frequency differs most from its probability.
+    """A rejected row of the model, and the next state whose observed frequency differs most from its probability.
 
-    `state`, `action`, `successor`: by name, or by number where the model has no names. `seen`: steps to `successor`
-    among the newest `visits` counted. `probability`: of `successor` in the model. `impossible`: visits that led where
-    the row gives probability 0. `log10_e`: log10 of the e-value against the row.
+    `state`, `action`, `successor`: names, or numbers if the model has no names. `seen`: number of steps to `successor`
+    among the newest `visits` counted visits. `probability`: probability of `successor` in the model. `impossible`:
+    number of visits that led to a successor of probability 0. `log10_e`: log10 of the e-value against the row.
     """
 
     state: str
@@ -944,18 +962,18 @@ class WrongRow(msgspec.Struct, frozen=True):
 
 
 class WrongAgent(msgspec.Struct, frozen=True):
-    """An agent that does not follow the model. `log10_e`: log10 of the e-value, valid at any time."""
+    """An agent that does not follow the model. `log10_e`: log10 of its e-value, valid at any time."""
 
     agent: str
     log10_e: float
 
 
 class Contradictions(msgspec.Struct, frozen=True):
-    """Rows of the model, and agents, that are rejected; at most a fraction .05 of either is expected to be right.
+    """Rejected rows of the model and rejected agents; the expected fraction of wrong rejections is at most 0.05.
 
-    Sent when they change, or the evidence against them does. `rows`, `agents`: those with the strongest evidence first,
-    at most ten of either. `rows_rejected`, `agents_rejected`: number of all. `rows_tested`: rows that can be rejected;
-    0 if none is tested.
+    Sent if they change, or if the evidence against them changes. `rows`, `agents`: those with the strongest evidence
+    first, at most ten of each. `rows_rejected`, `agents_rejected`: total numbers. `rows_tested`: number of rows that
+    can be rejected; 0 if none is tested.
     """
 
     rows: tuple[WrongRow, ...] = ()
@@ -966,7 +984,7 @@ class Contradictions(msgspec.Struct, frozen=True):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """Outcome of a followed forecast: it came true, or did not, or was dropped (None).
+    """Outcome of a followed forecast: it came true, did not come true, or was dropped (None).
 
     `value`: the forecast probability, in [0, 1], that the agent's own future satisfies the path formula.
     """
@@ -980,11 +998,11 @@ class Forecast(msgspec.Struct, frozen=True):
 class TakenOver(msgspec.Struct, frozen=True):
     """A takeover, judged by the goal of a formula when the goal's horizon has passed.
 
-    `policy`: the one that took over, at step `first_seq`, at time `since` (seconds since the epoch). `seq`, `time`: the
-    step at which it was judged; if it is undecided, that of the takeover. `reason`: why it is undecided. `verdict`: two
-    quantities, what happened and what the deployed policy would have done; None if undecided. `path`: the pairs from
-    the takeover on, `acted`: the policies that acted there, `inputs`: those recorded there, if the model has any.
-    `evidence`: id of the evidence, if it is kept.
+    `policy`: the policy that took over at step `first_seq`, at time `since` (seconds since the epoch). `seq`, `time`:
+    step of the judgement; if the judgement is undecided, step of the takeover. `reason`: why it is undecided.
+    `verdict`: two quantities, for what happened and for the deployed policy; None if undecided. `path`: the pairs from
+    the takeover on; `acted`: the policies that acted at these pairs; `inputs`: the inputs recorded there, if the model
+    has inputs. `evidence`: id of the evidence, if evidence is stored.
     """
 
     agent: str
@@ -1009,9 +1027,9 @@ class TakenOver(msgspec.Struct, frozen=True):
 class Calibration(msgspec.Struct, frozen=True):
     """Counts of followed forecasts as plain data, for `monitor.statistics.calibration`.
 
-    `bins`: per tenth of [0, 1] number of forecasts, their sum, number that came true; empty: no forecasts.
-    `squared`: sum of the squared errors. `expected`: its expectation if the forecasts are calibrated. `dropped`: number
-    without a known outcome.
+    `bins`: for each tenth of [0, 1] the number of forecasts, their sum, and the number that came true; empty: no
+    forecasts. `squared`: sum of the squared errors. `expected`: expected value of `squared` if the forecasts are
+    calibrated. `dropped`: number of forecasts without a known outcome.
     """
 
     bins: tuple[tuple[int, float, int], ...] = ()
@@ -1021,9 +1039,9 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """Counts of the followed forecasts of a formula, those of earlier processes included.
+    """Counts of the followed forecasts of a formula, including those of earlier processes.
 
-    `agent`: whose forecasts; empty: all agents together, forgotten ones included.
+    `agent`: agent whose forecasts are counted; empty: all agents together, including forgotten ones.
     """
 
     formula: str

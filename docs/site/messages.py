@@ -32,26 +32,26 @@ GAP: Final = "\n"
 STEP: Final[Mapping[str, tuple[str, str]]] = {
     "v": ("1", "Version of this schema."),
     "episode": ("text or whole number", "One run of the environment; a new value starts a new path."),
-    "seq": ("whole number", "The step's number in its episode: from 0, +1 each step."),
+    "seq": ("whole number", "Number of the step in its episode; it starts at 0 and grows by 1 with each step."),
     "state": (
         "whole number, text, list or map",
         (
-            "As the `state_encoder` requires: a number, a name, values of variables, floats and texts to be binned, or "
-            "the features of a world with numbers, in order or by name."
+            "The state in the form that the `state_encoder` requires: a number, a name, values of variables, floats "
+            "and texts to be binned, or the features of a world with numbers, in order or by name."
         ),
     ),
     "observation": (
         "whole number, text or `null`",
         (
-            "In place of `state` where the model has hidden states: what the sensor showed, by number or by name; "
-            "`null`: it said nothing."
+            "In place of `state` if the model has hidden states: the observation by number or by name; `null`: the "
+            "sensor said nothing."
         ),
     ),
     "action": (
         "number, text, `true` or `false`",
         (
-            "The action taken in that state, by index or name; where [names are numbers](#actions-named-by-numbers), a "
-            "number is a name. Optional in the last message of an episode only."
+            "The action taken in that state, by index or name; if [names are numbers](#actions-named-by-numbers), a "
+            "number is a name. Optional only in the last message of an episode."
         ),
     ),
     "time": (
@@ -64,15 +64,15 @@ STEP: Final[Mapping[str, tuple[str, str]]] = {
     "policy": (
         "text, optional",
         (
-            "SHA-256 of the policy that acts; if it is none of the configured ones, formulas are blind. A step without "
-            "it was acted by the policy reported last in the episode, at its start by the nominal one; a policy that "
-            "is not configured stays reported, also across episodes, until another one is."
+            "SHA-256 of the policy that acts; if this policy is not configured, formulas are blind. In a step without "
+            "this field, the policy reported last in the episode acts, and before any report the nominal one. A report "
+            "of a policy that is not configured stays in force, also across episodes, until the next report."
         ),
     ),
     "inputs": ("list or map, optional", "Recorded inputs of a world with numbers, in order or by name."),
     "extra": (
         "map, optional",
-        "Anything else; kept in recordings, otherwise ignored, also when duplicates are compared.",
+        "Any other data; kept in recordings and otherwise ignored, also in the comparison of duplicates.",
     ),
 }
 """Key -> type and meaning."""

@@ -1,4 +1,4 @@
-"""Causal inference on MDPs: the counterfactual row, laws and interventions, the world after one. Never formulas."""
+"""Causal inference on MDPs: counterfactual rows, laws and interventions, and the resulting world. No formulas."""
 
 from monitor.causal import row
 from monitor.causal.law import Intervention, Law

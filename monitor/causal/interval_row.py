@@ -1,11 +1,11 @@
-"""Rows that are known up to a confidence set: extreme means over them, with and without an observed transition.
+"""Rows that are known only up to a confidence set: extreme means, with and without an observed transition.
 
-Row p led to the outcome i; of p and of the target row q only bounds of each entry are known, and nothing of the causal
-mechanism that couples them. The conditional rows are exactly (docs/semantics.md, section 13.3)
+Row p led to the outcome i. Of p and of the target row q only bounds of each entry are known, and nothing is known of
+the causal mechanism that couples the two rows. The conditional rows are exactly (docs/semantics.md, section 13.3)
 
     { x : sum x = 1, p* x_k <= u_k, sum_k max(l_k, p* x_k) <= 1 },
 
-with l_k <= q_k <= u_k and p* the least possible probability of the outcome. Compiled.
+with l_k <= q_k <= u_k and p* the least possible probability of the outcome. This module is compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from monitor.arrays import Floats
 from monitor.causal.row import RowMemory, greedy, sort_pairs
 
 TINY = 1e-200
-"""Least p* used: from there on x no longer depends on it."""
+"""Least value of p* that is used; below it, x no longer depends on p*."""
 
 
 def least_probability(lower: Floats, upper: Floats, at: int) -> float:
@@ -28,18 +28,18 @@ def least_probability(lower: Floats, upper: Floats, at: int) -> float:
 def extreme_given(
     lower: Floats, upper: Floats, observed: float, values: Floats, largest: bool, memory: RowMemory
 ) -> float:
-    """Return the largest (smallest) mean of `values` over the rows x above.
+    """Return the largest (smallest) mean of `values` over the rows x of the module's docstring.
 
     Args:
         lower: [K] lower bounds of q.
         upper: [K] upper bounds.
-        observed: p*. As it goes to 0, x may be any distribution on the entries of q that can be positive.
+        observed: p*. As p* goes to 0, x may be any distribution on the entries of q that can be positive.
         values: [K] or longer.
         largest: whether to maximise.
         memory: working memory for K entries.
 
-    Greedy, in order of the values: p* x_k takes up to l_k freely; the extras, up to u_k - l_k, share what q leaves,
-    1 - sum l.
+    The method is greedy, in the order of the values: p* x_k takes up to l_k freely. Above that, up to u_k - l_k more is
+    taken from a common budget of 1 - sum l.
     """
     keys, order = memory.keys, memory.order
     if observed >= 1.0:

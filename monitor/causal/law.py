@@ -1,7 +1,7 @@
-"""A law: the policies in force from now on and the dynamics, without observations.
+"""A law: the policies and the transition rows in force at each offset, without observations.
 
-Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; takeovers and changed dynamics go beyond it:
-docs/semantics.md, section 2.2). Laws know nothing of an observed path; `monitor.causal.world` combines the two.
+Interventions turn one law into another (Kazemi & Paoletti, Section 3.2; docs/semantics.md, section 2.2, adds takeovers
+and changed dynamics). Laws do not depend on an observed path; `monitor.causal.world` combines the two.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from monitor.policy import PolicyTable
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of the policy (`table`, for `steps` offsets; None: for all) or of the dynamics; with neither, empty.
+    """A change of the policy (`table`, for `steps` offsets; None: for all), or of the dynamics, or no change.
 
-    `dynamics` replaces a law's rows along the observed path, `future` those after it; both or neither.
+    `dynamics` replaces a law's rows along the observed path, `future` the rows after it. Give both or neither.
     """
 
     table: PolicyTable | None = None
@@ -33,11 +33,11 @@ class Intervention:
 class Law:
     """Policies in phases, over one model.
 
-    `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None).
-    `dynamics`: the rows before offset `until`, `future`: those from it on. They differ only where an episode has
-    terminated in the state `end`, which is absorbing from then on. The rows of `future` may lack this (a large model is
-    not copied): read them through `row` and `expected_rewards`.
-    `nominal_from`: the offset from which the nominal law is in force again (0: never left, None: never back).
+    `phases`: (first offset after the phase, table) in ascending order; the last phase has no end (None). `dynamics`:
+    the rows before offset `until`; `future`: the rows from `until` on. They differ only if an episode has terminated in
+    the state `end`, which is absorbing from then on. The rows of `future` may not show this, because a large model is
+    not copied: read them through `row` and `expected_rewards`. `nominal_from`: the offset from which the nominal law is
+    in force again (0: always in force, None: never again).
     """
 
     phases: tuple[tuple[int | None, PolicyTable], ...]
@@ -49,16 +49,16 @@ class Law:
 
     @classmethod
     def stationary(cls, table: PolicyTable, dynamics: MDP) -> Law:
-        """Return one policy for all offsets, in one model."""
+        """Return the law with one policy for all offsets, in one model."""
         return cls(((None, table),), dynamics, dynamics)
 
     @classmethod
     def ending(cls, table: PolicyTable, dynamics: MDP, future: MDP, until: int, end: int) -> Law:
-        """Return one policy, in a model whose state `end` is absorbing from offset `until` on (as `future` says)."""
+        """Return the law with one policy, in a model whose state `end` is absorbing from offset `until` on."""
         return cls(((None, table),), dynamics, future, until, end)
 
     def after_phases(self, tables: Sequence[PolicyTable]) -> Law:
-        """Return this law with other policies in force at offsets 0, 1, ..., one each."""
+        """Return this law with other policies in force at offsets 0, 1, ..., one for each offset."""
         phases: list[tuple[int | None, PolicyTable]] = []
         for offset, table in enumerate(tables):
             if phases and phases[-1][1] is table:
@@ -74,12 +74,12 @@ class Law:
         return self.dynamics if offset < self.until else self.future
 
     def ended(self, offset: int) -> int | None:
-        """Return the state that is absorbing at an offset because the episode has ended in it, else None."""
+        """Return the state that is absorbing at an offset because the episode has ended in it, or None."""
         return self.end if self.end is not None and offset >= self.until else None
 
     @property
     def explicit(self) -> bool:
-        """True if the rows of `future` themselves make the state absorbing in which the episode has ended."""
+        """True if the rows of `future` themselves make the ended state absorbing."""
         return self.end is None or self.future.is_absorbing(self.end)
 
     def row(self, offset: int, state: int, action: int) -> tuple[Ints, Floats]:
@@ -106,11 +106,11 @@ class Law:
         return next(table for end, table in self.phases if end is None or offset < end)
 
     def stationary_from(self) -> int:
-        """Return the first offset from which nothing changes any more."""
+        """Return the first offset from which the law no longer changes."""
         return max([self.until, *(end for end, _ in self.phases if end is not None)])
 
     def after(self, offset: int) -> Law:
-        """Return the law from a later offset on, which becomes offset 0, as the nominal law of what is nested there."""
+        """Return the law from a later offset on, which becomes offset 0, as nominal law of goals nested there."""
         phases = tuple(
             (None if end is None else end - offset, t) for end, t in self.phases if end is None or end > offset
         )

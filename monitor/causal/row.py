@@ -1,16 +1,17 @@
 """The counterfactual row: the distribution of the successor under another row, given an observed transition's noise.
 
-This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Where row p
-led to i, and with D(u) = sum_j max(p_j, u q_j), row q leads to i and to k with (docs/semantics.md, section 3.1)
+This is abduction and prediction of one step in closed form: the noise is integrated out, never represented. Suppose
+that row p led to i, and let D(u) = sum_j max(p_j, u q_j). Then row q leads to i and to k with the probabilities
+(docs/semantics.md, section 3.1)
 
     P(i) = 1 / D(p_i/q_i),    P(k) = q_k * integral of du / D(u)^2 from p_k/q_k to p_i/q_i, or 0 if that is empty.
 
 In the Gumbel-Max causal model (Kazemi & Paoletti, Section 2.3) the next state is `argmax_j (log P(j) + G_j)`. With
-`E_j = exp(-(G_j + log p_j))` that is a race of exponential clocks: the winner's time is Exp(1), every other clock with
-`p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper samples this
-posterior (abduction) and takes the winner under q (prediction); both together give the formula.
+`E_j = exp(-(G_j + log p_j))` this is a race of exponential clocks: the winner's time is Exp(1), the time of every other
+clock with `p_j > 0` is the winner's time plus a fresh Exp(p_j), and a clock with `p_j = 0` keeps its prior. The paper
+samples this posterior (abduction) and takes the winner under q (prediction); both together give the formula.
 
-The formulas are compiled (`row.pxd` has their C types); the functions before them are their interface to plain arrays.
+The formulas are compiled (`row.pxd` has their C types). The functions before them are their interface for plain arrays.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ Row = tuple[Ints, Floats]
 """Successors, ascending, and their positive probabilities: two arrays [K]."""
 
 STABILITY_TOLERANCE = 1e-12
-"""Relative slack in the premise of counterfactual stability, so that rows equal up to rounding count as equal."""
+"""Relative tolerance in the premise of counterfactual stability, so that rows equal up to rounding count as equal."""
 
 FEW = 24
-"""Length up to which insertion sort is fastest."""
+"""Largest length for which insertion sort is fastest."""
 
 INFINITY = float("inf")
 
 
 @dataclass(eq=False)
 class RowMemory:
-    """Working memory for rows of at most `len(keys)` successors; its contents mean nothing between two calls.
+    """Working memory for rows of at most `len(keys)` successors; its contents are not kept between two calls.
 
-    `keys`, `order`: numbers to sort and what they belong to. `p`, `q`, `after`: rows and their posterior.
+    `keys`, `order`: numbers to sort, and the indices that belong to them. `p`, `q`, `after`: rows and their posterior.
     """
 
     keys: Floats
@@ -74,10 +75,10 @@ def counterfactual_row(observed: Row, outcome: int, target: Row) -> Floats:
 
 
 def conditional_choices(observed: Floats, action: int, target: Floats) -> Floats:
-    """Return the same for a stochastic policy's choice: p, q are distributions [A] over actions, `action` was observed.
+    """Return the counterfactual choice of a stochastic policy; `observed`, `target`: distributions [A] of actions.
 
-    An action of probability 0 under `observed` says nothing about the noise, nor does a certain one: then the result is
-    `target` (docs/semantics.md, section 7).
+    An action of probability 0 or 1 under `observed` says nothing about the noise: then the result is `target`
+    (docs/semantics.md, section 7).
     """
     result = np.empty(len(target))
     choose(observed, action, target, result, row_memory(len(target)))
@@ -89,9 +90,10 @@ def row_bounds(
 ) -> tuple[Floats, Floats]:
     """Return lower and upper bounds, each [K], of the counterfactual row over a class of causal models.
 
-    `any`: every mechanism with these two rows (Frechet bounds). `stable`: those that keep the observed outcome i unless
-    another became relatively likelier; the extra zeros then raise the other lower bounds. Not for the very same state,
-    action and model as observed: there the outcome is certain under every causal model.
+    `any`: every mechanism with these two rows (Frechet bounds). `stable`: the mechanisms that keep the observed outcome
+    i unless another outcome became relatively more likely; the additional zeros then raise the other lower bounds. Do
+    not use this for the observed state, action and model themselves: there the outcome is certain under every causal
+    model.
     """
     states, q = target
     p, lower, upper = np.empty(len(q)), np.empty(len(q)), np.empty(len(q))
@@ -103,7 +105,7 @@ def row_bounds(
 def extreme(lower: Floats, upper: Floats, values: Floats, *, largest: bool) -> float:
     """Return the largest (or smallest) mean of `values` over distributions x with lower <= x <= upper; arrays [K].
 
-    Greedy: every entry gets its lower bound, the remaining mass goes to the best values first.
+    Greedy: every entry gets its lower bound, and the remaining probability is given to the best values first.
     """
     memory = row_memory(len(lower))
     return float(greedy(lower, upper, values, largest, memory.keys, memory.order))
@@ -129,9 +131,9 @@ def align(states: Ints, p: Floats, outcome: int, target: Ints, aligned: Floats) 
 
 
 def sort_pairs(keys: Floats, order: Ints, count: int) -> None:
-    """Sort the first `count` pairs of `keys` and `order`, ascending by key and then by `order`: insertion sort.
+    """Sort the first `count` pairs of `keys` and `order`, ascending by key and then by `order`, by insertion sort.
 
-    Many pairs are sorted by shells first (Knuth, The Art of Computer Programming, volume 3: Shell's method).
+    Many pairs are sorted by Shell's method first (Knuth, The Art of Computer Programming, volume 3).
     """
     gap = 1
     while gap * FEW < count:
@@ -154,10 +156,10 @@ def reweigh(p: Floats, q: Floats, p_outcome: float, at: int, result: Floats) -> 
 def reweigh_within(
     p: Floats, q: Floats, p_outcome: float, at: int, result: Floats, shared: Ints, breaks: Floats
 ) -> bool:
-    """Do the same with working memory `shared` and `breaks` [K]; return whether the observation says anything here.
+    """Do the same with working memory `shared` and `breaks` [K]; return whether the observation changes the row.
 
-    Successors that p cannot reach, as a rule most of them, have the break 0 in common: each has the whole integral as
-    its factor. Only the others are divided and sorted.
+    Successors that p cannot reach, usually most of them, all have the break 0, so each of them has the whole integral
+    as its factor. Only the other successors are divided and sorted.
     """
     count, mass, overtaken = 0, 0.0, 0.0
     for k in range(len(q)):

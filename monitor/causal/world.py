@@ -1,7 +1,7 @@
 """The world after an intervention: a time-inhomogeneous Markov chain, conditioned on the observed path.
 
-Source: Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model). Abduction has a closed form here. The
-noise of different steps is independent, and a path uses each step's noise once, so conditioning acts row by row.
+Source: Kazemi & Paoletti, Section 3.2 (Definition of the counterfactual model). Here abduction has a closed form. The
+noise of different steps is independent, and a path uses each step's noise once, so each row is conditioned separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monitor.model import MDP
 Bounds = tuple[Ints, Floats, Floats]
 RowCache = dict[tuple[MDP, MDP, int | None, int, int, int, int, int], Row]
 MAX_ROWS = 50_000
-"""Counterfactual rows cached between queries; consecutive messages share nearly all of them."""
+"""Most counterfactual rows cached between queries; consecutive messages share nearly all of them."""
 
 Path = Sequence[tuple[int, int | None]]
 
@@ -30,7 +30,7 @@ class CounterfactualWorld:
     """The counterfactual chain from a position of the observed path on, under an intervention.
 
     Attributes:
-        path: the observed pairs (state, action) from the intervention state on, d + 1 of them; the last action may be
+        path: the observed pairs (state, action) from the intervention state on, d + 1 pairs; the last action may be
             None (not yet taken).
         nominal: the law in force without the intervention, from the intervention state on.
         law: `nominal` under the intervention.
@@ -46,7 +46,7 @@ class CounterfactualWorld:
     def at(
         cls, path: Path, position: int, nominal: Law, change: Intervention, cache: RowCache | None = None
     ) -> CounterfactualWorld:
-        """Return the world after `change` at `path[position]`; `nominal` counts its offsets from there."""
+        """Return the world after `change` at `path[position]`; the offsets of `nominal` are counted from there."""
         return cls(tuple(path[position:]), nominal, nominal.under(change), {} if cache is None else cache)
 
     @property
@@ -55,7 +55,7 @@ class CounterfactualWorld:
         return len(self.path) - 1
 
     def choices(self, offset: int, state: int) -> list[tuple[int, float]]:
-        """Return the actions at an offset in a state, with their probabilities given the observation."""
+        """Return the actions in a state at an offset, with their probabilities given the observation."""
         table = self.law.table(offset)
         if offset > self.observed:
             return table.choices(state)
@@ -72,7 +72,7 @@ class CounterfactualWorld:
         return [(int(chosen), float(after[chosen])) for chosen in np.flatnonzero(after)]
 
     def row(self, offset: int, state: int, action: int) -> Row:
-        """Return successors and probabilities at an offset for (state, action): counterfactual, then plain."""
+        """Return the row of (state, action) at an offset: counterfactual along the path, plain after it."""
         if offset >= self.observed:
             return self.law.row(offset, state, action)
         s, a = self.path[offset]
@@ -91,7 +91,7 @@ class CounterfactualWorld:
         return self.cache[key]
 
     def row_bounds(self, offset: int, state: int, action: int, causal_model: Literal["any", "stable"]) -> Bounds:
-        """Return successors with the lowest and highest probability of each over a class of causal models."""
+        """Return successors, with the lowest and highest probability of each over a class of causal models."""
         if offset >= self.observed or self._replayed(offset, state, action):
             states, weights = self.row(offset, state, action)
             return states, weights, weights
@@ -106,6 +106,6 @@ class CounterfactualWorld:
         return self.law.rewards(offset, state, action, successors)
 
     def _replayed(self, offset: int, state: int, action: int) -> bool:
-        """Return whether state, action and model are those observed: then the outcome is, in every causal model."""
+        """Return whether state, action and model are the observed ones; then the observed outcome is certain."""
         same = self.law.model_at(offset) is self.nominal.model_at(offset)
         return same and (state, action) == self.path[offset]

@@ -1,4 +1,4 @@
-"""The language PCFTL: its nodes, its text, and path formulas as automata. Never numbers."""
+"""The language PCFTL: its nodes, its text, and path formulas as automata. It computes no values."""
 
 from monitor.logic.automaton import FALSE, TRUE, Automaton, PathAutomaton, RewardAutomaton, automaton_of
 from monitor.logic.diagram import timing

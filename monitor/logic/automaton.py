@@ -1,10 +1,10 @@
 """Path formulas as deterministic automata: the obligation that remains after each label set.
 
 A *label set* holds the atoms (labels, nested quantities) that are true at an offset, as a bit mask: bit n is atom n. An
-*obligation* is what the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza, "Using temporal
-logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form with subsumption:
-what something shorter entails is dropped, so that equal futures have one obligation. Every operator is bounded, so each
-step lowers the number of steps still needed, and the obligations form an acyclic graph.
+*obligation* is the condition that the rest of the path must satisfy. Obligations are progressed (Bacchus & Kabanza,
+"Using temporal logics to express search control knowledge for planning", 2000) and kept in a disjunctive normal form
+with subsumption: an element that a shorter one entails is dropped, so that equal futures have one obligation. Every
+operator is bounded, so each step lowers the number of steps still needed, and the obligations form an acyclic graph.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ FALSE, TRUE = 0, 1
 """The two final obligations: violated, satisfied."""
 
 MAX_ATOMS = 62
-"""Different labels and nested quantities of one path: a label set is a signed 64-bit mask."""
+"""Most labels and nested quantities of one path, because a label set is a signed 64-bit mask."""
 
 MAX_OBLIGATIONS = 200_000
-"""Obligations of one formula; beyond it an exact answer is refused, before it exhausts memory."""
+"""Most obligations of one formula; with more, an exact answer is refused before it exhausts memory."""
 MAX_ALTERNATIVES = 10_000
-"""Conjunctions of one obligation in normal form: all pairs are compared, which takes a second. Six different intervals
-joined by `<=>` have 4,800, seven 41,325."""
+"""Most conjunctions of one obligation in normal form. All pairs are compared, which takes a second. Six different
+intervals joined by `<=>` have 4,800 conjunctions, seven have 41,325.
+"""
 
 
 class Automaton(Protocol):
@@ -43,11 +44,11 @@ class Automaton(Protocol):
         ...
 
     def horizon(self, obligation: int) -> int:
-        """Return after how many steps the obligation is decided at the latest; 0 for the final ones."""
+        """Return the largest number of steps after which the obligation is decided; 0 for the final obligations."""
         ...
 
     def rewards(self, obligation: int) -> bool:
-        """Return whether the reward of the offset about to be read counts."""
+        """Return whether the reward of the next offset counts."""
         ...
 
 
@@ -66,15 +67,15 @@ class RewardAutomaton:
         return FALSE if obligation - 2 >= self.high else obligation + 1
 
     def horizon(self, obligation: int) -> int:
-        """Return the number of offsets left, this one included."""
+        """Return the number of remaining offsets, including the next one."""
         return 0 if obligation in (FALSE, TRUE) else self.high - (obligation - 2) + 1
 
     def rewards(self, obligation: int) -> bool:
-        """Return whether the offset is in low..high."""
+        """Return whether the next offset is in low..high."""
         return obligation >= 2 + self.low
 
     def rewarded_steps(self, obligation: int) -> int:
-        """Return the number of offsets left whose reward counts."""
+        """Return the number of remaining offsets whose reward counts."""
         return self.high - max(obligation - 2, self.low) + 1
 
 
@@ -86,7 +87,7 @@ class _Literal(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class _Timed(msgspec.Struct, frozen=True, cache_hash=True):
-    """Until (or its dual, release, if not `until`) over [low, high]; `left`, `right` are negation-free."""
+    """Until (or its dual, release, if not `until`) over [low, high]; `left` and `right` contain no negation."""
 
     until: bool
     low: int
@@ -140,11 +141,11 @@ class PathAutomaton:
         return self._steps[key]
 
     def horizon(self, obligation: int) -> int:
-        """Return after how many steps the obligation is decided at the latest."""
+        """Return the largest number of steps after which the obligation is decided."""
         return self._horizons[obligation]
 
     def rewards(self, obligation: int) -> bool:
-        """Return False: a probability has no rewards."""
+        """Return False, because a probability has no rewards."""
         del obligation
         return False
 
@@ -162,7 +163,7 @@ class PathAutomaton:
         return self._numbers[total]
 
     def _negation_free(self, formula: Formula, *, positive: bool) -> _Node:
-        """Push negation to the atoms; release is the dual of until."""
+        """Push negations to the atoms; release is the dual of until."""
         match formula:
             case Const(value):
                 return value == positive
@@ -291,7 +292,7 @@ def _unread(node: _Node) -> _Sum:
 
 
 def _implies(one: _Timed, other: _Timed) -> bool:
-    """Return whether `one` entails `other` by their intervals alone (sound, not complete)."""
+    """Return whether `one` entails `other`, judged by their intervals alone (sound, not complete)."""
     if (one.until, one.left, one.right) != (other.until, other.left, other.right):
         return False
     inner, outer = (one, other) if one.until else (other, one)
@@ -307,7 +308,7 @@ def _either(one: _Sum, other: _Sum) -> _Sum:
 
 
 def _weakest(cubes: AbstractSet[_Cube]) -> _Sum:
-    """Return the conjunctions that entail no other one."""
+    """Return the conjunctions that entail no other conjunction."""
     if len(cubes) < 2:
         return frozenset(cubes)
     basis = _Basis(cubes)
@@ -331,7 +332,7 @@ def _both(one: _Sum, other: _Sum) -> _Sum:
 
 
 def _shortest(cube: _Cube) -> _Cube:
-    """Return the conjunction without what another of its elements entails."""
+    """Return the conjunction without the elements that another of its elements entails."""
     timed = [element for element in cube if isinstance(element, _Timed)]
     if len(timed) < 2:
         return cube
@@ -339,7 +340,7 @@ def _shortest(cube: _Cube) -> _Cube:
 
 
 class _Basis:
-    """The elements of some conjunctions: a conjunction is a bit mask over them, because all pairs are compared."""
+    """The elements of some conjunctions. A conjunction is a bit mask over them, because all pairs are compared."""
 
     def __init__(self, cubes: AbstractSet[_Cube]) -> None:
         elements = frozenset[_Element]().union(*cubes)
@@ -355,13 +356,14 @@ class _Basis:
         return sum(self._bits[element] for element in cube)
 
     def reduce(self, mask: int) -> int:
-        """Drop what another element of the conjunction entails."""
+        """Drop the elements that another element of the conjunction entails."""
         return mask & ~self._entailed(mask)
 
     def absorb(self, masks: set[int]) -> _Sum:
-        """Drop every conjunction that entails another one (which is then the weaker, sufficient alternative).
+        """Drop every conjunction that entails another one (the other one is weaker and sufficient).
 
-        Twice as many may come as may remain, so that two sums are not refused for what they have in common.
+        The input may have twice as many conjunctions as the result, so that two sums are not refused for the
+        conjunctions that they have in common.
         """
         _check_alternatives(len(masks), 2 * MAX_ALTERNATIVES)
         every = tuple(self._bits.values())
@@ -391,7 +393,7 @@ class _Basis:
         return frozenset(self._cube(mask) for place, mask in enumerate(ordered) if kept >> place & 1)
 
     def _entailed(self, mask: int) -> int:
-        """Return the elements that an element of the conjunction entails, other than itself."""
+        """Return the elements that another element of the conjunction entails."""
         found = 0
         for bit, weaker in self._weaker:
             if mask & bit:

@@ -1,10 +1,10 @@
-"""The value of a goal as a number: a probability lies in [0, 1], and values that differ by rounding only are equal."""
+"""Comparison of a goal's value with a bound: probabilities lie in [0, 1], and rounding does not make values differ."""
 
 from __future__ import annotations
 
 
 def passes(value: float, comparison: str, bound: float) -> bool:
-    """Return whether `value` passes; |value - bound| <= 1e-12 max(1, |bound|) is equality.
+    """Return whether `value` passes the comparison; |value - bound| <= 1e-12 max(1, |bound|) counts as equality.
 
     See docs/semantics.md, section 5.5.
     """
@@ -14,5 +14,5 @@ def passes(value: float, comparison: str, bound: float) -> bool:
 
 
 def probability(value: float) -> float:
-    """Return a computed probability, clipped to [0, 1]: rounding may leave it outside."""
+    """Return a computed probability, clipped to [0, 1] because rounding may leave it outside."""
     return min(max(value, 0.0), 1.0)

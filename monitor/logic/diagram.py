@@ -9,11 +9,11 @@ from monitor.logic.syntax import Goal, Label, Probability
 
 
 def timing(path_formula: str, **labels: str) -> str:
-    """Draw where a path formula holds on a sequence of states, each label given as `#` (holds) and `.` (does not).
+    """Draw where a path formula holds on a sequence of states. A label is given as `#` (holds) and `.` (does not hold).
 
-    One line a label, one for the formula: at each offset, `#` if the path from there on satisfies it, `.` if not, `?`
-    if the states shown do not decide it. Raises FormulaError for a formula with other labels or nested quantities,
-    ValueError for sequences of unequal length.
+    There is one line for each label, and one for the formula. At each offset the formula's line has `#` if the path
+    from there on satisfies the formula, `.` if not, and `?` if the given states do not decide it. Raises FormulaError
+    for a formula with other labels or with nested quantities, and ValueError for sequences of different lengths.
 
     >>> print(timing('"a" U[1,3] "b"', a="##.#", b="..#."))
     offset         0 1 2 3

@@ -1,8 +1,9 @@
-"""Formulas whose comparison looks reversed: an upper bound on the chance to avoid something, and its like.
+"""Formulas whose comparison looks reversed, such as an upper bound on the probability of avoiding something.
 
-A formula cannot say whether a label is good or bad. But `G !x` is how one writes that x is to be avoided, so an alarm
-that fires because x is avoided too surely is hardly meant; nor is one that fires because x is reached too rarely, if
-another formula wants it avoided. Such a formula is legal, so these are notes.
+A formula cannot say whether a label is good or bad. But `G !x` usually means that x is to be avoided. So an alarm that
+fires because x is avoided with a high probability is probably a mistake. The same is true of an alarm that fires
+because x is reached too rarely, if another formula requires that x is avoided. Such formulas are legal, so these are
+notes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TURNED: Final[dict[str, Literal["<", "<=", ">=", ">"]]] = {"<": ">", "<=": ">=",
 
 
 class FormulaUse(NamedTuple):
-    """A formula. `fires`: whether an alarm fires while it fails or while it holds; None: it is only asked."""
+    """A formula. `fires`: whether an alarm fires while it fails or while it holds; None: it has no alarm."""
 
     name: str
     formula: Formula
@@ -27,7 +28,7 @@ class FormulaUse(NamedTuple):
 
 
 class _Wish(NamedTuple):
-    """A goal that a formula wants met, or missed; `high`: that wants a large probability."""
+    """A goal that should be met, or missed, by a formula; `high`: a large probability is wanted."""
 
     goal: Goal
     met: bool
@@ -35,7 +36,7 @@ class _Wish(NamedTuple):
 
 
 def reversed_goals(formulas: Iterable[FormulaUse]) -> list[tuple[str, str]]:
-    """Return the name of each formula that looks reversed, with what it says and how to write the other.
+    """Return for each formula that looks reversed its name, and a note on its meaning and on how to write the opposite.
 
     >>> from monitor.logic.parser import parse
     >>> [(_, note)] = reversed_goals([FormulaUse("w", parse('regret(slow@2, P<=0.8 [ G<=9 !"hit" ])'), "fails")])
@@ -82,7 +83,7 @@ def _other(wish: _Wish) -> str:
 
 
 def _wishes(watched: FormulaUse) -> Iterator[_Wish]:
-    """Yield the goals of a formula of which it is known whether they are to be met or missed."""
+    """Yield the goals of a formula that are known to be wanted met, or wanted missed."""
     formula, nested = watched.formula, handover_goal(watched.formula)
     if isinstance(formula, Regret):
         yield from _wish(formula.goal, met=True)
@@ -113,7 +114,7 @@ def _path(wish: _Wish) -> Formula:
 
 
 def _avoided(path: Formula) -> list[str]:
-    """Return the labels that `G !x` avoids; none if the path formula is not of this form."""
+    """Return the labels that `G !x` avoids; none if the path formula does not have this form."""
     match path:
         case Not(Until(_, _, Const(True), body)):
             return _either(body)
@@ -124,7 +125,7 @@ def _avoided(path: Formula) -> list[str]:
 
 
 def _reached(path: Formula) -> list[str]:
-    """Return the labels that `F x` reaches; none if the path formula is not of this form."""
+    """Return the labels that `F x` reaches; none if the path formula does not have this form."""
     match path:
         case Until(_, _, Const(True), body):
             return _either(body)
@@ -133,7 +134,7 @@ def _reached(path: Formula) -> list[str]:
 
 
 def _either(body: Formula, *, positive: bool = True) -> list[str]:
-    """Return the labels of a disjunction of labels, or of its negation; none if it is something else."""
+    """Return the labels of a disjunction of labels, or of its negation; none for any other formula."""
     match body:
         case Label(name) if positive:
             return [name]
@@ -147,7 +148,7 @@ def _either(body: Formula, *, positive: bool = True) -> list[str]:
 
 
 def _text(goal: Goal) -> str:
-    """Return the goal without its world."""
+    """Return the text of the goal without its world."""
     return print_formula(replace(goal, world=WorldRef())).removeprefix("nominal@0.")
 
 

@@ -1,4 +1,4 @@
-"""The grammar, and the nodes that its alternatives build. Conflict-free as LALR with a contextual lexer (Lark)."""
+"""The grammar, and the nodes that its alternatives build. It is conflict-free LALR with a contextual lexer (Lark)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ MAX_HORIZON = 1_000_000
 """Largest offset in an interval."""
 
 TIMED = {"EVENTUALLY": "F", "ALWAYS": "G", "UNTIL": "U", "WEAK": "W", "RELEASE": "R"}
-"""Operators that need an interval: the name in the grammar, the letter in the text."""
+"""Operators that need an interval: name in the grammar -> letter in the text."""
 
 RESERVED = "|".join(("nominal", "do", "model", "delta", "regret", "handover", *DECIDING))
-"""Words that no policy can be called."""
+"""Words that cannot be names of policies."""
 
 GRAMMAR = (
     r"""
@@ -110,7 +110,7 @@ NUMBER: /-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?/
 
 
 class Problem(Exception):  # noqa: N818 - never leaves this package
-    """A mistake found while building, at a token; `at`: its position in the text (from 0)."""
+    """A mistake found at a token while a formula is built; `at`: position of the token in the text (from 0)."""
 
     def __init__(self, problem: str, token: Token) -> None:
         super().__init__(problem)
@@ -135,7 +135,7 @@ def _natural(token: Token) -> int:
 
 
 def _aimed(world: WorldRef, goal: Goal) -> WorldRef:
-    """Return the world with the direction of `best` and `optimal`: that which serves the goal."""
+    """Return the world in which `best` and `optimal` have the direction that serves the goal."""
     change, test = world.change, goal.test
     if test is None or change.name not in ("best", "optimal") or not change.decides:
         return world
@@ -287,5 +287,5 @@ class _Build(Transformer[Token, Any]):
 
 @cache
 def grammar() -> Lark:
-    """Return the grammar, compiled once; it builds the formula while it reads."""
+    """Return the grammar, which is compiled once; it builds the formula while it reads."""
     return Lark(GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build(), maybe_placeholders=True)

@@ -1,4 +1,4 @@
-"""Text to formula, with errors that point at the place."""
+"""From text to a formula, with errors that point at the place of the mistake."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from monitor.logic.syntax import Formula, Goal, InterventionRef, Probability, Re
 from monitor.logic.traversal import children, nested_goals
 
 MAX_LENGTH = 10_000
-"""Characters a formula may have; a written formula has a few hundred."""
+"""Most characters of a formula; usual formulas have a few hundred."""
 MAX_DEPTH = 100
-"""Nesting a formula may have. Every traversal of it needs at most 7 frames a level, and Python's stack has 1,000."""
+"""Deepest nesting of a formula. Every traversal needs at most 7 frames for each level, and Python's stack has 1,000."""
 MAX_NODES = 20_000
-"""Nodes a formula may have once its sugar (`<=>` repeats its operands) is written out."""
+"""Most nodes of a formula after its sugar is expanded (`<=>` repeats its operands)."""
 
 WORDS = {
     "$END": "the end of the formula",
@@ -32,9 +32,9 @@ WORDS = {
 
 
 def parse(text: str) -> Formula:
-    """Read a formula; raises `FormulaError` with line, column and a caret.
+    """Parse a formula. Raises `FormulaError` with line, column and a caret.
 
-    Labels and policies are names here; `monitor.exact` looks them up in a model.
+    Labels and policies are only names here; `monitor.exact` looks them up in a model.
 
     >>> parse('fallback@5.P>=0.95 [ G<=20 !"unsafe" ]').world.change
     InterventionRef(kind='policy', name='fallback', steps=None, limit=None, largest=True)
@@ -80,7 +80,7 @@ def _in_words(terminal: str) -> str:
 
 
 def _check_shape(formula: Formula, text: str) -> None:
-    """Raise FormulaError for what the grammar alone does not exclude."""
+    """Raise FormulaError for mistakes that the grammar alone does not exclude."""
     level: list[tuple[Formula, bool]] = [(formula, False)]
     depth = nodes = 0
     while level:
@@ -119,7 +119,7 @@ def _check_node(node: Formula, text: str, *, inside: bool) -> None:
 
 
 def _undecidable(node: Goal | Regret, change: InterventionRef, *, inside: bool) -> str:
-    """Return why decisions cannot be made for a goal; empty if they can."""
+    """Return why no decisions can be made for a goal; empty if they can be made."""
     word, goal = change.name, node if isinstance(node, Goal) else node.goal
     if inside:
         return f"{word} decides for a whole goal, so it may not stand inside the brackets of P"

@@ -1,8 +1,9 @@
 """Labels split by polarity, so that a state can be given the labels that make a path formula false, or true.
 
-An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as one). Truth can only
-rise with a label that occurs positively, and only fall with one that occurs negatively. So of a state about which
-nothing is known, "no positive and every negative label" is the worst case, and the opposite the best.
+An occurrence of a label is positive under an even number of negations (a nested `P<p` counts as one). The truth of a
+formula can only rise with a label that occurs positively, and only fall with a label that occurs negatively. So for a
+state about which nothing is known, the worst case is "no positive and every negative label", and the best case is the
+opposite.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from monitor.logic.syntax import And, Const, Formula, Goal, Label, Not, Or, Prob
 
 
 def negative(name: str) -> str:
-    """Return the name that stands for the negative occurrences of a label; no label can have it."""
+    """Return the name that stands for the negative occurrences of a label; no label can have this name."""
     return f"~{name}"
 
 
 def split_measure(measure: Probability | Reward) -> Probability | Reward:
-    """Return a measure with its path formula split; a reward depends on no label. Raises LimitError likewise."""
+    """Return a measure with its path formula split; a reward has no labels. Raises LimitError as `split_labels`."""
     return Probability(split_labels(measure.path)) if isinstance(measure, Probability) else measure
 
 
 def split_labels(formula: Formula, *, positive: bool = True) -> Formula:
-    """Return a path formula in which the negative occurrences of each label have a name of their own.
+    """Return a path formula in which the negative occurrences of each label have a separate name.
 
-    Raises LimitError for a nested quantity that is no monotone function of the labels: an effect, a regret, or a reward
-    under a negation.
+    Raises LimitError for a nested quantity that is not a monotone function of the labels: an effect, a regret, or a
+    reward under a negation.
 
     >>> from monitor.logic import parse, print_formula
     >>> print_formula(split_labels(parse('"a" & !"b"')))

@@ -1,4 +1,4 @@
-"""Names that no policy can have: words of the formula language that stand where a policy may."""
+"""Names that no policy can have, because they are words of the formula language in the place of a policy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from monitor.logic.syntax import DECIDING
 
 
 def check_policy_names(names: Iterable[str]) -> None:
-    """Raise ConfigError if a policy has a name that formulas could not refer to."""
+    """Raise ConfigError if formulas could not refer to a policy because of its name."""
     for name in names:
         if name in DECIDING:
             raise ConfigError(f"no policy can be called {name!r}, a word of the formula language; rename it")

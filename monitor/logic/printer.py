@@ -1,4 +1,4 @@
-"""Formula to text, such that `parse(print_formula(f)) == f`."""
+"""From a formula to text, such that `parse(print_formula(f)) == f`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OR, _AND, _BINARY, _UNARY = range(4)  # how tightly each level binds; a looser 
 
 
 def print_formula(formula: Formula) -> str:
-    """Return the formula in concrete syntax, with as few parentheses as its shape needs.
+    """Return the formula in concrete syntax, with as few parentheses as possible.
 
     >>> from monitor.logic import parse
     >>> print_formula(parse('nominal@5.P<0.9[G<=10 !"a"]=>@5.P>=0.9[ "b" U[2,3] X "a" ]'))

@@ -1,10 +1,10 @@
-"""The nodes of a PCFTL formula: frozen, hashable, few; everything else is sugar.
+"""The nodes of a PCFTL formula. They are frozen, hashable and few; everything else is sugar.
 
 Kazemi & Paoletti, Section 3 (syntax of PCFTL); the concrete syntax is in `monitor.logic.grammar`.
 
-To add sugar: a function here, its text in `grammar`. To add a temporal operator: a `Temporal` here and in `Formula`,
-its text in `grammar` and `printer`, its meaning in `automaton` and, independently, in `monitor.referee.residual` and
-`monitor.referee.numbers`.
+To add sugar: add a function here, and its text in `grammar`. To add a temporal operator: add a `Temporal` here and in
+`Formula`, its text in `grammar` and `printer`, and its meaning in `automaton` and, independently, in
+`monitor.referee.residual` and `monitor.referee.numbers`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Or:
 class Temporal:
     """Base of the operators over the interval of offsets [low, high]; the parser keeps them inside `P[...]`.
 
-    None becomes false because `left` or `right` holds at more offsets (`monitor.logic.polarity`). `at`: the operator's
-    position in the text (from 0), for error messages.
+    No operator becomes false because `left` or `right` holds at more offsets (`monitor.logic.polarity` relies on this).
+    `at`: the operator's position in the text (from 0), for error messages.
     """
 
     low: int
@@ -72,15 +72,16 @@ class Temporal:
 
 @dataclass(frozen=True, slots=True)
 class Until(Temporal):
-    """Bounded until: `right` at some offset j in [low, high] and `left` at every offset 0 <= i < j."""
+    """Bounded until: `right` holds at some offset j in [low, high], and `left` at every offset 0 <= i < j."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterventionRef:
-    """An intervention. `name`: of the policy, action or model; `steps`: its duration (None: unlimited).
+    """An intervention. `name`: name of the policy, action or model; `steps`: its duration (None: unlimited).
 
-    Kind `best` (the word in `name` is `best`, `max` or `min`) and kind `optimal` make decisions for the goal: for the
-    `largest` value of its measure, or the smallest. `limit`: decisions that `best` may change (None: all of them).
+    The kinds `best` (`name` is then the word `best`, `max` or `min`) and `optimal` make decisions for the goal. They
+    aim at the `largest` value of its measure, or at the smallest. `limit`: number of decisions that `best` may change
+    (None: all).
     """
 
     kind: Literal["nominal", "policy", "action", "model", "best", "optimal"]
@@ -92,19 +93,19 @@ class InterventionRef:
 
     @property
     def decides(self) -> bool:
-        """True if decisions are made for the goal, so that the change is no policy by itself."""
+        """True if decisions are made for the goal, so that the change alone is not a policy."""
         return self.kind in ("best", "optimal")
 
 
 NOMINAL = InterventionRef("nominal")
 
 DECIDING = ("best", "max", "min", "optimal")
-"""Words for decisions that are made for the goal; no policy can be called that."""
+"""Words for decisions that are made for the goal; no policy can have such a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldRef:
-    """The world of a goal: `change` at `offset`; with a `baseline`, the causal effect of one over the other."""
+    """The world of a goal: `change` at `offset`. With a `baseline`: the causal effect of `change` over `baseline`."""
 
     change: InterventionRef = NOMINAL
     baseline: InterventionRef | None = None
@@ -152,7 +153,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """The regret monitor: `goal` missed under nominal, met in `world` (Kazemi & Paoletti, Section 3.2, examples)."""
+    """The regret monitor: `goal` is missed under nominal, met in `world` (Kazemi & Paoletti, Section 3.2, examples)."""
 
     world: WorldRef
     goal: Goal
@@ -192,6 +193,6 @@ def iff(left: Formula, right: Formula) -> Formula:
 
 
 def handover(change: InterventionRef, goal: Goal, steps: int, at: int = 0) -> Goal:
-    """`handover(change, goal, steps)`: the probability that within `steps` steps `change` is too late for `goal`."""
+    """`handover(change, goal, steps)`: the probability that `change` is too late for `goal` within `steps` steps."""
     in_time = Goal(WorldRef(change), goal.measure, goal.test)
     return Goal(WorldRef(), Probability(eventually(0, steps, Not(in_time), at)))

@@ -36,7 +36,7 @@ def children(formula: Formula) -> Iterator[Formula]:
 def subformulas(formula: Formula, *, nested: bool = True) -> Iterator[Formula]:
     """Yield a formula and all its subformulas, parents first, left to right.
 
-    `nested`: False stops at goals and `regret`, which are yielded and not entered.
+    `nested`: if False, goals and `regret` are yielded but not entered.
     """
     stack = [formula]
     while stack:
@@ -59,21 +59,21 @@ def goals(formula: Formula) -> Iterator[tuple[Goal, tuple[InterventionRef, ...],
 
 
 def regret_goals(formula: Regret) -> tuple[Goal, Goal]:
-    """Return the two goals that `regret` compares: of nominal, of the alternative."""
+    """Return the two goals that `regret` compares: under nominal, and under the alternative."""
     world, goal = formula.world, formula.goal
     nominal, alternative = (WorldRef(change, None, world.offset) for change in (NOMINAL, world.change))
     return Goal(nominal, goal.measure, goal.test), Goal(alternative, goal.measure, goal.test)
 
 
 def quantity_goals(formula: Formula) -> list[Goal]:
-    """Return the goal of each quantity of a verdict, in its order: of `regret` nominal first, then the alternative."""
+    """Return the goals of a verdict's quantities, in order; for `regret` first nominal's, then the alternative's."""
     if isinstance(formula, Regret):
         return list(regret_goals(formula))
     return list(dict.fromkeys(goal for goal, _, _ in goals(formula)))
 
 
 def handover_goal(formula: Formula) -> Goal | None:
-    """Return `F@0.Q` of `handover(F, Q, h)`, compared with a bound or not; None for every other formula."""
+    """Return `F@0.Q` of `handover(F, Q, h)`, with or without a comparison; None for every other formula."""
     match formula:
         case Goal(
             WorldRef(InterventionRef("nominal"), None, 0),
@@ -92,9 +92,9 @@ def handover_goal(formula: Formula) -> Goal | None:
 
 
 def goals_now(formula: Formula) -> tuple[Goal, Goal] | None:
-    """Return the goal of `regret` or `handover` at the newest step, without and with handing over.
+    """Return the goals of `regret` or `handover` at the newest step, without and with handing over.
 
-    None for every other formula, and where it is not handed over to a policy or an action.
+    Return None for every other formula, and if control is not handed over to a policy or an action.
     """
     match formula:
         case Regret(WorldRef(InterventionRef("policy" | "action") as change), goal):
@@ -116,7 +116,7 @@ def nested_goals(path: Formula) -> Iterator[Goal]:
 
 
 def looks_back(goal: Goal) -> bool:
-    """Return whether a nested goal, or one nested in it, is at `@t`, t != 0: state and action do not determine it."""
+    """Return whether a nested goal, or a goal inside it, is at `@t`, t != 0, and so depends on earlier pairs."""
     return goal.world.offset != 0 or asks_back(goal.measure)
 
 

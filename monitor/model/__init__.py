@@ -1,6 +1,6 @@
 """The model: a Markov decision process, its files, and the encoding of an agent's states and actions as its indices.
 
-Names are imported when first used, so that `monitor.model.formats` is light enough for `cfmon --help`.
+Names are imported when they are first used, so that `monitor.model.formats` is fast to import for `cfmon --help`.
 """
 
 from importlib import import_module

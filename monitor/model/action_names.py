@@ -1,4 +1,4 @@
-"""Names of actions: what a number means that an agent, a policy or a formula gives for an action."""
+"""Names of actions, and the meaning of a number that an agent, a policy or a formula gives for an action."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LONGEST: Final = 64
 class ActionNames:
     """The names of a model's actions.
 
-    If one of them is a number, as in a log that records levels such as 0, 40 and 100, a number means the action of that
-    name, and never the index of another: 40 and 40.0 mean `"40"`. If none is, a number is an index. A number that
-    two names write, such as `"1"` and `"1.0"`, means neither.
+    If one of the names is a number, as in a log that records levels such as 0, 40 and 100, a number means the action
+    with that name, never the index of another action: 40 and 40.0 mean `"40"`. If no name is a number, a number is an
+    index. A number that two names denote, such as `"1"` and `"1.0"`, means neither action.
 
     Args:
-        names: of the actions 0, 1, ..; or none.
+        names: names of the actions 0, 1, ..; or none.
         count: the number of actions.
 
     >>> levels = ActionNames(("0", "40", "100"), 3)
@@ -36,7 +36,7 @@ class ActionNames:
 
     @cached_property
     def numbers(self) -> Mapping[float, int]:
-        """Number -> the action that it means."""
+        """Number -> the action that the number means."""
         found = [(number, action) for action, name in enumerate(self.names) if (number := number_in(name)) is not None]
         if not found:
             return {action: action for action in range(self.count)}
@@ -45,7 +45,7 @@ class ActionNames:
 
     @cached_property
     def by_index(self) -> bool:
-        """True if every action's index means that action, and no other number means one."""
+        """True if the index of every action means this action, and no other number means an action."""
         return len(self.numbers) == self.count and all(number == action for number, action in self.numbers.items())
 
     @cached_property
@@ -66,20 +66,20 @@ class ActionNames:
         return self.numbers.get(raw)
 
     def named(self, text: str) -> int | None:
-        """Return the action that a text names: `do(..)` of a formula, or a cell of a file; None if there is none.
+        """Return the action that a text names, in `do(..)` of a formula or a cell of a file; None if there is none.
 
-        Names come first; other text that is a number is one.
+        Names come first; a text that is no name but a number is read as a number.
         """
         action = self.find(text)
         return self.find(number_in(text)) if action is None else action
 
     def sent(self, action: int) -> float | str:
-        """Return what an agent sends for an action: a number, or its name if no number means it."""
+        """Return the value that an agent sends for an action: a number, or the name if no number means the action."""
         return self._sent[action] if action in self._sent else self.names[action]
 
     @property
     def order(self) -> list[str]:
-        """What is assumed of scores, one of each action, where actions have numbers for names, a sentence; or none."""
+        """Assumption about the order of scores, as a sentence, if names of actions are numbers; empty otherwise."""
         return [] if self.by_index else [f"column k is the k-th of the actions {_few(self.names)}"]
 
     def expected(self) -> str:
@@ -94,7 +94,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """Return the number that a text is, a whole one as int; None if it is none.
+    """Return the number that a text denotes, as int if it is whole; None if the text is not a number.
 
     >>> number_in("40"), number_in("-0.5"), number_in("1e3"), number_in("40 %")
     (40, -0.5, 1000, None)
@@ -109,7 +109,7 @@ def number_in(text: str) -> float | None:
 
 
 def action_in_words(name: str, number: int) -> str:
-    """Return how a sentence names an action: by its name, after the word `action` if that is a number.
+    """Return the name of an action for a sentence: its name, after the word `action` if the name is a number.
 
     >>> action_in_words("brake", 1), action_in_words("40", 1), action_in_words("", 1)
     ('brake', 'action 40', 'action 1')

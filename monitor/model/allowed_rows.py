@@ -1,6 +1,6 @@
-"""Rows that the recordings of a learned model allow: bounds, and one entry for all that was never recorded.
+"""Rows that the recordings of a learned model allow: bounds, with one entry for all successors never recorded.
 
-Their test is `monitor.statistics.interval_betting`, the bounds are those of `monitor.model.confidence`.
+`monitor.statistics.interval_betting` tests these rows; the bounds are those of `monitor.model.confidence`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitor.statistics.interval_odds import GIVEN, NO_DATA, Bounds
 
 
 class AllowedRows(NamedTuple):
-    """Rows as CSR; entries are read one at a time, for which a memory view is fastest. `expected`: predicted."""
+    """Rows as CSR; entries are read one at a time, for which a memory view is fastest. `expected`: predicted rows."""
 
     starts: memoryview
     successors: memoryview
@@ -29,11 +29,12 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
     """Return the rows that the recordings of a learned model allow.
 
     With probability 1 - `delta` the bounds hold for all rows at once, and at all times, if at most a fraction
-    `impossible` of the readings is wrong. In a row of n draws an unrecorded successor is expected with 1 / (n + 1).
+    `impossible` of the readings is wrong. In a row of n draws, `expected` gives an unrecorded successor the probability
+    1 / (n + 1).
 
     Args:
-        model: learned.
-        counts: its counts.
+        model: a learned model.
+        counts: counts of the model.
         delta: error probability of the bounds, in (0, 1).
         impossible: fraction of the steps that may lead anywhere.
     """
@@ -58,7 +59,7 @@ def allowed_rows(model: MDP, counts: Counts, delta: float, impossible: float) ->
 
 
 def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -> Ints:
-    """Return the entry of `elsewhere` in each learned row; of two, the first: the other one was recorded."""
+    """Return the entry of `elsewhere` in each learned row; of two, the first, because the other was recorded."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     found = np.flatnonzero(successors == elsewhere)
     first = found[np.concatenate([[True], np.diff(rows[found]) > 0])[: len(found)]]
@@ -67,7 +68,7 @@ def _unrecorded(indptr: Ints, successors: Ints, learned: Ints, elsewhere: int) -
 
 
 def _without_data(model: MDP, counts: Counts) -> Bools:
-    """Return which rows [S*A] lead to `elsewhere` only, without a draw; those of `elsewhere` itself are among them."""
+    """Return which rows [S*A] have no draw and lead to `elsewhere` only, including those of `elsewhere` itself."""
     lengths = np.diff(model.indptr)
     first = model.successors[np.minimum(model.indptr[:-1], len(model.successors) - 1)]
     without: Bools = (counts.order == 0) & (lengths == 1) & (first == counts.elsewhere)

@@ -1,4 +1,4 @@
-"""Checks of a model's data beside its rows: labels, observations, names, bins, valuations, copies."""
+"""Checks of a model's data other than its rows: labels, observations, names, bins, valuations, copies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked_labels(labels: Mapping[str, Any] | None, states: int) -> Mapping[str
 
 
 def checked_observations(observations: object, states: int) -> Reals | None:
-    """Return the observations of each state, [S, D], read-only; or None. 32-bit floats if these hold every number."""
+    """Return the observations of each state, [S, D], read-only, as float32 if that holds every number; or None."""
     if observations is None:
         return None
     given = as_array(observations, "observations")
@@ -74,7 +74,8 @@ def is_name(name: object) -> bool:
 def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
     """Return one strictly ascending array of at least two edges per dimension; together at most S bins.
 
-    The outermost edges may be infinite. States beyond the last bin (a sink, say) are never the result of binning.
+    The outermost edges may be infinite. States after the last bin (a sink, for example) are never the result of
+    binning.
     """
     checked = tuple(_edges(array, f"bin edges of dimension {i}") for i, array in enumerate(edges))
     if checked and math.prod(len(array) - 1 for array in checked) > states:
@@ -84,9 +85,9 @@ def checked_bins(edges: Iterable[object], states: int) -> tuple[Floats, ...]:
 
 
 def checked_bin_names(names: Iterable[Sequence[str]], edges: Sequence[Floats]) -> tuple[tuple[str, ...], ...]:
-    """Return for each dimension of the bins its names, none for numbers; empty if no dimension has any.
+    """Return the names of the bins in each dimension, none for numbers; empty if no dimension has names.
 
-    A named dimension has one different text for each of its bins.
+    A named dimension has a different text for each of its bins.
     """
     given = tuple(map(tuple, names))
     if not any(given):
@@ -115,7 +116,7 @@ def checked_ranges(ranges: object, dimensions: int) -> Floats | None:
 
 
 def checked_samples(samples: object, of: object, states: int, width: int) -> tuple[Reals | None, Ints | None]:
-    """Return recorded inputs [M, D] of a policy and the state [M] of each, ascending, read-only; or None twice."""
+    """Return recorded inputs [M, D] of a policy and the state [M] of each input, ascending, read-only; or two Nones."""
     if samples is None and of is None:
         return None, None
     if samples is None or of is None or not width:

@@ -1,4 +1,4 @@
-"""Writing of arrays as a `.npz` archive: equal arrays give equal bytes everywhere, and large arrays are not copied."""
+"""Writing of arrays as a `.npz` archive. Equal arrays give equal bytes everywhere; large arrays are not copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from monitor.arrays import AnyArray
 
 Piece = bytes | memoryview
-"""A piece of the archive, not copied: bytes, or an array."""
+"""A piece of the archive: bytes, or an array, not copied."""
 
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -39,7 +39,7 @@ def packed(arrays: Mapping[str, AnyArray], compression: int) -> Iterable[Piece]:
 class _Pieces(io.RawIOBase):
     """File in memory that keeps the objects written to it; only the header of a member is overwritten, in place.
 
-    `at`: position -> object written there, in order.
+    `at`: position -> object written at this position, in order.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Centres of clusters, for the `nearest` state encoder: an observation is the state of its nearest centre."""
+"""Centres of clusters, for the `nearest` state encoder: the state of an observation is that of its nearest centre."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.errors import ModelError
 from monitor.model.sparse_rows import as_floats, frozen
 
 CELLS: Final = 1 << 20
-"""Distances that are computed at a time."""
+"""Number of distances that are computed at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,9 @@ class Centres:
     def nearest(self, rows: Floats) -> tuple[Ints, Floats]:
         """Return the nearest centre of each row of finite numbers [n, D], and the distance to it, [n] each.
 
-        The distance is Euclidean, each column in its unit. Of equal distances the centre with the lowest index counts.
-        Columns are added one by one, so that a row has the same centre alone as among others.
+        The distance is Euclidean, with each column in its unit. Among equally near centres, the one with the lowest
+        index is returned. Columns are added one by one, so that a row has the same nearest centre alone as among other
+        rows.
         """
         chosen, distance = np.zeros(len(rows), np.int64), np.zeros(len(rows))
         size = max(CELLS // len(self.points), 1)
@@ -53,7 +54,8 @@ class Centres:
 def checked_centres(points: object, scales: object, states: int) -> Centres | None:
     """Return the centres, read-only; None without `points`.
 
-    Raises ModelError: not [K, D] with K from 1 to S and D > 0, no scale above 0 for each column, or equal centres.
+    Raises ModelError if the points are not [K, D] with K from 1 to S and D > 0, if there is not one scale above 0 for
+    each column, or if two centres are equal.
     """
     if points is None and scales is None:
         return None

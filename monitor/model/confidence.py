@@ -1,12 +1,13 @@
 """Confidence set of the rows of a learned model: bounds that hold for all rows at once, at all times at once.
 
-Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. So is
-everything drawn after a row, or one of its successors, was first seen: each event below starts there, and needs no list
-of states made in advance. Of `delta` (docs/semantics.md, section 13.2)
+Rows are unknown but fixed, and each draw of a row is independent of the past given its state and action. The same is
+true of all draws after the first visit of a row, or after the first observation of a successor. Each event below begins
+at such a time, and needs no list of states made in advance. Of `delta` (docs/semantics.md, section 13.2):
 
-- the row of rank r in the order of first visits gets `share(r)`;
-- of that, its m-th discovered successor gets `share(m)`: one half for the interval of its probability, from the draws
-  since, the other half for the mass of all that was not yet seen then, in case no discovery has followed.
+- The row of rank r in the order of first visits gets `share(r)`.
+- Of this share, the m-th discovered successor of the row gets `share(m)`. One half is for the interval of its
+  probability, from the draws since its discovery. The other half is for the probability of all successors not yet seen
+  then, in case no discovery has followed.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from monitor.statistics.confidence_sequences import proportion_interval, share, 
 
 
 class IntervalRows(NamedTuple):
-    """Rows as CSR with bounds of each entry; a learned row has an entry more, for the mass never seen.
+    """Rows as CSR with bounds of each entry; a learned row has one more entry, for the successors never seen.
 
     `indptr` [S*A + 1], `successors` [M] ascending within a row, `lower`, `upper` [M]; `extra` [M]: the part of the
-    reward that depends on the successor (empty if none does). Arrays are read-only.
+    reward that depends on the successor (empty if no reward does). Arrays are read-only.
     """
 
     indptr: Ints
@@ -36,9 +37,9 @@ class IntervalRows(NamedTuple):
 
 
 def confidence_rows(model: MDP, delta: float) -> IntervalRows:
-    """Return the bounds of all rows, which hold with probability 1 - `delta`; given rows are their own bounds.
+    """Return the bounds of all rows, which hold with probability 1 - `delta`; given rows equal their bounds.
 
-    Rewards of transitions never seen are not bounded here: `extra` is 0 there.
+    Rewards of transitions that were never seen are not bounded here: `extra` is 0 for them.
     """
     extra = np.zeros(0) if model.transition_rewards is None else model.transition_rewards
     counts = model.counts
@@ -56,7 +57,7 @@ def confidence_rows(model: MDP, delta: float) -> IntervalRows:
 
 
 def _discovery(rows: Ints, since: Ints) -> Ints:
-    """Return the rank [n] of each successor in the order in which its row's were first seen, from 1."""
+    """Return the rank [n] of each successor, from 1, in the order of first observation within its row."""
     order = np.lexsort((-since, rows))
     first = np.concatenate([[True], np.diff(rows[order]) > 0])[: len(rows)]
     begin = np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
@@ -66,7 +67,7 @@ def _discovery(rows: Ints, since: Ints) -> Ints:
 
 
 def _least(values: Ints, rows: Ints) -> Ints:
-    """Return, for each entry [n], the least value of its row's entries; `rows` ascend."""
+    """Return, for each entry [n], the least value among the entries of its row; `rows` are ascending."""
     starts = np.flatnonzero(np.concatenate([[True], np.diff(rows) > 0])[: len(rows)])
     if not len(starts):
         return values
@@ -76,7 +77,7 @@ def _least(values: Ints, rows: Ints) -> Ints:
 
 
 def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats) -> IntervalRows:
-    """Insert the entry of `elsewhere` into each learned row, of which `last` is one entry."""
+    """Insert the entry of `elsewhere` into each learned row; `last` has one entry of each of these rows."""
     assert model.counts is not None
     indptr, successors, lower, upper, extra = bounds
     elsewhere = model.counts.elsewhere
@@ -99,7 +100,7 @@ def _with_elsewhere(model: MDP, bounds: IntervalRows, last: Ints, unseen: Floats
 
 
 def _open_empty(indptr: Ints, rows: Ints, lower: Floats, upper: Floats) -> None:
-    """Allow everything in those of `rows` whose bounds no distribution meets: draws that drifted refute every row."""
+    """Allow every distribution in those of `rows` whose bounds no distribution meets, as after draws that drifted."""
     for row in rows:
         entries = slice(indptr[row], indptr[row + 1])
         if lower[entries].sum() > 1.0 or upper[entries].sum() < 1.0:

@@ -1,7 +1,7 @@
-"""Counts behind a model that was estimated from data.
+"""Counts of a model that was estimated from data.
 
-The estimated row of (s, a) is its posterior mean under a Dirichlet prior over the K successors seen:
-(visits + prior / K) / (n + prior), n being the number of draws of the row.
+The estimated row of (s, a) is its posterior mean under a Dirichlet prior over the K observed successors:
+(visits + prior / K) / (n + prior), where n is the number of draws of the row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from monitor.model.annotations import checked_labels
 from monitor.model.sparse_rows import ROW_SUM_TOLERANCE, Rows, as_indices, frozen
 
 MAX_COUNT = 2**53
-"""Counts stay below this, where float64 still holds every whole number."""
+"""Counts must be below this number, up to which float64 holds every whole number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +25,12 @@ class Counts:
     """How often each transition was observed, and in which order. Rows of order 0 are given, not estimated.
 
     Attributes (arrays are read-only; N entries, S states, A actions as in `MDP`):
-        visits: [N] int64, how often each successor was observed; 0 in given rows.
-        since: [N] int64, draws of the row after the one in which this successor was first observed (that excluded).
-        order: [S*A] int64, rank of the row in the order of first visits, from 1; 0: given.
-        elsewhere: the absorbing state for every successor that was never observed; a row without data leads to it.
+        visits: [N] int64, number of times that each successor was observed; 0 in given rows.
+        since: [N] int64, number of draws of the row after the draw in which this successor was first observed.
+        order: [S*A] int64, rank of the row in the order of first visits, from 1; 0 for given rows.
+        elsewhere: the absorbing state that stands for all successors never observed; a row without data leads to it.
         prior: total pseudo-count of a row.
-        unknown: label -> [S] bool, the states of which the data do not show whether they have the label: those never
+        unknown: label -> [S] bool, the states for which the data do not show whether they have the label: states never
             visited, `elsewhere` among them, and ends of episodes whose state was not recorded.
     """
 
@@ -48,7 +48,7 @@ class Counts:
         return total
 
     def given(self, lo: int, hi: int, rows: slice) -> Counts:
-        """Return the counts of a model in which `rows`, entries lo to hi, were replaced by given rows of one entry."""
+        """Return the counts of a model in which `rows`, entries lo to hi, became given rows of one entry each."""
         size = rows.stop - rows.start
         order = self.order.copy()
         order[rows] = 0
@@ -75,14 +75,14 @@ def checked_counts(counts: Counts | None, actions: int, given: Ints, rows: Rows)
     """Return the counts with read-only arrays.
 
     Args:
-        counts: to be checked, or None.
+        counts: counts to check, or None.
         actions: A.
         given: successors before `checked_rows`.
         rows: the result of `checked_rows`.
 
     Raises:
         ModelError: a wrong shape or number, counts that no sequence of draws has, or probabilities that are not the
-            posterior mean. Names the row.
+            posterior mean. The message names the row.
     """
     if counts is None:
         return None

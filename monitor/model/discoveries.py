@@ -1,8 +1,9 @@
 """How often a further draw of a row discovers a successor that the row had not shown before.
 
-Draws of all rows are pooled by their number in their row: a row that was drawn n times is compared with what the draws
-number n + 1 of other rows brought, and those near it. So one row drawn three times leaks much where rows have many
-successors, and next to nothing where no row ever showed a second one (docs/semantics.md, section 13.5).
+The draws of all rows are pooled by their number within their row: for a row that was drawn n times, the draws of other
+rows with numbers near n + 1 show how often the next draw discovers a successor. So a row drawn three times gives much
+probability to unseen successors if rows have many successors, and next to nothing if no row ever showed a second one
+(docs/semantics.md, section 13.5).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from monitor.model.counts import Counts
 
 
 class Discoveries(NamedTuple):
-    """Discoveries by class of draws: class j has the draws number 2**j + 1 to 2**(j + 1) of each row.
+    """Discoveries by class of draws: class j has the draws with numbers 2**j + 1 to 2**(j + 1) of each row.
 
-    `found`, `draws` [J]: discoveries and draws in class j and the one before it. `of_row` [R]: the class of the next
-    draw of each learned row, these in ascending order.
+    `found`, `draws` [J]: numbers of discoveries and of draws in class j and the class before it. `of_row` [R]: class of
+    the next draw of each learned row, in ascending order of rows.
     """
 
     found: Ints
@@ -28,7 +29,7 @@ class Discoveries(NamedTuple):
 
 
 def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
-    """Return the discoveries of a learned model, all first draws left out: they discover in any case."""
+    """Return the discoveries of a learned model without first draws, which always discover a successor."""
     rows = np.flatnonzero(counts.order > 0)
     lengths = counts.draws(indptr)
     of_row = _class(lengths[rows])
@@ -43,7 +44,7 @@ def discoveries(counts: Counts, indptr: Ints) -> Discoveries:
 
 
 def _class(draws: Ints) -> Ints:
-    """Return the class [n] of the draw that follows so many [n], at least 1."""
+    """Return the class [n] of the draw that follows this number of draws [n], which is at least 1."""
     exponents: Ints = np.frexp(draws.astype(np.float64))[1].astype(np.int64) - 1
     return exponents
 

@@ -20,7 +20,7 @@ class Emissions:
     """P(observation | state) as sparse rows; observations are `0..signals-1`.
 
     `indptr` [S + 1], `observed` [N] int64, ascending within a state, `probabilities` [N] float64, positive; the
-    probabilities of a state sum to 1. Read-only. `names`: of the observations, or empty.
+    probabilities of a state sum to 1. All are read-only. `names`: names of the observations, or empty.
     """
 
     signals: int
@@ -31,16 +31,16 @@ class Emissions:
 
     @classmethod
     def from_tuples(cls, states: int, signals: int, emissions: Iterable[Sequence[Any]]) -> Emissions:
-        """Return the emissions of tuples (state, observation, probability) in any order; duplicates are summed.
+        """Return the emissions given by tuples (state, observation, probability) in any order; duplicates are summed.
 
-        Raises ModelError: an index out of bounds, a state that shows nothing, or probabilities that do not sum to 1.
+        Raises ModelError for an index out of bounds, a state that shows nothing, or probabilities that do not sum to 1.
         """
         at, seen, chances = columns(emissions, 3, "emissions")
         return cls._checked(states, signals, as_indices(at, states, "emission: state"), (seen, chances))
 
     @classmethod
     def from_rows(cls, states: int, signals: int, indptr: AnyArray, observed: AnyArray, given: AnyArray) -> Emissions:
-        """Return the emissions of sparse rows as the attributes are. Raises ModelError, as `from_tuples`."""
+        """Return the emissions given by sparse rows, laid out as the attributes. Raises ModelError likewise."""
         begins = as_indices(indptr, len(observed) + 1, "emission_indptr")
         lengths = np.diff(begins)
         if len(begins) != states + 1 or begins[0] != 0 or begins[-1] != len(observed) or (lengths < 0).any():
@@ -85,16 +85,16 @@ class Emissions:
         )
 
     def named(self, names: Iterable[str]) -> Emissions:
-        """Return the same emissions of observations with names. Raises ModelError."""
+        """Return the same emissions with names for the observations. Raises ModelError."""
         return replace(self, names=checked_names(names, self.signals, "observation"))
 
     def called(self, observation: int) -> str:
-        """Return the name of an observation, or else its number."""
+        """Return the name of an observation, or its number if it has no name."""
         return self.names[observation] if self.names else str(observation)
 
     @property
     def only(self) -> Ints | None:
-        """The observation of each state, [S], if every state always shows the same one, else None."""
+        """The observation of each state, [S], if every state always shows the same observation; None otherwise."""
         return self.observed if len(self.observed) == len(self.indptr) - 1 else None
 
     def row(self, state: int) -> tuple[Ints, Floats]:
@@ -104,7 +104,7 @@ class Emissions:
 
 
 def checked_emissions(emissions: object, states: int) -> Emissions | None:
-    """Return the emissions of `states` hidden states, or None: they are seen. Raises ModelError."""
+    """Return the checked emissions of `states` hidden states; None if states are seen. Raises ModelError."""
     if emissions is None:
         return None
     if not isinstance(emissions, Emissions):

@@ -1,4 +1,4 @@
-"""Encoding of an agent's states and actions as indices of the model. Raises InputError or returns an index."""
+"""Encoding of an agent's states and actions as indices of the model, or InputError."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ _LONGEST_SHOWN = 80  # a message may be long, a log line must not
 
 
 def encode_state(model: MDP, encoder: StateEncoder, raw: RawState) -> int:
-    """Return the state that `raw` names.
+    """Return the state that `raw` denotes.
 
-    `index`: the state's number. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
-    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of one. `bins`: a tuple, one
-    number or text per dimension; bin i of a dimension holds edges[i] <= x < edges[i + 1], the last one its upper edge
-    too, or the i-th text of `model.bin_names`; the state is the row-major index of the bins. `nearest`: a tuple of
-    finite numbers; the state is that of the nearest of `model.centres`, however far away it is.
+    `index`: the number of the state. `name`: one of `model.state_names`. `valuation`: a tuple equal to one of
+    `model.valuations` (as Python compares: 1, 1.0 and true are equal), or the only value of such a tuple. `bins`: a
+    tuple with one number or text for each dimension. Bin i of a dimension contains edges[i] <= x < edges[i + 1], and
+    the last bin also its upper edge; a text is in the bin of its place in `model.bin_names`. The state is the row-major
+    index of the bins. `nearest`: a tuple of finite numbers; the state is that of the nearest of `model.centres`,
+    however far away.
 
     Raises:
-        InputError: `unknown_state`, if `raw` names no state of the model or is of another kind; `out_of_range`, if a
+        InputError: `unknown_state`, if `raw` denotes no state of the model or is of another kind; `out_of_range`, if a
             number for bins or centres lies outside `model.limits`.
 
     >>> model = MDP.from_transitions(states=2, actions=1, transitions=[(0, 0, 1, 1.0), (1, 0, 1, 1.0)],
@@ -75,7 +76,7 @@ def _other_width(model: MDP, encoder: StateEncoder, raw: RawState) -> str:
 
 
 def encode_signal(model: MDP, raw: object) -> int:
-    """Return the observation of a hidden state that `raw` is: its number, or its name. Raises InputError."""
+    """Return the observation of a hidden state that `raw` denotes by number or name. Raises InputError."""
     assert model.emissions is not None, "states are hidden"
     signals, names = model.emissions.signals, model.signal_names
     if isinstance(raw, int) and not isinstance(raw, bool) and 0 <= raw < signals:
@@ -87,7 +88,7 @@ def encode_signal(model: MDP, raw: object) -> int:
 
 
 def _check_range(model: MDP, raw: RawState) -> None:
-    """Raise InputError if a number lies outside what was recorded by more than is usual."""
+    """Raise InputError if a number lies further outside the recorded range than is usual."""
     if not model.limits or not isinstance(raw, tuple):
         return
     for place, (value, (low, high)) in enumerate(zip(raw, model.limits, strict=True)):
@@ -115,7 +116,7 @@ def encode_action(model: MDP, raw: float | str) -> int:
 
 
 def encode_action_text(model: MDP, text: str) -> int:
-    """Return the action of a text in a formula, an option or a file, where text may also be a number.
+    """Return the action that a text means in a formula, an option or a file, where the text may also be a number.
 
     Raises:
         InputError: `unknown_action`.

@@ -1,17 +1,19 @@
-"""Formats of models that `load_model` reads.
+"""Formats of models that `load_model` can read.
 
-To add one, write its reader in a module of `monitor.authoring.formats` and add its line to `FORMATS`. Readers are pure:
+To add a format, write its reader in a module of `monitor.authoring.formats` and add a line to `FORMATS`. Readers are
+pure:
 
-- of a file: `read(files, source)` gets the bytes of the file by suffix, here `files[".npz"]`, and of those files beside
-  it (same stem, suffixes `beside`) that exist; files with a number after the stem (suffixes `numbered`) by both,
-  `files["1.srew"]`.
-- of a scheme: `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
+- For files: `read(files, source)` gets bytes by suffix: those of the file itself, for example `files[".npz"]`, and
+those
+  of the existing files beside it that have the same stem and a suffix in `beside`. Files with a number after the stem
+  (suffixes in `numbered`) are found by number and suffix, `files["1.srew"]`.
+- For a scheme: `read(source)` gets the whole text, `gymnasium:ID?argument=value`.
 
-Both return an `MDP`, and raise ModelError, which begins with `model <source>:`, for anything malformed. The reader of a
-format that can hold several reward structures (`named_rewards`) takes the name of one as a third argument.
+Both return an `MDP`, and for malformed input raise ModelError, which begins with `model <source>:`. If a format can
+hold several reward structures (`named_rewards`), its reader takes the name of one as a third argument.
 
-A format may have a writer too, `write(model)`, which returns the bytes of its files by suffix; `keeps` lists the
-optional attributes of an `MDP` that it keeps.
+A format may also have a writer, `write(model)`, which returns the bytes of its files by suffix; `keeps` lists the
+optional attributes of an `MDP` that it writes.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Format:
-    """One format of model.
+    """One format of models.
 
     Attributes:
-        shown: the format in help and messages.
+        shown: name of the format in help and messages.
         reader: `module:function`, imported when first used.
-        suffix: of the file's name; "" for a scheme.
-        scheme: the beginning of the source, with its colon; "" for a file.
+        suffix: suffix of the file's name; "" for a scheme.
+        scheme: beginning of the source, with its colon; "" for a file.
         beside: suffixes of the files beside it that belong to the model.
-        numbered: those of them of which there may be several, numbered from 1.
+        numbered: those of these suffixes of which there may be several files, numbered from 1.
         writer: `module:function`, imported when first used; "" if the format is only read.
-        keeps: names in `OPTIONAL` that the writer keeps.
+        keeps: names in `OPTIONAL` that the writer writes.
         named_rewards: whether a file may hold several reward structures.
     """
 
@@ -65,7 +67,7 @@ class Format:
         return files
 
     def left_out(self, model: MDP) -> list[str]:
-        """Return what the model has and the writer does not keep, in words."""
+        """Return in words the parts of the model that the writer leaves out."""
         return [shown for name, shown in OPTIONAL.items() if name not in self.keeps and _has(model, name)]
 
 
@@ -87,7 +89,7 @@ OPTIONAL: Mapping[str, str] = {
     "action_order": "the numbers of actions, which reading the file may change: refer to actions by name",
     "counts": "the counts behind the probabilities, which then no longer count as estimated",
 }
-"""Optional parts of a model, and how messages call them."""
+"""Optional parts of a model, and their names in messages."""
 
 _FORMATS = "monitor.authoring.formats"
 FORMATS: tuple[Format, ...] = (
@@ -128,7 +130,7 @@ PROGRAMS: tuple[str, ...] = (".prism", ".nm", ".pm", ".jani")
 
 
 def format_of(source: str | PurePath) -> Format:
-    """Return the format of a source: text by its scheme, else a file by its suffix."""
+    """Return the format of a source: by the scheme of a text, otherwise by the suffix of a file."""
     text = str(source)
     schemes = (each for each in FORMATS if each.scheme and isinstance(source, str) and text.startswith(each.scheme))
     return next(schemes, None) or next((each for each in FORMATS if _is_file(text, each)), FORMATS[0])
@@ -140,11 +142,11 @@ def has_scheme(source: str) -> bool:
 
 
 WORLDS = "a manifest (.yaml), or module.py:name, which runs that file"
-"""Sources of worlds with numbers, which are no tables, in messages."""
+"""Sources of worlds with numbers, which are not tables; for messages."""
 
 
 def names_world(source: str | PurePath) -> bool:
-    """Return whether the source is that of a world with numbers: a manifest, `.yaml`, or `module.py:name`.
+    """Return whether the source names a world with numbers: a manifest, `.yaml`, or `module.py:name`.
 
     >>> names_world("tank.yaml"), names_world("tank.py:Tank"), names_world("tank.npz")
     (True, True, False)
@@ -153,7 +155,7 @@ def names_world(source: str | PurePath) -> bool:
 
 
 def file_name(source: str) -> str:
-    """Return the last part of the path if the source is a file of a known format, else the source."""
+    """Return the last part of the path if the source is a file of a known format, otherwise the source."""
     return PurePath(source).name if any(_is_file(source, each) for each in FORMATS) else source
 
 
@@ -167,7 +169,7 @@ def supported_forms() -> str:
 
 
 def written_forms() -> str:
-    """Return the list of the formats that can be written as text.
+    """Return the list of the formats that can be written, as text.
 
     >>> written_forms()
     'a .npz file, a .umb file (UMB) or a .tra file (PRISM)'

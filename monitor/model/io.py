@@ -21,13 +21,13 @@ _PACKED: Final = r"\.(?:gz|xz|bz2|zst)"
 
 
 def load_model(source: str | Path, rewards: str | None = None) -> MDP:
-    """Return the model of a source: a file, or text such as `gymnasium:ID?argument=value` (`monitor.model.formats`).
+    """Return the model of a source, which is a file or text such as `gymnasium:ID?argument=value`.
 
-    A `Path` is always a file. A file whose suffix is unknown is read as `.npz`. `rewards`: the name of one of several
-    reward structures that a file holds, or `none`.
+    `monitor.model.formats` lists the formats. A `Path` is always a file. A file whose suffix is unknown is read as
+    `.npz`. `rewards`: name of one of several reward structures that a file has, or `none`.
 
     Raises:
-        ModelError: the file or environment does not exist or is malformed; says what and where.
+        ModelError: the file or environment does not exist or is malformed; the message says what and where.
     """
     form = format_of(source)
     named = (rewards,) if form.named_rewards else ()
@@ -50,7 +50,7 @@ def _refuse_program(source: str | Path) -> None:
 
 
 def _contents(source: str | Path, form: Format) -> dict[str, bytes]:
-    """Return the bytes of the file and of those beside it."""
+    """Return the bytes of the file and of the files beside it."""
     try:
         paths = {form.suffix: Path(source)} | _beside(source, form)
         if sum(path.stat().st_size for path in paths.values()) > MAX_UNPACKED_BYTES:
@@ -64,10 +64,10 @@ def _contents(source: str | Path, form: Format) -> dict[str, bytes]:
 
 
 def _beside(source: str | Path, form: Format) -> dict[str, Path]:
-    """Return the files beside a model that belong to it, by what follows its stem: .lab, 1.srew.
+    """Return the files beside a model that belong to it, by the part of the name after its stem: .lab, 1.srew.
 
-    The file m1.srew belongs to m1.tra if there is one, and not to m.tra; that is a `ModelWarning`. Raises ModelError
-    for a compressed file.
+    If there is a file m1.tra, the file m1.srew belongs to m1.tra and not to m.tra; this gives a `ModelWarning`. Raises
+    ModelError for a compressed file.
     """
     if not form.beside:
         return {}
@@ -94,14 +94,14 @@ def _beside(source: str | Path, form: Format) -> dict[str, Path]:
 
 
 def save_model(model: MDP, path: str | Path) -> None:
-    """Write the model in the format of the file's suffix (`monitor.model.formats`), `.npz` if it is of none.
+    """Write the model in the format of the file's suffix (`monitor.model.formats`), or as `.npz` if it is unknown.
 
-    From `.npz`, `load_model` returns the same model, bit by bit. What another format cannot hold is left out, with a
-    `ModelWarning` that lists it.
+    After writing `.npz`, `load_model` returns the same model, bit by bit. The parts that another format cannot hold are
+    left out, and a `ModelWarning` lists them.
 
     Raises:
-        ModelError: the model is no table; the format cannot be written or cannot hold a name; a file beside it would be
-            read as a part of the model; the file cannot be written.
+        ModelError: the model is not a table; the format cannot be written or cannot hold a name; a file beside it would
+            be read as a part of the model; the file cannot be written.
     """
     if not isinstance(model, MDP):
         raise ModelError(

@@ -1,7 +1,7 @@
 """Labels from conditions such as `fell: state == 36`, which are parsed, never executed as code.
 
 A condition compares `state` (its index), `name`, `value[n]` (the n-th variable of its valuation) and `feature[n]` (of
-its observation) with numbers, text and lists, and joins comparisons with `and`, `or`, `not`. A caller may add names.
+its observation) with numbers, text and lists. Comparisons are joined by `and`, `or`, `not`. A caller may add names.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 def labelled(
     model: MDP, conditions: Sequence[str], columns: Mapping[str, Sequence[Any]] | None = None, *, empty: bool = False
 ) -> MDP:
-    """Return the model with one more label for each `NAME: CONDITION`, on the states where it holds.
+    """Return the model with one more label for each `NAME: CONDITION`, on the states in which the condition holds.
 
-    `columns`: further names for conditions, with a value for each state; one of Booleans is a condition by itself.
-    `empty`: accept a label that holds in no state.
+    `columns`: further names for conditions, each with a value for each state; a column of Booleans is a condition
+    itself. `empty`: accept a label that holds in no state.
 
-    Raises ModelError: not of that form; the model lacks what the condition refers to; a label holds nowhere, or exists
-    already.
+    Raises ModelError if a text does not have this form, if the model lacks something that the condition refers to, or
+    if a label holds nowhere or exists already.
 
     >>> coin = MDP.from_transitions(states=3, actions=1, transitions=[(s, 0, s, 1.0) for s in range(3)])
     >>> labelled(coin, ["late: state >= 1 and not state == 1"]).labels["late"]
@@ -65,7 +65,7 @@ def labelled(
 
 @dataclass(frozen=True)
 class _Table:
-    """What conditions are about: the model, and further columns with a value for each state."""
+    """Data for conditions: the model, and further columns with a value for each state."""
 
     model: MDP
     columns: Mapping[str, Sequence[Any]]

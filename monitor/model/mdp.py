@@ -1,7 +1,7 @@
 """Markov decision process as sparse rows, validated once.
 
-Source: Kazemi & Paoletti, Definition 1 (MDP). Beyond it: an action may be unavailable in a state (its row is empty),
-and a model may have names, observations and an initial distribution.
+Source: Kazemi & Paoletti, Definition 1 (MDP). Two things go beyond it: an action may be unavailable in a state (its row
+is empty), and a model may have names, observations and an initial distribution.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from monitor.model.tuples import columns, distribution_array, rows_from_triples
 __all__ = ["MARGIN", "MDP", "ROW_SUM_TOLERANCE"]
 
 MARGIN = 0.1
-"""A number may lie so much of the recorded range outside it: recordings do not hold the extremes of what is usual."""
+"""Fraction of the recorded range by which a number may lie outside it; recordings lack the extremes of usual values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,31 +63,37 @@ class MDP:
 
     Attributes (arrays are read-only):
         states, actions: S and A.
-        indptr: [S*A + 1] int64; row r occupies `indptr[r]:indptr[r+1]`. An empty row: the action is unavailable there.
+        indptr: [S*A + 1] int64; row r occupies `indptr[r]:indptr[r+1]`. An empty row means that the action is
+            unavailable.
         successors: [N] int64, ascending within a row.
         probabilities: [N] float64, positive; each non-empty row sums to 1.
         rewards: [S, A] float64, the part of the reward that does not depend on the successor.
-        transition_rewards: [N] float64 aligned with `successors`, the part that does, or None if there is none:
-            R(s, a, s') = rewards[s, a] + transition_rewards[n].
-        reward_spread: [N] float64, by how much an observed reward may differ from R (an environment may have several
-            rewards for one transition; R is then the mean), or None if it never does. No formula depends on it.
+        transition_rewards: [N] float64 aligned with `successors`, the part of the reward that depends on the successor,
+            or None if there is none: R(s, a, s') = rewards[s, a] + transition_rewards[n].
+        reward_spread: [N] float64, largest difference of an observed reward from R (an environment may have several
+            rewards for one transition; R is then the mean), or None if there is no difference. No formula depends on
+            it.
         labels: name -> [S] bool, sorted by name.
         initial: [S] float64 distribution of the first state, or None.
-        emissions: what the sensor shows of each state, or None: states are seen.
-        observations: [S, D], input of a policy in each state, or None. float32; float64 if 32 bits do not hold the
+        emissions: distributions of observations for each state, or None if states are seen.
+        observations: [S, D], input of a policy in each state, or None. float32, or float64 if 32 bits cannot hold the
             numbers.
-        samples: [M, D] inputs of a policy that were recorded, and `sample_states` [M] int64, ascending, the state of
-            each; or None, if no state has different ones. A policy's choice in a state is that over its samples.
+        samples: [M, D] recorded inputs of a policy, and `sample_states` [M] int64, ascending, the state of each; None
+        if
+            no state has different inputs. A policy's choice in a state is the mean of its choices over the samples.
         state_names, action_names: S and A names, or empty.
-        bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty; state = row-major index of
-            the bins. bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i
-            of a named dimension is the i-th text, and its edges count. valuations: for the `valuation` encoder, S
-            tuples, or empty. centres: for the `nearest` encoder, or None. ranges: [D, 2] float64, the least and the
-            greatest number recorded of each dimension of the bins or centres, or None; a number far outside is no
-            state. dimension_names: of the columns that a state was recorded in, for messages; or empty.
-        ended_as: [S] int64, for each state the state of an episode that has terminated there: its absorbing copy if the
-            environment gives both the same number (as Gymnasium does), else the state itself. None without copies.
-        counts: what the rows were estimated from, or None if they are given.
+        bin_edges: for the `bins` state encoder, one ascending array per dimension, or empty. The state is the row-major
+            index of the bins.
+        bin_names: for each dimension the texts that its bins stand for, () for numbers; or empty. Bin i of a named
+            dimension is the i-th text, and the number of edges determines the number of bins.
+        valuations: for the `valuation` encoder, S tuples, or empty.
+        centres: for the `nearest` encoder, or None.
+        ranges: [D, 2] float64, the least and the greatest recorded number in each dimension of the bins or centres, or
+            None. A number far outside the range belongs to no state.
+        dimension_names: names of the columns in which a state was recorded, for messages; or empty.
+        ended_as: [S] int64, for each state the state of an episode that has terminated in it: its absorbing copy if the
+            environment gives both the same number (as Gymnasium does), otherwise the state itself. None without copies.
+        counts: counts from which the rows were estimated, or None if rows are given.
         source: origin of the model, for messages.
     """
 
@@ -137,14 +143,14 @@ class MDP:
         Args:
             states: number of states.
             actions: number of actions.
-            transitions: an action without a transition in a state is unavailable there.
-            rewards: (state, action, reward) and (state, action, successor, reward), which add up; each pair and each
-                transition at most once; default 0.
+            transitions: an action without a transition in a state is unavailable in this state.
+            rewards: (state, action, reward) and (state, action, successor, reward), which add up; at most one for each
+                pair and one for each transition; default 0.
             labels: name -> the states that have it.
             initial: state -> probability that an episode starts there.
-            signals: number of observations, where states are hidden; None: they are seen.
-            emissions: (state, observation, probability), for every state, where states are hidden.
-            signal_names: of the observations, where states are hidden.
+            signals: number of observations if states are hidden; None if states are seen.
+            emissions: (state, observation, probability), for every state, if states are hidden.
+            signal_names: names of the observations, if states are hidden.
             **carried: `observations`, `state_names`, `action_names`, `bin_edges`, `bin_names`, `valuations`, `centres`,
                 `scales`, `ranges`, `dimension_names`, `ended_as`, `source`, as in `from_rows`.
 
@@ -212,13 +218,13 @@ class MDP:
     ) -> MDP:
         """Return a model from CSR arrays laid out as the attributes; values of `labels`: [S] bool, or lists of states.
 
-        Zeros are dropped, duplicates summed (their rewards averaged, `reward_spread` widened), successors sorted, rows
-        renormalised. Writeable arrays are copied, so that a model never changes.
+        Zeros are dropped, duplicates are summed (their rewards are averaged, `reward_spread` is widened), successors
+        are sorted, and rows are renormalised. Writeable arrays are copied, so that a model never changes.
 
         Raises:
             ModelError: an index out of bounds, a number that is negative or not finite where it must not be, a row
                 that does not sum to 1 within `ROW_SUM_TOLERANCE`, a state without available actions, a bad name, or an
-                array of the wrong shape. Names the row.
+                array of the wrong shape. The message names the row.
         """
         checked_size(states, actions)
         rows = checked_rows(states, actions, (indptr, successors, probabilities))
@@ -263,7 +269,7 @@ class MDP:
         )
 
     def shown(self, state: int) -> list[tuple[int, float]]:
-        """Return what may be observed in a state, with probabilities: the state itself where states are seen."""
+        """Return the possible observations in a state, with probabilities; the state itself if states are seen."""
         if self.emissions is None:
             return [(state, 1.0)]
         observed, chances = self.emissions.row(state)
@@ -308,7 +314,7 @@ class MDP:
 
     @cached_property
     def availability(self) -> Bools:
-        """Available actions of each state (their rows are not empty), [S, A] bool, read-only."""
+        """Available actions of each state (actions whose rows are not empty), [S, A] bool, read-only."""
         table: Bools = frozen((np.diff(self.indptr) > 0).reshape(self.states, self.actions))
         return table
 
@@ -326,7 +332,7 @@ class MDP:
 
     @property
     def signal_names(self) -> tuple[str, ...]:
-        """Names of the observations that hidden states show; empty where there are none."""
+        """Names of the observations that hidden states show; empty if there are none."""
         return () if self.emissions is None else self.emissions.names
 
     @cached_property
@@ -336,7 +342,7 @@ class MDP:
 
     @cached_property
     def named_actions(self) -> ActionNames:
-        """The names of actions, and what a number means that is given for one."""
+        """The names of actions, and the meaning of numbers that are given for actions."""
         return ActionNames(self.action_names, self.actions)
 
     @property
@@ -355,9 +361,9 @@ class MDP:
 
     @cached_property
     def inputs(self) -> tuple[Reals, Ints] | None:
-        """Inputs [M, D] that a policy has in each state, and the state [M] of each; None without observations.
+        """Inputs [M, D] that a policy has in each state, and the state [M] of each input; None without observations.
 
-        Those recorded in a state, else its observation alone.
+        The inputs of a state are those recorded in it, or if there are none, only its observation.
         """
         if self.observations is None:
             return None
@@ -370,21 +376,21 @@ class MDP:
 
     @cached_property
     def bin_cuts(self) -> tuple[tuple[float, ...], ...]:
-        """`bin_edges` as Python numbers, for the search at every message."""
+        """`bin_edges` as Python numbers, for the search at each message."""
         return tuple(tuple(edges.tolist()) for edges in self.bin_edges)
 
     @cached_property
     def bin_places(self) -> tuple[dict[str, int] | None, ...]:
-        """For each dimension of the bins, text -> bin; None: it holds numbers. For the search at every message."""
+        """For each dimension of the bins: text -> bin, or None if it has numbers. For the search at each message."""
         if not self.bin_names:
             return (None,) * len(self.bin_edges)
         return tuple({name: i for i, name in enumerate(names)} if names else None for names in self.bin_names)
 
     @cached_property
     def limits(self) -> tuple[tuple[float, float], ...]:
-        """Least and greatest number of a state in each dimension: `ranges` and `MARGIN` of its width; empty: no limits.
+        """Least and greatest number of a state in each dimension: `ranges` widened by `MARGIN`; empty: no limits.
 
-        For the search at every message, as Python numbers.
+        These are Python numbers, for the search at each message.
         """
         if self.ranges is None:
             return ()
@@ -407,9 +413,10 @@ class MDP:
         )
 
     def with_absorbing(self, state: int) -> MDP:
-        """Return the model of an episode that ended in `state`: every action stays there with probability 1, reward 0.
+        """Return the model of an episode that ended in `state`, where every action stays with probability 1, reward 0.
 
-        Labels, names and observations stay; returns the model itself if `state` is absorbing. Costs O(N): keep it.
+        Labels, names and observations stay. Returns the model itself if `state` is absorbing. Costs O(N), so keep the
+        result.
         """
         if self.is_absorbing(state):
             return self

@@ -1,38 +1,39 @@
 """The model file: a NumPy `.npz` archive of plain arrays, and its canonical form, which is hashed.
 
-Keys (S states, A actions, N entries; any integer or float width is read; those marked * are required):
+Keys (S states, A actions, N entries; integers and floats of any width are read; keys marked * are required):
     format*         scalar, 1
     states*, actions*   scalars
     indptr*         [S*A + 1] integers: the row of (s, a) is entries `indptr[s*A + a]` up to `indptr[s*A + a + 1]`
     successors*     [N] integers
     probabilities*  [N] floats; an empty row is an unavailable action, every other one sums to 1 within 1e-9
     rewards         [S, A] floats, the part of R(s, a, s') that does not depend on s'; zeros if absent
-    transition_rewards  [N] floats, the part that does; zeros if absent
-    reward_spread   [N] floats, by how much an observed reward may differ from R; zeros if absent
+    transition_rewards  [N] floats, the part of R that depends on s'; zeros if absent
+    reward_spread   [N] floats, largest difference of an observed reward from R; zeros if absent
     label_names     [L] text, and labels [L, S] Booleans: the states that have each label
     initial         [S] floats, the distribution of the first state
-    signals         scalar, the number of observations where states are hidden; with it emission_indptr, [S + 1]
-                    integers, observed, [K] integers, and emission_probabilities, [K] floats: what each state shows
+    signals         scalar, the number of observations if states are hidden; it needs emission_indptr, [S + 1] integers,
+                    observed, [K] integers, and emission_probabilities, [K] floats: the distribution of observations
+                    of each state
     signal_names    [signals] text, the names of the observations
     observations    [S, D] floats, input of a policy in each state
-    samples         [M, D] floats, inputs of a policy that were recorded, and sample_states, [M] ascending integers, the
-                    state of each
+    samples         [M, D] floats, recorded inputs of a policy, and sample_states, [M] ascending integers, the state of
+                    each
     state_names     [S] text
     action_names    [A] text
     bin_edges_0 ..  [K] floats each, one per dimension, for the `bins` encoder
-    bin_names_0 ..  [K] text each, for dimensions that hold text: what the bins stand for, in their order
+    bin_names_0 ..  [K] text each, for dimensions that hold text: the texts that the bins stand for, in order
     centres         [K, D] floats, the centre of each of the first K states, and centre_scales, [D] floats, the unit of
                     each column, for the `nearest` encoder
-    ranges          [D, 2] floats, the least and the greatest number recorded of each dimension of the bins or centres
-    dimension_names [D] text, the columns that a state was recorded in
+    ranges          [D, 2] floats, the least and the greatest recorded number in each dimension of the bins or centres
+    dimension_names [D] text, the columns in which a state was recorded
     valuations      [S] text: a JSON list of numbers, text and Booleans each, for the `valuation` encoder
     ended_as        [S] integers: the state of an episode that has terminated in s; s itself if absent
     visits, since   [N] integers, row_order [S*A] integers, elsewhere and prior scalars: the counts of a model learned
-                    from data (`monitor.model.counts`), all of them or none
-    unknown         [L, S] Booleans, with counts: the states of which the data do not show whether they have each label
+                    from data (`monitor.model.counts`); give all of them or none
+    unknown         [L, S] Booleans, with counts: the states for which the data do not show whether they have each label
 
-Such a file is written with nothing but `numpy.savez_compressed(path, format=1, states=3, ...)`. Python objects are
-never read, and sizes are checked before memory is taken (`monitor.model.unpack`).
+Such a file can be written with `numpy.savez_compressed(path, format=1, states=3, ...)` alone. Python objects are never
+read, and sizes are checked before memory is allocated (`monitor.model.unpack`).
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ FORMAT = 1
 EMISSIONS = ("signals", "emission_indptr", "observed", "emission_probabilities")
 COUNTS = ("visits", "since", "row_order", "elsewhere", "prior")
 MEANINGS = ("state_names", "action_names", "signal_names", "valuations", "centre", "bin_", "dimension_")
-"""How the members begin that say what numbers of states, actions and observations stand for."""
+"""First words of the names of members that say what the numbers of states, actions and observations stand for."""
 MAX_UNPACKED_BYTES = 4 << 30
-"""Largest memory to read a model; larger ones are refused before they are unpacked."""
+"""Most memory for reading a model; a model that needs more is refused before it is unpacked."""
 
 _UNREADABLE = (
     zipfile.BadZipFile,
@@ -82,8 +83,8 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
     """Read the model in the bytes of a `.npz` file; `source` names it in messages; `limit`: bytes of memory for it.
 
     Raises:
-        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError`: or needs more memory).
-            Nothing else, whatever the bytes.
+        ModelError: the bytes are not such a file, or its model is malformed (`LargeModelError`: it needs more memory).
+            No other error is raised, whatever the bytes are.
     """
     try:
         return _model(unpacked(content, limit), source)
@@ -94,22 +95,22 @@ def read_model(content: bytes, source: str, *, limit: int = MAX_UNPACKED_BYTES) 
 
 
 def read_files(files: Mapping[str, bytes], source: str) -> MDP:
-    """Read a model: the reader of `monitor.model.formats`."""
+    """Read a model; this is the reader for `monitor.model.formats`."""
     return read_model(files[".npz"], source)
 
 
 def npz_files(model: MDP) -> dict[str, bytes]:
-    """Return the compressed file of a model by its suffix: the writer of `monitor.model.formats`."""
+    """Return the compressed file of a model by its suffix; this is the writer for `monitor.model.formats`."""
     return {".npz": pack(model, zipfile.ZIP_DEFLATED)}
 
 
 def canonical_bytes(model: MDP) -> bytes:
-    """Return the model as an uncompressed `.npz`: equal models give equal bytes everywhere; `source` is left out."""
+    """Return the model as an uncompressed `.npz` without `source`; equal models give equal bytes everywhere."""
     return pack(_members(model), zipfile.ZIP_STORED)
 
 
 def model_sha256(model: MDP) -> str:
-    """Return the SHA-256 of `canonical_bytes`, in hexadecimal: the model's name in alerts and evidence."""
+    """Return the SHA-256 of `canonical_bytes`, in hexadecimal; it identifies the model in alerts and evidence."""
     digest = hashlib.sha256()
     for piece in packed(_members(model), zipfile.ZIP_STORED):
         digest.update(piece)
@@ -117,7 +118,7 @@ def model_sha256(model: MDP) -> str:
 
 
 def meaning_sha256(model: MDP) -> str:
-    """Return a digest of what the numbers of states, observations and actions stand for, where the model says it."""
+    """Return a digest of the meaning of the numbers of states, observations and actions, as far as the model has it."""
     said = {name: member for name, member in _members(model).items() if name.startswith(MEANINGS)}
     return hashlib.sha256(b"".join(packed(said, zipfile.ZIP_STORED))).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the recordings of a learned model hold and lack, in words."""
+"""Sentences about what the recordings of a learned model contain and lack."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from monitor.model.mdp import MDP
 
 APPEND: Final = "`cfmon model learn --append` adds recordings"
-"""What to do about anything that a learned model lacks."""
+"""Advice about anything that a learned model lacks."""
 
 
 def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
-    """Return what was never recorded of a transition that the model lacks; empty if its row is not from data.
+    """Return which part of a transition that the model lacks was never recorded; empty if its row is not from data.
 
     >>> never_recorded(MDP.from_transitions(states=1, actions=1, transitions=[(0, 0, 0, 1.0)]), (0, 0), 1)
     ''
@@ -29,7 +29,7 @@ def never_recorded(model: MDP, pair: tuple[int, int], successor: int) -> str:
 
 
 def recorded_inputs(model: MDP) -> str:
-    """Return how a policy's choice in a state follows from the inputs that were recorded there; empty if from one."""
+    """Return how a policy's choice in a state follows from the inputs recorded there; empty if there is only one."""
     if model.samples is None or model.sample_states is None:
         return ""
     counts = np.bincount(model.sample_states, minlength=model.states)

@@ -1,7 +1,7 @@
-"""Rewards of transitions: R(s, a, s') = r(s, a) + r'(s, a, s'), with r' kept beside the entries of the rows.
+"""Rewards of transitions: R(s, a, s') = r(s, a) + r'(s, a, s'), with r' stored beside the entries of the rows.
 
-Kazemi & Paoletti define R(s, a); in environments the reward often depends on the successor. r' is aligned with
-`MDP.successors`; a transition that the model lacks has r(s, a) alone.
+Kazemi & Paoletti define R(s, a), but in environments the reward often depends on the successor. r' is aligned with
+`MDP.successors`; the reward of a transition that the model lacks is r(s, a).
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices, frozen
 from monitor.model.tuples import columns
 
 MAX_REWARD = 1e140
-"""Largest |r| + |r'|: the sum of a million of them, the longest horizon, is finite, and so is its square."""
+"""Largest |r| + |r'|: with it the sum over a million steps, the longest horizon, is finite, and so is its square."""
 
 NO_REWARDS = "none"
-"""Name that leaves out all reward structures of a file."""
+"""Name that selects none of the reward structures of a file."""
 
 
 def chosen_structure(names: Sequence[str], wanted: str | None) -> int | None:
-    """Return the place of the reward structure to read, of those that a file holds; None for none.
+    """Return the index of the reward structure to read among those of a file; None for none.
 
-    `names`: one may be empty. Raises ModelError if `wanted` is none of them, or None and there are several.
+    `names`: at most one is empty. Raises ModelError if `wanted` is not among them, or if it is None and there are
+    several.
     """
     there = ", ".join(name or "one without a name" for name in names) or "none"
     if wanted in names:
@@ -58,8 +59,8 @@ def checked_transition_rewards(
 
     Args:
         given: indptr, successors and probabilities before `checked_rows`, [N'] entries.
-        rewards: [N'] r' of those entries, or None.
-        spread: [N'] by how much the reward of an entry may differ from that, or None.
+        rewards: [N'] r' of these entries, or None.
+        spread: [N'] largest difference of an observed reward of the entry from its mean, or None.
         rows: the result of `checked_rows`, [N] entries.
 
     Entries of one transition are merged: r' is their mean, weighted by probability, and the spread covers all of them.
@@ -90,7 +91,7 @@ def _entries(values: object, what: str, shape: tuple[int, ...]) -> Floats:
 
 
 def _means(places: Ints, weights: Floats, extra: Floats, around: Floats, count: int) -> tuple[Floats, Floats]:
-    """Return weighted mean and largest distance from it [count] of the entries [n] of each place."""
+    """Return the weighted mean, and the largest distance from it, [count] each, of the entries [n] of each place."""
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, places, extra - around)
     np.maximum.at(high, places, extra + around)
@@ -111,9 +112,9 @@ def _none_if_zero(values: Floats) -> Floats | None:
 
 
 def transition_keys(rows: tuple[Any, Any, Any], kept: Bools | None = None) -> Ints:
-    """Return a number for each entry's transition, row and successor combined; ascending for checked rows.
+    """Return for each entry a number that combines row and successor; ascending for checked rows.
 
-    A model of 2^31 rows takes more memory than its index alone, 16 GB, so 32 bits hold either part.
+    A model of 2^31 rows takes 16 GB for its index alone, so 32 bits are enough for each of the two parts.
     """
     indptr, successors = np.asarray(rows[0], dtype=np.int64), np.asarray(rows[1], dtype=np.int64)
     at = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
@@ -156,7 +157,7 @@ def checked_magnitude(rewards: Floats, extra: Floats | None, actions: int, rows:
 
 
 def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Floats:
-    """Return the reward [count] common to all possible entries of a row; 0 if they differ, or if there are none.
+    """Return for each row [count] the reward common to all its possible entries; 0 if they differ or there are none.
 
     Args:
         rows: [N] row of each entry.
@@ -173,15 +174,15 @@ def common_rewards(rows: Ints, paid: Floats, possible: Bools, count: int) -> Flo
 def reward_tables(
     states: int, actions: int, rewards: Iterable[Sequence[Any]], transitions: tuple[Ints, Ints]
 ) -> tuple[Floats, Floats | None]:
-    """Return (s, a, r) and (s, a, s', r) tuples as r [S, A] and r' of each transition [N], which add up.
+    """Return (s, a, r) and (s, a, s', r) tuples as r [S, A] and r' [N] of the transitions; the two parts add up.
 
     Args:
         states: S.
         actions: A.
-        rewards: each pair and each transition at most once; default 0.
+        rewards: at most one for each pair and one for each transition; default 0.
         transitions: rows s * A + a, and successors, [N] each.
 
-    Raises ModelError for a reward given twice, or one of a transition that the model lacks.
+    Raises ModelError for a reward that is given twice, or for a transition that the model lacks.
     """
     given = list(rewards)
     try:

@@ -1,7 +1,7 @@
 """Checks and normal form of the sparse rows of a model, without a Python loop over states.
 
 A model of S states and A actions is a CSR matrix of S * A rows; the row of (s, a) is row `s * A + a`.
-Every function either returns read-only arrays of its own, or raises `ModelError` naming the first bad row.
+Every function either returns new read-only arrays, or raises a `ModelError` that names the first bad row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROW_SUM_TOLERANCE = 1e-9
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """Return the array contiguous and read-only; copied unless it is so already, so that no caller can change it.
+    """Return the array contiguous and read-only; it is copied unless it is so already, so that no caller can change it.
 
     A read-only view of a writeable array is copied as well.
     """
@@ -31,7 +31,7 @@ def frozen(array: AnyArray) -> AnyArray:
 
 
 def as_array(values: object, what: str) -> AnyArray:
-    """Return the values as an array; ModelError if NumPy cannot convert them."""
+    """Return the values as an array. Raises ModelError if NumPy cannot convert them."""
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
@@ -39,7 +39,7 @@ def as_array(values: object, what: str) -> AnyArray:
 
 
 def as_indices(values: object, limit: int, what: str) -> Ints:
-    """Return integers in `0..limit-1` as int64 [N]; ModelError names the first value that is not."""
+    """Return integers in `0..limit-1` as int64 [N]. The ModelError for another value names the first such value."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
@@ -56,7 +56,7 @@ def as_indices(values: object, limit: int, what: str) -> Ints:
 
 
 def as_floats(values: object, what: str) -> Floats:
-    """Return finite numbers as float64; ModelError names the first value that is not."""
+    """Return finite numbers as float64. The ModelError for another value names the first such value."""
     array = as_array(values, what)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.float64)
@@ -84,7 +84,7 @@ def checked_rows(states: int, actions: int, rows: Rows) -> Rows:
 
     Raises:
         ModelError: the arrays do not fit each other, an index is out of bounds, a probability is negative or not
-            finite, a row's sum is further than `ROW_SUM_TOLERANCE` from 1, or a state has no available action.
+            finite, a row's sum differs from 1 by more than `ROW_SUM_TOLERANCE`, or a state has no available action.
     """
     indptr, successors, probabilities = rows
     successors = as_indices(successors, states, "successor")
@@ -132,7 +132,7 @@ def _checked_indptr(indptr: object, rows: int, entries: int) -> Ints:
 
 
 def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """Drop zeros, sort successors and sum duplicates in the order given; return rows in normal form as they are."""
+    """Drop zeros, sort successors and sum duplicates in their order; rows in normal form are returned unchanged."""
     first = np.zeros(successors.size + 1, dtype=np.bool_)
     first[indptr] = True
     ordered = bool(np.all(first[1:-1] | (np.diff(successors) > 0)))
@@ -150,10 +150,10 @@ def _merged(indptr: Ints, successors: Ints, probabilities: Floats) -> Rows:
 
 
 def _renormalised(indptr: Ints, probabilities: Floats, actions: int) -> Floats:
-    """Divide rows by their sums if these are further from 1 than rounding explains.
+    """Divide rows by their sums if the sums differ from 1 by more than rounding explains.
 
-    A row of K entries whose sum is within K * 2^-52 of 1 stays as it is. Dividing leaves every row within that bound,
-    so doing it twice changes nothing: a model saved and loaded keeps its bytes.
+    A row of K entries whose sum is within K * 2^-52 of 1 stays unchanged. Division brings every row within this bound,
+    so a second division changes nothing: a model that is saved and loaded keeps its bytes.
     """
     lengths = np.diff(indptr)
     filled = np.flatnonzero(lengths)

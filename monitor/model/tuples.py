@@ -13,7 +13,7 @@ from monitor.model.sparse_rows import Rows, as_floats, as_indices
 
 
 def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, probabilities: Floats) -> Rows:
-    """Return CSR rows of entries in any order; `rows` [N] holds s * A + a. Duplicates stay: see `checked_rows`."""
+    """Return CSR rows of entries in any order; `rows` [N] holds s * A + a. Duplicates remain (see `checked_rows`)."""
     order = np.argsort(rows, kind="stable")
     counts = np.bincount(rows, minlength=states * actions)
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
@@ -21,7 +21,7 @@ def rows_from_triples(states: int, actions: int, rows: Ints, successors: Ints, p
 
 
 def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequence[Any]]:
-    """Return the fields of tuples of `width` fields, transposed; ModelError if one has another number of them."""
+    """Return the fields of tuples of `width` fields, transposed. Raises ModelError for a tuple of another length."""
     rows = list(tuples)
     try:
         widths = {len(row) for row in rows}
@@ -33,7 +33,7 @@ def columns(tuples: Iterable[Sequence[Any]], width: int, what: str) -> list[Sequ
 
 
 def distribution_array(initial: Mapping[int, float], states: int) -> Floats:
-    """Return weights by state as an array [S]; 0 for the others."""
+    """Return weights by state as an array [S]; the weight of all other states is 0."""
     weights = np.zeros(states)
     weights[as_indices(list(initial), states, "initial: state")] = as_floats(list(initial.values()), "initial")
     return weights

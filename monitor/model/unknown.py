@@ -1,7 +1,7 @@
-"""What a model does not know: states of which nothing was recorded, and the labels whose truth in a state is open.
+"""Unknown parts of a model: states about which nothing was recorded, and labels whose truth in a state is unknown.
 
-A pair (state, action) that was never recorded leads to `elsewhere`, of which nothing is known. An episode whose last
-state was not recorded leads to `unseen_end`, of which the labels of its state are unknown. What is unknown is neither
+A pair (state, action) that was never recorded leads to `elsewhere`, about which nothing is known. An episode whose last
+state was not recorded leads to `unseen_end`, where the labels of the last state are unknown. What is unknown is neither
 safe nor unsafe (docs/semantics.md, section 13.9).
 """
 
@@ -15,11 +15,11 @@ from monitor.arrays import Bools
 from monitor.model.mdp import MDP
 
 ALWAYS_KNOWN = frozenset({"elsewhere", "unseen_end"})
-"""Labels that say where the recordings end, which is known."""
+"""Labels that say where the recordings end; their truth is known."""
 
 
 def unknown_states(*models: MDP) -> Bools:
-    """Return the states [S] of which nothing is known in at least one of some models over the same states."""
+    """Return the states [S] about which nothing is known in at least one of some models over the same states."""
     there = np.zeros(models[0].states, dtype=np.bool_)
     for model in models:
         if model.counts is not None:
@@ -28,7 +28,7 @@ def unknown_states(*models: MDP) -> Bools:
 
 
 def unknown_labels(*models: MDP) -> Mapping[str, Bools]:
-    """Return, for each label of the first of some models, the states [S] in which it is not known whether it holds."""
+    """Return, for each label of the first of some models, the states [S] in which its truth is unknown."""
     there, nowhere = unknown_states(*models), np.zeros(models[0].states, dtype=np.bool_)
     counted = {} if models[0].counts is None else models[0].counts.unknown
     return {
@@ -38,7 +38,7 @@ def unknown_labels(*models: MDP) -> Mapping[str, Bools]:
 
 
 def never_recorded(model: MDP) -> Bools:
-    """Return which pairs (state, action) of a learned model, [S*A], were never recorded: they lead to `elsewhere`."""
+    """Return which pairs (state, action) of a learned model, [S*A], were never recorded; these lead to `elsewhere`."""
     counts = model.counts
     sizes = np.diff(model.indptr)
     if counts is None:
@@ -50,7 +50,7 @@ def never_recorded(model: MDP) -> Bools:
 
 
 def leads_there(there: Bools, *models: MDP) -> bool:
-    """Return whether some state leads into one of `there`, itself aside, in at least one of some models."""
+    """Return whether, in at least one of some models, a state leads into another state that is in `there`."""
     for model in models:
         states = np.repeat(np.arange(model.indptr.size - 1), np.diff(model.indptr)) // model.actions
         if bool((there[model.successors] & (model.successors != states)).any()):

@@ -1,7 +1,8 @@
-"""Safe reading of the arrays of a `.npz` archive: headers first, then memory for them.
+"""Safe reading of the arrays of a `.npz` archive: first all headers, then memory for the arrays.
 
 A few megabytes can unpack to gigabytes, and NumPy's own reader evaluates headers as Python text. So all headers are
-read before any array: kinds, matching shapes, and the most memory that a model of these shapes takes while it is built.
+read before any array. They are checked for the kinds of the arrays, for matching shapes, and for the most memory that a
+model of these shapes takes while it is built.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ __all__ = [
 
 
 MAX_DIRECTORY_BYTES: Final = 1 << 18
-"""Largest directory of an archive; a thousand bin edges need a third of this."""
+"""Largest directory of an archive; a thousand bin edges need a third of this size."""
 
 LONGEST_HEADER: Final = 1000
-"""Longest header of a member, in bytes; NumPy's own have 128."""
+"""Longest header of a member, in bytes; the headers that NumPy writes have 128."""
 
 
 class LargeModelError(ModelError):
@@ -46,10 +47,10 @@ class LargeModelError(ModelError):
 
 @dataclass(frozen=True)
 class _Key:
-    """Accepted contents of an array, and the memory to read it.
+    """Accepted contents of an array, and the memory for reading it.
 
-    `kinds`: codes of NumPy's types. `shape`: symbols for states S, actions A, entries N, labels L; `*` for any.
-    `each`, `character`: bytes for each element, for each character of text, beside the array as stored.
+    `kinds`: codes of NumPy's types. `shape`: symbols for states S, actions A, entries N, labels L; `*` for any size.
+    `each`, `character`: bytes needed for each element and for each character of text, beside the stored array.
     """
 
     kinds: str
@@ -61,7 +62,7 @@ class _Key:
 _SCALAR: Final = _Key("iu", "")
 _NUMBER: Final = _Key("f", "")
 _NAMES: Final = 200
-"""Bytes of a text as a Python object, and of its entry in tables of names."""
+"""Bytes of a text as a Python object, with its entry in tables of names."""
 
 # Measured at their worst, on entries in no order and given twice, and rounded up: `tests/model/test_archive_bombs.py`.
 _KEYS: Final[Mapping[str, _Key]] = {
@@ -131,17 +132,17 @@ class _Header:
 
     @property
     def memory(self) -> int:
-        """Most bytes that reading it takes."""
+        """Most bytes that reading the array takes."""
         key = _key_of(self.key)
         characters = self.dtype.itemsize // 4 if self.dtype.kind == "U" else 0
         return self.size * (self.dtype.itemsize + key.each + key.character * characters)
 
 
 def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
-    """Return the arrays by key, of the kind and size of their keys; reading them takes at most `limit` bytes.
+    """Return the arrays by key, with the kind and size that their keys require; reading takes at most `limit` bytes.
 
     Raises:
-        ModelError: the archive holds anything else, or more. For other bytes also the exceptions of `zipfile`.
+        ModelError: the archive has other members, or more data. For bytes that are no archive also errors of `zipfile`.
     """
     check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -163,7 +164,7 @@ def unpacked(content: bytes, limit: int) -> dict[str, AnyArray]:
 def check_archive(content: bytes, limit: int) -> None:
     """Raise ModelError if an archive has far too many members, or unpacks to more than `limit` bytes.
 
-    For other bytes also the exceptions of `zipfile`.
+    For bytes that are no archive also raises the exceptions of `zipfile`.
     """
     check_directory(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -176,7 +177,7 @@ def _check_unpacked(members: Iterable[zipfile.ZipInfo], limit: int) -> None:
 
 
 def check_directory(content: bytes) -> None:
-    """Refuse a large list of members before zipfile makes an object of each; `content`: at least the archive's end."""
+    """Refuse a large list of members before zipfile makes an object for each; `content`: at least the archive's end."""
     end = content.rfind(b"PK\x05\x06", max(0, len(content) - MAX_DIRECTORY_BYTES))
     beyond = content.rfind(b"PK\x06\x07", max(0, end - 20), max(0, end)) >= 0  # sizes of 64 bits are elsewhere
     size = int.from_bytes(content[end + 12 : end + 16], "little")
@@ -185,7 +186,7 @@ def check_directory(content: bytes) -> None:
 
 
 def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member, which takes as many bytes as the archive says it has, and no more."""
+    """Return the content of a member, and read no more bytes than the archive says that it has."""
     with archive.open(member) as file:
         # With the size: without it zipfile unpacks everything first and truncates afterwards.
         return file.read(member.file_size)
@@ -207,7 +208,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Header:
-    """Parse the first bytes of a member. NumPy's own reader evaluates them and allocates before it checks."""
+    """Parse the first bytes of a member; NumPy's own reader would evaluate them and allocate before it checks."""
     with archive.open(member) as file:
         begin = file.read(LONGEST_HEADER)
     width = {1: 2, 2: 4, 3: 4}.get(begin[6] if begin[:6] == b"\x93NUMPY" and len(begin) > 6 else 0)
@@ -230,7 +231,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo, key: str) -> _Hea
 
 
 def _check_sizes(headers: Mapping[str, _Header], states: int, actions: int) -> None:
-    """Refuse an array larger than the others allow; one that is too small is cheap, and found later."""
+    """Refuse an array that is larger than the others allow; an array that is too small is cheap, and is found later."""
     checked_size(states, actions)
     names, labels = headers.get("label_names"), headers.get("labels")
     most = {

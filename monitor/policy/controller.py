@@ -1,4 +1,4 @@
-"""Policies of an agent that does not see the state, or that remembers: what they read, keep in mind and choose."""
+"""Policies of an agent that does not see the state, or that has a memory: their inputs, memories and actions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Takeover = Literal["shadow", "reset"]
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy without memory. `table`: an action, or a distribution over actions, for each thing that it `sees`.
+    """A policy without memory. `table`: an action, or a distribution over actions, for each value that it `sees`.
 
-    On a model with hidden states a bare table is that of a policy that sees the observation.
+    On a model with hidden states, a table alone is a policy that sees the observation.
     """
 
     table: object
@@ -33,11 +33,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class Controller:
-    """A policy with finite memory. It reads z (an observation, or the state), remembers it, and then chooses.
+    """A policy with finite memory. It reads z (an observation, or the state), updates its memory, and then chooses.
 
-    From memory m it goes to memory n = `next[m, z]` and takes an action of the distribution `choice[n, z]`. Their
-    shapes are [M, Z] and [M, Z, A]. It begins an episode in memory 0. `memory`: when it takes over, it has read all
-    that came before (`shadow`), or begins in memory 0 (`reset`).
+    From memory m it changes to memory n = `next[m, z]` and takes an action from the distribution `choice[n, z]`. The
+    shapes are [M, Z] and [M, Z, A]. An episode begins in memory 0. `memory`: when the policy takes over, it has read
+    all earlier inputs (`shadow`), or begins in memory 0 (`reset`).
     """
 
     choice: object
@@ -47,11 +47,11 @@ class Controller:
 
 
 class Reader(ABC):
-    """Any policy that reads what it sees, an observation or the state, and may remember it; checked against a model.
+    """Any policy that reads an observation or the state and may have a memory, checked against a model.
 
-    What it remembers is a whole number here, 0 at the start of an episode. `memories`: how many there are, 1 if it
-    remembers nothing. `width`: as how many numbers a belief has a memory that is no such number (`RecurrentReader`).
-    `shadows`: it has read all that came before it takes over.
+    A memory is a whole number here, 0 at the start of an episode. `memories`: number of memories, 1 without memory.
+    `width`: number of numbers that a belief stores for a memory that is not such a number (`RecurrentReader`).
+    `shadows`: the policy has read all earlier inputs when it takes over.
     """
 
     memories: int
@@ -61,7 +61,7 @@ class Reader(ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether what it chooses depends on what it has read before."""
+        """Whether the choice depends on earlier inputs."""
         return self.memories > 1 or self.width > 0
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, memory: int, seen: int) -> tuple[int, Floats]:
-        """Return what it remembers after it has read this, and the distribution [A] of its action."""
+        """Return the memory after reading `seen`, and the distribution [A] of the action."""
 
     @abstractmethod
     def numbers(self, memory: int) -> tuple[float, ...]:
@@ -81,19 +81,19 @@ class Reader(ABC):
         """Return the memory that has these numbers."""
 
     def choices(self, seen: int) -> list[tuple[int, float]]:
-        """Return the actions with positive probability where this was seen, and these; none if it depends on more."""
+        """Return the actions of positive probability after `seen`, with these; none if they depend on the memory."""
         if self.remembers or self.sees_state:
             return []
         return [(action, chance) for action, chance in enumerate(self.read(0, seen)[1].tolist()) if chance > 0.0]
 
     def readings(self, model: MDP, state: int) -> list[tuple[int, float]]:
-        """Return what it may read in a state, with probabilities."""
+        """Return what the policy may read in a state, with probabilities."""
         return [(state, 1.0)] if self.sees_state else model.shown(state)
 
 
 @dataclass(frozen=True, eq=False)
 class TableReader(Reader):
-    """Policy as tables: one without memory has M = 1. `following` [M, Z] int64, `choice` [M, Z, A] float64."""
+    """Policy as tables; without memory M is 1. `following` [M, Z] int64, `choice` [M, Z, A] float64."""
 
     following: Ints
     choice: Floats
@@ -103,7 +103,7 @@ class TableReader(Reader):
 
     @property
     def memories(self) -> int:  # type: ignore[override]
-        """M: how many different things it can remember."""
+        """M: number of memories."""
         return len(self.following)
 
     def content(self) -> bytes:
@@ -112,22 +112,22 @@ class TableReader(Reader):
         return shape.tobytes() + self.following.tobytes() + self.choice.tobytes()
 
     def read(self, memory: int, seen: int) -> tuple[int, Floats]:
-        """Return what it remembers after it has read this, and the distribution [A] of its action."""
+        """Return the memory after reading `seen`, and the distribution [A] of the action."""
         after = int(self.following[memory, seen])
         return after, self.choice[after, seen]
 
     def numbers(self, memory: int) -> tuple[float, ...]:
-        """Return nothing: its memory is a number already."""
+        """Return no numbers: the memory is a whole number already."""
         del memory
         return ()
 
     def memory_of(self, numbers: tuple[float, ...]) -> int:
-        """Return 0, as `numbers` has nothing."""
+        """Return 0, because `numbers` is empty."""
         del numbers
         return 0
 
     def blind_choice(self, model: MDP) -> Floats:
-        """Return the choice [M, S, M', A] in a state whose observation nobody has read yet, with the new memory."""
+        """Return the choice [M, S, M', A] in a state whose observation is not read yet, with the new memory M'."""
         joint = np.zeros((self.memories, model.states, self.memories, model.actions))
         for state in range(model.states):
             for shown, chance in self.readings(model, state):
@@ -138,13 +138,13 @@ class TableReader(Reader):
 
 
 def is_hidden(model: MDP, policies: Mapping[str, object]) -> bool:
-    """Return whether states are hidden, or a policy sees something else than the state, or remembers."""
+    """Return whether states are hidden, or a policy has a memory or does not see the state."""
     unlike = Controller | Policy | Reader
     return model.emissions is not None or any(isinstance(each, unlike) for each in policies.values())
 
 
 def as_reader(value: object, model: MDP) -> Reader:
-    """Return a policy of a model with hidden states, or with memory, checked. Raises PolicyError."""
+    """Return a checked policy, for a model with hidden states or with a memory of its own. Raises PolicyError."""
     if isinstance(value, Reader):
         return value
     if isinstance(value, Controller):
@@ -180,7 +180,7 @@ def _width(sees: str, model: MDP) -> int:
 
 
 def _choices(value: object, shape: tuple[int, ...], model: MDP) -> Floats:
-    """Return distributions [*shape, A] of a table of actions or of distributions."""
+    """Return the distributions [*shape, A] of a table of actions or of distributions."""
     given = _numbers(value, "the policy")
     if given.shape == shape and given.dtype.kind in "iu":
         if given.size and (given.min() < 0 or given.max() >= model.actions):

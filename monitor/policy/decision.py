@@ -1,4 +1,4 @@
-"""From a policy's raw output to its actions: masks, ties, softmax. Pure; shared by the table and the agent."""
+"""From a policy's raw output to its actions: masks, ties, softmax. Pure; used by the table and by the agent."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from monitor.errors import PolicyError
 from monitor.policy.manifest import Manifest, RecurrentManifest
 
 _SUM_TOLERANCE = 1e-5
-"""Probabilities come as 32-bit floats, often a softmax over many actions: rounding leaves about 1e-7 an action. Of
-16-bit floats one rounding is the tolerance, about 1e-3.
+"""Tolerance of sums: probabilities are 32-bit floats, often from a softmax over many actions, and rounding leaves about
+1e-7 for each action. For 16-bit floats the tolerance is one rounding, about 1e-3.
 """
 
 
 def chosen_actions(raw: AnyArray, manifest: Manifest | RecurrentManifest, available: Bools, states: Ints) -> Ints:
-    """Return the greedy action of each state, [n]: the highest score, on ties the lowest number.
+    """Return the greedy action of each state, [n]: the action with the highest score, on ties the lowest number.
 
-    `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for messages.
+    `raw`: [n, A] scores or [n] actions; `available`: [n, A], used with a mask; `states`: [n], for error messages.
     Raises PolicyError.
     """
     if manifest.output.kind == "action":

@@ -1,4 +1,4 @@
-"""Draft of a manifest for an ONNX file: from its metadata, and from naming conventions where that is not enough."""
+"""Draft of a manifest for an ONNX file, from its metadata, or from naming conventions if these do not suffice."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def draft_manifest(
     mask: bool = False,
     output: str | None = None,
 ) -> tuple[Manifest, list[str]]:
-    """Return the manifest of the network in `content`, checked against `model`, and each assumption as a sentence.
+    """Return the manifest of the network in `content`, checked against `model`, and one sentence for each assumption.
 
-    `kind`: of the output, if its name does not imply it. `stochastic`: the agent draws its actions. `mask`: it rules
-    out unavailable actions. `output`: name of the output, if there are several and their shapes do not show it.
+    `kind`: kind of the output, if its name does not imply it. `stochastic`: the agent draws its actions. `mask`: the
+    agent excludes unavailable actions. `output`: name of the output, if there are several and their shapes do not
+    determine it.
 
-    Raises PolicyError: it has several inputs, or no output that fits the model or several; or as `load_policy` does.
+    Raises PolicyError if the network has several inputs, or if not exactly one output fits the model; and as
+    `load_policy`.
     """
     where = str(file)
     inputs, outputs = open_network(content, where)
@@ -85,12 +87,12 @@ def draft_manifest(
 
 
 def _listed(tensors: list[Tensor]) -> str:
-    """Return tensors with their types and shapes, in words."""
+    """Return a list of tensors with their types and shapes, in words."""
     return ", ".join(f"{name!r} {element.removeprefix('tensor')}{shape}" for name, element, shape in tensors)
 
 
 def _chosen(outputs: list[Tensor], name: str | None, kind: OutputKind | None, model: MDP, where: str) -> Tensor:
-    """Return the output that holds the policy: the named one, the only one, or the only one whose shape is that."""
+    """Return the output that holds the policy: the named one, the only one, or the only one of the right shape."""
     named = [each for each in outputs if each[0] == name]
     if name is not None and not named:
         raise PolicyError(f"policy {where}: it has no output {name!r}; it has {_listed(outputs)}")
@@ -124,7 +126,7 @@ def _holds_actions(tensor: Tensor) -> bool:
 
 
 def _contradiction(content: bytes, manifest: Manifest, outputs: list[Tensor], model: MDP, where: str) -> str:
-    """Return where another output, the label of a classifier, contradicts the order of the scores' columns; or empty.
+    """Return where the order of the scores' columns contradicts the label output of a classifier; or an empty text.
 
     A classifier sorts its classes, so column k may be the score of another action than k.
     """

@@ -1,6 +1,6 @@
 """Writing of small policies as ONNX bytes (a table of scores, or a perceptron with one hidden layer) and manifests.
 
-Equal numbers give equal bytes. Needs the `onnx` package (the extra `export`); running a policy does not.
+Equal numbers give equal bytes. Writing needs the `onnx` package (the extra `export`); running a policy does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Scores = npt.NDArray[np.floating[Any]]
 
 
 def table_onnx(scores: Scores, kind: Literal["index", "one_hot"], output: str = "scores") -> bytes:
-    """Return the ONNX bytes of a network that looks up row s of `scores` [S, A] (stored as 32-bit floats).
+    """Return the ONNX bytes of a network that returns row s of `scores` [S, A] (stored as 32-bit floats).
 
     Input `state`: [batch] int64 for `index`, [batch, S] float32 for `one_hot`. Output `output`: [batch, A] float32.
 
@@ -49,7 +49,7 @@ def perceptron_onnx(layers: tuple[tuple[Scores, Scores], tuple[Scores, Scores]],
 
 
 def manifest_yaml(manifest: AnyManifest) -> str:
-    """Return the manifest as YAML text that `read_manifest` reads back."""
+    """Return the manifest as YAML text that `read_manifest` can read."""
     plain = manifest.model_dump(exclude_none=True)
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
 
@@ -60,7 +60,7 @@ def _model(
     result: tuple[str, int],
     weights: dict[str, Scores],
 ) -> bytes:
-    """Return a chain of operators; the k-th writes the tensor `y<k>`, the last one the output."""
+    """Return a chain of operators; the k-th operator writes the tensor `y<k>`, and the last one writes the output."""
     try:
         from onnx import TensorProto, checker, helper, numpy_helper  # noqa: PLC0415 - an optional extra
     except ImportError as error:

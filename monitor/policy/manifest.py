@@ -1,6 +1,6 @@
-"""The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from that.
+"""The manifest of a policy: its ONNX file, the input, the output, and how an action is chosen from the output.
 
-No common standard puts such metadata inside an ONNX file, hence a small YAML file beside it.
+No common standard puts such metadata inside an ONNX file, so it is in a small YAML file beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Input(_Strict):
     """The input tensor."""
 
     name: _Text
-    """Its name in the ONNX file."""
+    """Name of the input in the ONNX file."""
     kind: Literal["observation", "one_hot", "index"]
     """`observation`: [batch, D] floats, the model's observation of the state (its one-hot encoding if the model carries
     no observations). `one_hot`: [batch, S] floats. `index`: [batch] integers.
@@ -45,34 +45,34 @@ class Output(_Strict):
     """The output tensor."""
 
     name: _Text
-    """Its name in the ONNX file."""
+    """Name of the output in the ONNX file."""
     kind: Literal["logits", "probabilities", "q_values", "action"]
     """[batch, A] `logits`, `probabilities` or `q_values`, or [batch] `action` numbers."""
 
 
 class NetworkManifest(_Strict):
-    """What the manifests of all networks have."""
+    """Fields of the manifests of all networks."""
 
     file: _Text
     """The ONNX file, relative to the manifest and inside its folder."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """SHA-256 of that file, hexadecimal."""
+    """SHA-256 of the ONNX file, hexadecimal."""
     input: Input
     """The input tensor."""
     output: Output
     """The output tensor."""
     mode: Literal["greedy", "stochastic"]
-    """`greedy` takes the action with the highest score, on ties the lowest number; `stochastic` draws it from the
-    probabilities, or from the softmax of the logits.
+    """`greedy` takes the action with the highest score, on ties the one with the lowest number; `stochastic` draws the
+    action from the probabilities, or from the softmax of the logits.
     """
     mask: bool = False
-    """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). Otherwise a
+    """True if the agent excludes unavailable actions before it chooses (probabilities are renormalised). If false, a
     policy that chooses an unavailable action is an error.
     """
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
-    """For people."""
+    """Name, for people."""
     description: str | None = None
-    """For people."""
+    """Description, for people."""
     provenance: str | None = None
     """For people: how the policy was made."""
 
@@ -92,11 +92,11 @@ class Manifest(NetworkManifest):
 
 
 class SightedManifest(Manifest):
-    """Manifest of a policy that says what it sees, where states are hidden."""
+    """Manifest of a policy that says what the policy sees, for models with hidden states."""
 
     sees: Literal["observation", "state"]
-    """Only where states are hidden. `observation`, as where this is left out: it sees what the sensor shows, and the
-    inputs `one_hot` and `index` are of observations. `state`: it sees the state, as a simulator's policy does.
+    """Only for hidden states. `observation` (also if left out): the policy sees what the sensor shows, and the inputs
+    `one_hot` and `index` encode observations. `state`: the policy sees the state, like the policy of a simulator.
     """
 
 
@@ -104,19 +104,19 @@ class ControllerManifest(_Strict):
     """Manifest of a policy with finite memory (`monitor.Controller`)."""
 
     kind: Literal["controller"]
-    """What it is."""
+    """Kind of the manifest."""
     file: _Text
-    """A JSON file with `choice` and `next`, relative to the manifest and inside its folder."""
+    """JSON file with `choice` and `next`, relative to the manifest and inside its folder."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    """SHA-256 of that file, hexadecimal."""
+    """SHA-256 of this file, hexadecimal."""
     memory: Literal["shadow", "reset"] = "shadow"
-    """What it remembers when it takes over: what it has read all along (`shadow`), or nothing (`reset`)."""
+    """Memory when the policy takes over: as if it had read all earlier inputs (`shadow`), or memory 0 (`reset`)."""
     sees: Literal["observation", "state"] = "observation"
-    """What it reads; where states are seen, that is the state."""
+    """What the policy reads; if states are seen, it reads the state."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
-    """For people."""
+    """Name, for people."""
     description: str | None = None
-    """For people."""
+    """Description, for people."""
     provenance: str | None = None
     """For people: how the policy was made."""
 
@@ -124,40 +124,40 @@ class ControllerManifest(_Strict):
 
 
 class State(_Strict):
-    """One tensor that a recurrent network remembers."""
+    """One tensor of the memory of a recurrent network."""
 
     input: _Text
-    """Name of the input that has it before the step; zeros at the start of an episode."""
+    """Name of the input for the tensor before the step; zeros at the start of an episode."""
     output: _Text
-    """Name of the output that has it after the step."""
+    """Name of the output for the tensor after the step."""
 
 
 class RecurrentManifest(NetworkManifest):
-    """Manifest of a recurrent network, which remembers.
+    """Manifest of a recurrent network, which has a memory.
 
-    Dimensions of its tensors that are free are 1: it runs for one agent, one step at a time.
+    Free dimensions of its tensors are 1, because the network runs for one agent, one step at a time.
     """
 
     kind: Literal["recurrent"]
-    """Only of a recurrent network, and needed there."""
+    """Only for a recurrent network, and required there."""
     states: Annotated[tuple[State, ...], Field(min_length=1, max_length=64)]
-    """Of a recurrent network: what it remembers, such as the hidden state and the cell state of an LSTM."""
+    """For a recurrent network: the tensors of its memory, such as the hidden state and the cell state of an LSTM."""
     memory: Literal["shadow", "reset"] = "shadow"
-    """Of a recurrent network: when it takes over, it remembers what it has read all along (`shadow`), or nothing
-    (`reset`).
+    """For a recurrent network: its memory when it takes over is as if it had read all earlier inputs (`shadow`), or
+    zeros (`reset`).
     """
     sees: Literal["observation", "state"] = "observation"
-    """What it reads; where states are seen, that is the state."""
+    """What the network reads; if states are seen, it reads the state."""
 
 
 AnyManifest = Manifest | SightedManifest | ControllerManifest | RecurrentManifest
 
 
 def read_manifest(content: bytes, where: str) -> AnyManifest:
-    """Read the manifest in the bytes of a YAML file; `where` names it in messages.
+    """Read a manifest from the bytes of a YAML file; `where` names the file in messages.
 
     Raises:
-        PolicyError: not YAML, or not a manifest; says where and why.
+        PolicyError: the bytes are not YAML, or not a manifest; the message says where and why.
     """
     try:
         given = parse_yaml(content, where, limit=MAX_MANIFEST_BYTES).content
@@ -167,7 +167,7 @@ def read_manifest(content: bytes, where: str) -> AnyManifest:
 
 
 def manifest_of(given: object, where: str) -> AnyManifest:
-    """Read the manifest in plain data; `where` names it in messages. Raises PolicyError, in one line."""
+    """Read a manifest from plain data; `where` names the data in messages. Raises PolicyError, in one line."""
     keys = given.keys() if isinstance(given, Mapping) else ()
     kind: type[AnyManifest] = SightedManifest if "sees" in keys else Manifest
     if isinstance(given, Mapping) and "kind" in keys:

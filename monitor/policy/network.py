@@ -18,22 +18,22 @@ from monitor.policy.onnx_scan import refuse_unsafe
 
 MAX_ONNX_BYTES = 256 << 20
 MAX_MEMORY = 1 << 30
-"""Most bytes for all networks of this process: 132 bytes of ONNX can request any amount."""
+"""Most bytes for all networks of this process, because 132 bytes of ONNX can request any amount."""
 
 _BATCH = 1024
 _BATCH_NUMBERS = 1 << 22
-"""Most input numbers in a batch: a one-hot batch over a million states must not fill the memory."""
+"""Most input numbers in a batch, because a one-hot batch over a million states must not fill the memory."""
 
 FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 INTS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
 Tensor = tuple[str, str, list[object]]
-"""Name, type of the elements, and shape, in which text or None means any size."""
+"""Name, element type, and shape; a text or None in the shape means any size."""
 
 
 def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]]:
-    """Return inputs and outputs of a network. Raises PolicyError for refused content, as `Network` does."""
+    """Return the inputs and outputs of a network. Raises PolicyError for refused content, as `Network` does."""
     session = open_session(content, where)
     try:
         inputs, outputs = (
@@ -46,7 +46,7 @@ def open_network(content: bytes, where: str) -> tuple[list[Tensor], list[Tensor]
 
 
 class Sight(Protocol):
-    """Observations and available actions of a model that is not enumerated."""
+    """Observations and available actions of a model whose states are not enumerated."""
 
     @property
     def actions(self) -> int:
@@ -68,7 +68,7 @@ class Sight(Protocol):
 
 
 class _ModelSight:
-    """`Sight` of an enumerated model; its states are one-hot encoded if it has no observations."""
+    """`Sight` of an enumerated model; states are one-hot encoded if the model has no observations."""
 
     def __init__(self, model: MDP, *, one_hot: bool) -> None:
         self.actions = model.actions
@@ -90,9 +90,9 @@ class _ModelSight:
 
 
 class Network:
-    """ONNX network checked against a manifest and a model. `batch`: most states evaluated at once; `kind`: of input.
+    """ONNX network checked against a manifest and a model. `batch`: most states in one evaluation; `kind`: of input.
 
-    `names`: of the actions, where the model is no table; None: they have none.
+    `names`: names of the actions, if the model is not a table; None: actions have no names.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Network:
         self.batch = 1 if fixed else max(1, min(_BATCH, _BATCH_NUMBERS // (self._width or 1)))
 
     def choose(self, states: AnyArray) -> Ints | Floats:
-        """Return actions [n] of a greedy policy, probabilities [n, A] of a stochastic one. Raises PolicyError.
+        """Return actions [n] of a greedy policy, or probabilities [n, A] of a stochastic one. Raises PolicyError.
 
-        Where several inputs were recorded in states, the probabilities of any policy: the mean over the inputs of a
-        state, each of which was equally often there.
+        If several inputs were recorded in some states, the result has probabilities for any policy: the mean over the
+        inputs of a state, which all have the same weight.
         """
         if self._inputs is None:
             return self._chosen(states, self._given(states))
@@ -136,7 +136,7 @@ class Network:
         return chances / (last - first)[:, None]
 
     def _chosen(self, states: AnyArray, given: AnyArray) -> Ints | Floats:
-        """Return what `choose` does for one input [n, ...] in each state."""
+        """Return the result of `choose` for one input [n, ...] in each state."""
         available = self._sight.available(states)
         try:
             raw = self._raw(given)
@@ -148,7 +148,7 @@ class Network:
             raise PolicyError(f"policy {self._where}: {error}") from error
 
     def _meant(self, chosen: Ints) -> Ints:
-        """Return the actions that numbers mean, [n]: they are indices, or names where these are numbers."""
+        """Return the actions [n] that numbers mean: indices, or names if the names of actions are numbers."""
         if self._names is None or self._names.by_index:
             return chosen
         found = {number: self._names.find(number) for number in np.unique(chosen).tolist()}
@@ -162,7 +162,7 @@ class Network:
         return shown
 
     def other(self, name: str, states: Ints) -> Any:  # noqa: ANN401 - a sequence of maps, for example
-        """Return another output than the manifest's, as onnxruntime gives it. Raises PolicyError."""
+        """Return an output other than the manifest's, as onnxruntime gives it. Raises PolicyError."""
         try:
             return self._run(name, self._given(states))
         except PolicyError as error:
@@ -186,7 +186,7 @@ class Network:
 
 
 def evaluated(session: Any, names: list[str], feed: dict[str, AnyArray]) -> list[Any]:  # noqa: ANN401 - likewise
-    """Return outputs of a session, as onnxruntime gives them. Raises PolicyError."""
+    """Return the outputs of a session, as onnxruntime gives them. Raises PolicyError."""
     try:
         found: list[Any] = session.run(names, feed)
     except Exception as error:  # onnxruntime raises a class of its own for each kind of failure
@@ -195,7 +195,7 @@ def evaluated(session: Any, names: list[str], feed: dict[str, AnyArray]) -> list
 
 
 def open_session(content: bytes, where: str) -> Any:  # noqa: ANN401 - onnxruntime ships no types
-    """Return a session on one thread and in bounded memory. Raises PolicyError for refused content."""
+    """Return a session on one thread with bounded memory. Raises PolicyError for refused content."""
     if len(content) > MAX_ONNX_BYTES:
         raise PolicyError(f"policy {where}: the ONNX file is larger than the limit of {MAX_ONNX_BYTES:,} bytes")
     refuse_unsafe(content, where)
@@ -234,7 +234,7 @@ def _bound_memory() -> None:
 
 
 def _check_input(session: Any, manifest: Manifest, width: int | None, where: str) -> tuple[type, bool]:  # noqa: ANN401
-    """Return the element type of the input, and whether its batch is fixed to one state."""
+    """Return the element type of the input, and whether its batch has a fixed size of one state."""
     inputs = session.get_inputs()
     names = [i.name for i in inputs]
     if names != [manifest.input.name]:
@@ -274,7 +274,7 @@ def _check_output(session: Any, manifest: Manifest, actions: int, where: str) ->
 
 
 def sight_of(manifest: Manifest | RecurrentManifest, model: MDP | Sight, where: str) -> Sight:
-    """Return what a network sees of a model. Raises PolicyError."""
+    """Return the model as a network sees it. Raises PolicyError."""
     if isinstance(model, MDP):
         return _ModelSight(model, one_hot=manifest.input.kind == "one_hot")
     if manifest.input.kind == "one_hot":

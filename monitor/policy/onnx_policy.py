@@ -1,6 +1,6 @@
-"""Policies in ONNX files: the impure module of this package. It opens manifests and files and runs onnxruntime.
+"""Policies in ONNX files. This is the impure module of the package: it opens manifests and files and runs onnxruntime.
 
-A policy becomes one table over all states at start, so that all its faults raise `PolicyError` then, not later.
+A policy becomes one table over all states at start, so all its faults raise `PolicyError` then and not later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Chosen = TypeVar("Chosen")
 class OnnxPolicy(Generic[Chosen]):
     """Policy checked against a model. `sha256`: of the ONNX file, whose bytes are `content`.
 
-    `table`: what it chooses; in a world with numbers, which has no table, a `WorldPolicy`.
+    `table`: the policy's choices; in a world with numbers, which has no table, a `WorldPolicy`.
     """
 
     name: str
@@ -53,12 +53,12 @@ class OnnxPolicy(Generic[Chosen]):
 
 
 def load_policy(manifest_path: str | Path, model: MDP) -> OnnxPolicy[PolicyTable]:
-    """Return the policy a manifest describes, evaluated in every state of `model`.
+    """Return the policy that a manifest describes, evaluated in every state of `model`.
 
     Raises:
-        PolicyError: a file is missing, altered or too large, holds what `onnx_scan` refuses, or does not fit the
-            manifest or the model; the output is NaN, infinite, or no distribution; or an action is unavailable; or the
-            model is no table.
+        PolicyError: a file is missing, altered or too large, contains something that `onnx_scan` refuses, or does not
+            fit the manifest or the model; the output is NaN, infinite, or not a distribution; an action is unavailable;
+            or the model is not a table.
     """
     if not isinstance(model, MDP):
         raise PolicyError(
@@ -77,7 +77,7 @@ def load_policy(manifest_path: str | Path, model: MDP) -> OnnxPolicy[PolicyTable
 
 
 def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, str], Chosen]) -> OnnxPolicy[Chosen]:
-    """Return the policy a manifest describes. `table_of`: (manifest, bytes, where) -> what it chooses."""
+    """Return the policy that a manifest describes. `table_of`: (manifest, bytes, where) -> the policy's choices."""
     manifest, content = _read(Path(manifest_path))
     table = table_of(manifest, content, str(manifest_path))
     return OnnxPolicy(
@@ -90,16 +90,16 @@ def opened(manifest_path: str | Path, table_of: Callable[[AnyManifest, bytes, st
 
 
 def load_network(manifest_path: str | Path, model: MDP | Sight) -> Network:
-    """Return the network a manifest describes, for decisions in batches if the states are not enumerated.
+    """Return the network that a manifest describes, to evaluate it in batches if the states are not enumerated.
 
-    Raises PolicyError as `load_policy`, but errors of its output only when it is evaluated.
+    Raises PolicyError as `load_policy` does, but for errors of the output only when the network is evaluated.
     """
     manifest, content = _read(Path(manifest_path))
     return Network(content, of_network(manifest, str(manifest_path)), model, str(manifest_path))
 
 
 def table_from_onnx(content: bytes, manifest: Manifest, model: MDP, where: str) -> PolicyTable:
-    """Return the table of the policy in the bytes of an ONNX file; `where` names it in messages. Raises PolicyError."""
+    """Return the table of a policy from the bytes of its ONNX file, which `where` names. Raises PolicyError."""
     network = Network(content, manifest, model, where)
     chosen = np.concatenate([network.choose(states) for states in _batches(model.states, network.batch)])
     if manifest.mode == "greedy" and chosen.ndim == 2 and bool((chosen.max(axis=1) == 1.0).all()):
@@ -121,12 +121,12 @@ class Actor:
 
     @classmethod
     def load(cls, manifest_path: str | Path, model: MDP) -> Actor:
-        """Return the actor of a manifest. Raises PolicyError."""
+        """Return the actor for a manifest. Raises PolicyError."""
         manifest, content = _read(Path(manifest_path))
         return cls(content, of_network(manifest, str(manifest_path)), model, str(manifest_path))
 
     def decide(self, state: int, rng: np.random.Generator) -> int:
-        """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is not used if not."""
+        """Return the action taken in `state`; `rng` draws it if the policy is stochastic, and is not used otherwise."""
         return int(self.decide_all(np.array([state]), rng)[0])
 
     def decide_all(self, states: Ints, rng: np.random.Generator) -> Ints:
@@ -155,7 +155,7 @@ def _read(path: Path) -> tuple[AnyManifest, bytes]:
 
 
 def of_network(manifest: AnyManifest, where: str) -> Manifest:
-    """Return the manifest of a network; PolicyError for another one."""
+    """Return the manifest if it is that of a network. Raises PolicyError otherwise."""
     if isinstance(manifest, Manifest):
         return manifest
     what = "a recurrent network" if isinstance(manifest, RecurrentManifest) else "a controller"
@@ -163,7 +163,7 @@ def of_network(manifest: AnyManifest, where: str) -> Manifest:
 
 
 def read_pinned(path: Path, name: str, sha256: str) -> bytes:
-    """Return the bytes of the file `name` beside the manifest `path`; PolicyError unless that is its SHA-256."""
+    """Return the bytes of the file `name` beside the manifest `path`. Raises PolicyError if its SHA-256 is another."""
     file = path.parent / name
     try:
         inside = file.resolve().is_relative_to(path.parent.resolve())
@@ -182,12 +182,12 @@ def read_pinned(path: Path, name: str, sha256: str) -> bytes:
 
 
 def read_onnx(path: Path) -> bytes:
-    """Return the bytes of an ONNX file; PolicyError if it cannot be read or is too large."""
+    """Return the bytes of an ONNX file. Raises PolicyError if it cannot be read or is too large."""
     return read_bytes(path, f"policy {path}", MAX_ONNX_BYTES)
 
 
 def read_bytes(path: Path, what: str, limit: int) -> bytes:
-    """Return the bytes of a file; PolicyError, which begins with `what`, if it cannot be read or is too large."""
+    """Return the bytes of a file. Raises PolicyError, which begins with `what`, if it is unreadable or too large."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)  # the size of a device or a growing file is not known beforehand

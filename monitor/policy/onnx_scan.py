@@ -1,16 +1,17 @@
 """Safety scan of an ONNX file: its protobuf bytes are checked before anything executes them.
 
-A policy is identified by the SHA-256 of one file, so all data must be in it: onnxruntime silently reads external tensor
-data from beside the file, or from the working directory when it is given bytes. Operators outside the standard would
-need other code, and operators that draw random numbers cannot be described by a table.
+A policy is identified by the SHA-256 of one file, so all data must be in this file. But onnxruntime silently reads
+external tensor data from files beside it, or from the working directory if it is given bytes. Operators outside the
+standard would need other code, and operators that draw random numbers cannot be described by a table.
 
-A small file must not run without end or fill the memory either. In ONNX, repetition and branching are graphs inside a
-node (Loop, Scan, If, SequenceMap, and whatever later versions add), and multiplication of work is functions that call
-functions; both are refused by structure, not by name. The rest runs each node once, with a limited number of nodes;
+Also, a small file must not run without end or fill the memory. In ONNX, repetition and branching are graphs inside a
+node (Loop, Scan, If, SequenceMap, and whatever later versions add), and work is multiplied by functions that call
+functions. Both are refused by structure, not by name. Every other node runs once, and their number is limited;
 `network` limits the memory.
 
-The scan knows of onnx.proto only the nesting of messages and the few fields it needs; everything else is skipped by its
-length. It visits a superset of what a protobuf parser keeps, including repeated occurrences of a single field.
+The scan uses only the nesting of messages of onnx.proto and the few fields that it needs; all other fields are skipped
+by their length. It visits a superset of the fields that a protobuf parser keeps, including repeated occurrences of a
+single field.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
 _DEEPEST = 64
-"""Deepest nesting accepted, which bounds the scan's own recursion. Protobuf itself stops at 100."""
+"""Deepest nesting that is accepted; this bounds the recursion of the scan. Protobuf itself stops at 100."""
 
 MAX_NODES = 10_000
-"""Most operators of a network; large ones have some hundred."""
+"""Most operators of a network; large networks have some hundred."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def refuse_unsafe(content: bytes, where: str) -> None:
-    """Refuse ONNX bytes that are unsafe or not self-contained; `where` names them in messages.
+    """Refuse ONNX bytes that are unsafe or not self-contained; `where` names the bytes in messages.
 
     Raises:
         PolicyError: a tensor with external data, an operator outside the standard domains, an operator that draws
@@ -70,7 +71,7 @@ def refuse_unsafe(content: bytes, where: str) -> None:
 
 @dataclass
 class _Found:
-    """Findings of the scan. `problem` is the mildest kind, reported only if nothing worse is raised."""
+    """Findings of the scan. `problem` is the mildest kind of finding, reported only if nothing worse is raised."""
 
     nodes: int = 0
     problem: str = ""
@@ -110,13 +111,13 @@ _WITHOUT = {
     ("Graph", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
     ("Attribute", "SparseTensor"): "it holds sparse tensors, which may unpack to any size; save them as dense ones",
 }
-"""Refused by structure: (message, message in it) -> why."""
+"""Contents refused by structure: (message, message in it) -> reason."""
 
 _EXTERNAL = "it keeps tensors in another file; save it again with all data inside (external data is never read)"
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the fields of one message: number, and the integer or the bytes in it; fixed-width ones are skipped."""
+    """Yield the fields of one message as (number, integer or bytes); fixed-width fields are skipped."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

@@ -1,7 +1,7 @@
-"""Recurrent networks as policies: ONNX files with named inputs and outputs for what they remember.
+"""Recurrent networks as policies: ONNX files with named inputs and outputs for the memory.
 
-A memory is the numbers of all state tensors together. Each one that arises gets a whole number, the same for equal
-numbers, so that the rest of the package treats it as that of a controller. Nothing is listed beforehand.
+A memory consists of the numbers of all state tensors. Each memory that arises gets a whole number, the same for equal
+numbers, so that the rest of the package treats it like the memory of a controller. No list is made beforehand.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from monitor.policy.manifest import RecurrentManifest
 from monitor.policy.network import FLOATS, INTS, evaluated, open_session, sight_of
 
 MAX_MEMORIES: Final = 200_000
-"""With more memories than these, a network's table begins anew before the next step."""
+"""Largest number of memories; with more, a network's table begins anew before the next step."""
 MAX_WIDTH: Final = 65_536
 """Most numbers that one memory may have."""
 
 
 class RecurrentReader(Reader):
-    """Policy of a recurrent network, checked against a manifest and what it may read.
+    """Policy of a recurrent network, checked against a manifest and the inputs that it may read.
 
-    It is evaluated for one input at a time, as the agent does: a batch is rounded differently, and equal histories
-    would no longer give equal memories.
+    The network is evaluated for one input at a time, as the agent does it: a batch is rounded differently, and equal
+    histories would no longer give equal memories.
 
     Args:
-        content: of the ONNX file.
-        manifest: of the policy.
-        shown: what it may read, as the states of a table, with their observations if it has any.
-        allowed: [Z, A], the actions that are available wherever this may be read.
-        where: in messages.
+        content: bytes of the ONNX file.
+        manifest: manifest of the policy.
+        shown: the values that the policy may read, as the states of a table, with their observations if there are any.
+        allowed: [Z, A], the actions that are available in all states in which the value may be read.
+        where: name of the file in messages.
 
-    Raises PolicyError: the file, the manifest and `shown` do not fit together, or it fails for a first input.
+    Raises PolicyError if the file, the manifest and `shown` do not fit together, or if the network fails for a first
+    input.
     """
 
     memories = 1
@@ -64,7 +65,7 @@ class RecurrentReader(Reader):
         self._known: dict[tuple[float, ...], int] = {}
         self._read: dict[tuple[int, int], tuple[int, Floats]] = {}
         self.generation = 0
-        """How often its table has begun anew: numbers of memories are of one generation."""
+        """Number of times that the table has begun anew; numbers of memories are valid only until the next time."""
         self.memory_of((0.0,) * self.width)
         for seen in range(shown.states):
             self.read(0, seen)
@@ -75,11 +76,11 @@ class RecurrentReader(Reader):
 
     @property
     def full(self) -> bool:
-        """Whether its table has more than `MAX_MEMORIES` memories."""
+        """Whether the table has more than `MAX_MEMORIES` memories."""
         return len(self._numbers) > MAX_MEMORIES
 
     def forget(self) -> None:
-        """Begin a new table: numbers of memories mean nothing from here on."""
+        """Begin a new table; earlier numbers of memories are no longer valid."""
         self._numbers, self._known, self._read = [], {}, {}
         self.generation += 1
         self.memory_of((0.0,) * self.width)
@@ -96,9 +97,9 @@ class RecurrentReader(Reader):
         return self._known[numbers]
 
     def read(self, memory: int, seen: int) -> tuple[int, Floats]:
-        """Return what it remembers after it has read this, and the distribution [A] of its action.
+        """Return the memory after reading `seen`, and the distribution [A] of the action.
 
-        Raises PolicyError: its output is not finite or is no distribution, or the action may be unavailable.
+        Raises PolicyError if the output is not finite or not a distribution, or if the action may be unavailable.
         """
         key = memory, seen
         if key not in self._read:
@@ -181,6 +182,6 @@ def _tensor(tensor: Any, kinds: Mapping[str, type], where: str) -> tuple[type, t
 
 
 def _content(content: bytes, manifest: RecurrentManifest) -> bytes:
-    """Return what the policy does as bytes: the file's digest, and the manifest without what is for people."""
+    """Return bytes that determine the policy: the file's digest, and the manifest without texts for people."""
     about = manifest.model_dump(exclude={"file", "sha256", "name", "description", "provenance"})
     return b"recurrent" + hashlib.sha256(content).digest() + json.dumps(about, sort_keys=True).encode()

@@ -1,4 +1,4 @@
-"""Policies over a finite model as tables: one action per state, or one distribution per state."""
+"""Policies over a finite model as tables: one action, or one distribution, for each state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from monitor.model.mdp import MDP
 __all__ = ["PolicyTable", "as_table"]
 
 ROW_SUM_TOLERANCE = 1e-9
-"""Largest accepted difference of a state's sum of probabilities from 1; within it, they are renormalised."""
+"""Largest accepted difference of a state's sum of probabilities from 1; within it, probabilities are renormalised."""
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyTable:
-    """Policy as a table: its actions in every state of a model.
+    """Policy as a table: its action or its distribution over actions in every state of a model.
 
     Exactly one of the two arrays is set (read-only): `actions` [S] int64 for a deterministic policy, `probabilities`
     [S, A] float64, rows summing to 1, for a stochastic one.
@@ -37,7 +37,7 @@ class PolicyTable:
         return np.stack([squares, np.maximum(cubes - squares**2, 0.0)], axis=1)
 
     def choices(self, state: int) -> list[tuple[int, float]]:
-        """Return the actions the policy takes in `state` with positive probability, and those probabilities."""
+        """Return the actions that the policy takes in `state` with positive probability, with these probabilities."""
         if self.actions is not None:
             return [(int(self.actions[state]), 1.0)]
         assert self.probabilities is not None
@@ -56,7 +56,7 @@ class PolicyTable:
 
 
 def as_table(value: object, model: MDP) -> PolicyTable:
-    """Return a policy given as a table, a list of S actions, or an S x A matrix of action probabilities, checked.
+    """Return a checked policy; `value`: a table, a list of S actions, or an S x A matrix of action probabilities.
 
     Raises:
         PolicyError: a wrong shape, an action that does not exist or is unavailable in its state (names both), a
