@@ -89,7 +89,7 @@ class Questions:
 
         def look() -> bool:
             meanwhile()
-            seen[:] = [self.shown(place, "agent") for place in ("fleet, panel 8 Agents now, A", EVERYBODY)]
+            seen[:] = [self.shown(place, "agent") for place in ("fleet, panel 9 Agents now, A", EVERYBODY)]
             return seen == [states, states]
 
         seen: list[dict[str, str]] = []
@@ -146,4 +146,4 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
     assert questions.shown("agent, panel 1 Now, A") == {"": NOT_WATCHED}
     assert set(questions.shown("agent, panel 6 Each formula over time, A", "formula").values()) == {NOT_WATCHED}
     assert sorted(questions.shown(EVERYBODY[:-1] + "A", "instance").values()) == [DOWN, WATCHES]
-    assert questions.shown("fleet, panel 5 Monitors down, A") == {"": "1"}
+    assert questions.shown("fleet, panel 6 Monitors down, A") == {"": "1"}
