@@ -23,7 +23,18 @@ from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, Alarm
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
-from monitor.types import AlarmMoved, AlarmSpec, Blind, Contradictions, Deviates, FormulaSpec, Instant, Trust, WrongAgent, WrongRow
+from monitor.types import (
+    AlarmMoved,
+    AlarmSpec,
+    Blind,
+    Contradictions,
+    Deviates,
+    FormulaSpec,
+    Instant,
+    Trust,
+    WrongAgent,
+    WrongRow,
+)
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
