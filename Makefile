@@ -22,7 +22,7 @@ KERNELS := $(shell find monitor -name '*.pxd')
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/audit.py,monitor/evidence/canonical.py,monitor/evidence/contradictions.py,monitor/evidence/document.py,monitor/evidence/effort.py,monitor/evidence/maker.py,monitor/evidence/rederivation.py,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage bounds mutants docs gallery faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
+.PHONY: help demo test test-all coverage bounds mutants docs gallery screenshots faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +97,10 @@ docs: $(VENV)/.dev ## Build the documentation site, var/site/index.html; broken 
 gallery: $(VENV)/.dev ## Make screenshots of the status page in each state, light, dark, on a phone and printed: var/gallery.html
 	@$(PYTHON) .ci/setup.py system
 	@$(BIN)/python -m tests.page.gallery
+
+screenshots: $(VENV)/.dev ## Make the documentation's screenshots from a running demo: docs/pictures/page-*.webp
+	@$(PYTHON) .ci/setup.py system
+	@$(BIN)/python -m docs.site.screenshots
 
 lint: $(VENV)/.dev ## ruff, ruff format, mypy, import-linter
 	@$(BIN)/ruff check --quiet

@@ -109,7 +109,7 @@ def _page_of(file: str) -> str | None:
     if file == "deploy":
         return "deployment.md"
     inside = PurePosixPath(file)
-    if inside.parts[0] == "docs" and inside.suffix in {".md", ".svg", ".png"}:
+    if inside.parts[0] == "docs" and inside.suffix in {".md", ".svg", ".png", ".webp"}:
         return str(inside.relative_to("docs"))
     return None
 

@@ -1,6 +1,7 @@
 """Terminal table of `cfmon run`: firing alarms, blind formulas, then every agent and formula.
 
-Words carry all information; colours repeat it. Control characters are removed from text that agents send.
+Order and colours are those of the status page. Words carry all information; colours repeat it. Control characters are
+removed from text that agents send.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ MAX_SENTENCES: Final = 2
 MAX_AGENTS: Final = 100
 """More than the lines of any terminal."""
 
-FIRING, BLIND, CALM = range(3)
-STYLES: Final = {"firing": "bold red", "pending": "yellow", "clear": "green", "unknown": "bold magenta"}
-Row = tuple[int, dict[str, Any], dict[str, Any]]
+STYLES: Final = {
+    "firing": "bold red",
+    "pending": "yellow",
+    "blind": "bold magenta",
+    "unknown": "bright_black",
+    "fine": "green",
+}
+"""Of each state of a formula of an agent, those that need a person first."""
 
 
 class FleetTable:
@@ -68,12 +74,14 @@ class FleetTable:
         if overview["problem"] and status["connected"] and not self._ended:
             yield Text(f"NOT READY: {printable(overview['problem'])}", style="bold red")
         unknown = self._unknown()
-        calm = "bold magenta" if unknown else "green"
-        counts = Text(f"{count['firing']} known to fire" if unknown else f"{count['firing']} firing")
-        counts.stylize("bold red" if count["firing"] else calm)
-        counts.append(f", {count['blind']} blind", style="not bold magenta" if count["blind"] else f"not bold {calm}")
-        counts.append(f"; {_many(count['agents'], 'agent')}", style="not bold default")
-        yield counts.append(f"  UNKNOWN: {printable(unknown)}", style="bold magenta") if unknown else counts
+        states = {**overview["states"], "firing": count["firing"]}
+        known = {state: states[state] for state in STYLES if states[state] or state == "firing" or not unknown}
+        words = {"firing": "known to fire"} if unknown else {}
+        counts = Text(", ").join(
+            Text(f"{many} {words.get(state, state)}", STYLES[state] if many else "dim") for state, many in known.items()
+        )
+        counts.append(f"; {_many(count['agents'], 'agent')}")
+        yield counts.append(f"  UNKNOWN: {printable(unknown)}", style="bold bright_black") if unknown else counts
 
     def _unknown(self) -> str:
         """Return why more alarms may fire than are known; empty if the count is complete."""
@@ -98,12 +106,13 @@ class FleetTable:
 
     def _blind(self) -> Iterator[RenderableType]:
         for group in self._overview["blind"][:MAX_SENTENCES]:
-            head = Text(f"BLIND {group['agent']} ", style="bold magenta")
+            head = Text(f"BLIND {group['agent']} ", style=STYLES["blind"])
             why = f"({group['reason']}): {group['words']}"
             yield head.append(f"{why}; {', '.join(group['formulas'])}", style="not bold default")
 
     def _table(self, lines: int) -> RenderableType:
-        rows = sorted(self._rows(), key=lambda row: row[0])
+        rows = [(agent, row) for agent in self._overview["agents"] for row in agent["formulas"]]
+        rows.sort(key=lambda pair: list(STYLES).index(pair[1]["state"]))
         agents = self._overview["count"]["agents"]
         if not rows:
             return Text("no agent has sent a step yet" if not agents else "no formula is configured", style="dim")
@@ -113,8 +122,8 @@ class FleetTable:
         for name in ("value", "required", "alternative", "step", "lag", "last step"):
             table.add_column(name, justify="right", no_wrap=True)
         shown = rows[: lines - 2]
-        for rank, agent, row in shown:
-            table.add_row(*self._cells(agent, row), style="" if rank != CALM else "default")
+        for agent, row in shown:
+            table.add_row(*self._cells(agent, row))
         more = agents * len(self._overview["formulas"]) - len(shown)
         return (
             Group(Text(""), table, Text(f"and {more} more rows: see the status page", style="dim"))
@@ -122,17 +131,12 @@ class FleetTable:
             else Group("", table)
         )
 
-    def _rows(self) -> Iterator[Row]:
-        for agent in self._overview["agents"]:
-            for row in agent["formulas"]:
-                yield FIRING if row["alarm"] == "firing" else BLIND if row["blind"] else CALM, agent, row
-
     def _cells(self, agent: dict[str, Any], row: dict[str, Any]) -> Iterator[RenderableType]:
         yield agent["name"]
         yield row["name"]
         alarm = "unknown" if row["blind"] and row["alarm"] != "firing" else row["alarm"]
-        yield Text(alarm.upper() if alarm == "firing" else alarm, STYLES.get(alarm, ""))
-        yield Text(f"BLIND {row['blind']}", "bold magenta") if row["blind"] else Text(row["outcome"] or "-")
+        yield Text(alarm.upper() if alarm == "firing" else alarm, STYLES[row["state"]])
+        yield Text(f"BLIND {row['blind']}", STYLES["blind"]) if row["blind"] else Text(row["outcome"] or "-")
         threshold, alternative = row["threshold"], row["alternative"]
         yield _number(row["value"])
         yield "-" if threshold is None else f"{threshold['comparison']} {_number(threshold['bound'])}"

@@ -125,7 +125,7 @@ def publish(agent: SimulatedAgent | House, arguments: Namespace) -> None:
     Raises OSError if the broker cannot be reached, or does not acknowledge a step in time.
     """
     broker = parse_broker(arguments.url)
-    client = Client(CallbackAPIVersion.VERSION2, client_id="cfmon-demo-agent")
+    client = Client(CallbackAPIVersion.VERSION2, client_id=arguments.topic.replace("/", "-"))
     client.username_pw_set(broker.username, broker.password)
     client.connect(broker.host, broker.port)
     client.loop_start()

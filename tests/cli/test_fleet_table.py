@@ -11,11 +11,26 @@ from rich.console import Console
 from monitor.cli.fleet_table import FleetTable
 
 NOW = 1_800_000_000.0
+STATES = ("firing", "pending", "blind", "unknown", "fine")
 OTHER = {"name": "fallback", "value": 0.9, "bounds": None}
-CALM: dict[str, Any] = {"alarm": "clear", "blind": None, "outcome": "safe", "value": 0.8, "alternative": OTHER}
-FIRING = {**CALM, "alarm": "firing", "outcome": "regret", "value": 0.7478, "alternative": {**OTHER, "value": 0.8024}}
+CALM: dict[str, Any] = {
+    "state": "fine",
+    "alarm": "clear",
+    "blind": None,
+    "outcome": "safe",
+    "value": 0.8,
+    "alternative": OTHER,
+}
+FIRING = {
+    **CALM,
+    "state": "firing",
+    "alarm": "firing",
+    "outcome": "regret",
+    "value": 0.7478,
+    "alternative": {**OTHER, "value": 0.8024},
+}
 BLIND: dict[str, Any] = {
-    **CALM, "blind": "gap", "outcome": None, "value": None, "alternative": {**OTHER, "value": None}
+    **CALM, "state": "blind", "blind": "gap", "outcome": None, "value": None, "alternative": {**OTHER, "value": None}
 }  # fmt: skip
 PLAIN: dict[str, Any] = {**CALM, "outcome": "holds", "alternative": None, "threshold": None}
 
@@ -41,8 +56,19 @@ def told(agents: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         "blind": [],
         "formulas": agents[0]["formulas"] if agents else [],
     }
-    count = {"firing": 0, "blind": 0, "agents": len(agents), "found": len(agents)}
-    return {**lists, "agents": agents, "count": count, "status": status, "problem": "", "now": NOW, **more}
+    rows = [row["state"] for agent in agents for row in agent["formulas"]]
+    count = {"firing": rows.count("firing"), "agents": len(agents), "found": len(agents)}
+    states = {state: rows.count(state) for state in STATES}
+    return {
+        **lists,
+        "agents": agents,
+        "count": count,
+        "states": states,
+        "status": status,
+        "problem": "",
+        "now": NOW,
+        **more,
+    }
 
 
 def drawn(document: dict[str, Any], *, ended: bool = False, width: int = 110, height: int = 30) -> str:
@@ -79,14 +105,16 @@ def test_all_that_one_row_says() -> None:
     assert "http://127.0.0.1:9108" in text
 
 
-def test_firing_stands_first_then_blind_then_the_others() -> None:
-    text = drawn(told([agent("ada", CALM, BLIND), agent("bob", CALM, FIRING), agent("cid", BLIND, CALM)]))
-    rows = [line.split()[:4] for line in text.splitlines() if line.startswith(("ada", "bob", "cid"))]
-    assert [(name, formula) for name, formula, *_ in rows] == [
-        *(("bob", "formula1"), ("ada", "formula1"), ("cid", "formula0")),
-        *(("ada", "formula0"), ("bob", "formula0"), ("cid", "formula1")),
+def test_rows_stand_in_the_order_of_the_status_page() -> None:
+    pending, unknown = {**CALM, "state": "pending", "alarm": "pending"}, {**CALM, "state": "unknown", "outcome": None}
+    text = drawn(told([agent("ada", CALM, unknown), agent("bob", CALM, BLIND), agent("cid", pending, FIRING)]))
+    rows = [line.split()[:2] for line in text.splitlines() if line.startswith(("ada", "bob", "cid"))]
+    assert rows == [
+        *(["cid", "formula1"], ["cid", "formula0"], ["bob", "formula1"], ["ada", "formula1"]),
+        *(["ada", "formula0"], ["bob", "formula0"]),
     ]
     assert "BLIND gap" in text
+    assert "1 firing, 1 pending, 1 blind, 1 unknown, 2 fine; 3 agents" in text
 
 
 def test_the_alarm_is_described_in_words_above_the_table() -> None:
@@ -161,14 +189,14 @@ def test_how_long_ago_is_said_in_its_unit(heard: float, says: str) -> None:
 
 def test_no_firing_is_said_only_where_it_is_known() -> None:
     assert "UNKNOWN" not in drawn(told([agent("ada", CALM)]))
-    assert "0 firing, 0 blind" in drawn(told([agent("ada", CALM)]))
+    assert "0 firing, 0 pending, 0 blind, 0 unknown, 1 fine" in drawn(told([agent("ada", CALM)]))
     for text, why in (
         (drawn(told([])), "no agent has sent a step yet"),
         (drawn(told([agent("ada", CALM)], problem="no evaluation for 31.0 s")), "no evaluation for 31.0 s"),
         (drawn(told([agent("ada", CALM)]), ended=True), "the monitor has stopped"),
     ):
         assert f"UNKNOWN: {why}" in text
-        assert "0 firing" not in text
+        assert not [state for state in STATES if f"0 {state}" in text]
         assert "0 known to fire" in text
     lost = told([agent("ada", CALM)])
     lost["status"] = {**lost["status"], "connected": False}

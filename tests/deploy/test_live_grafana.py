@@ -35,15 +35,15 @@ ABOUT_TROUBLE = {
     "agent, annotation blind",
     "agent, panel 4 Last alarm, A",
     "agent, panel 7 Why it was blind, A",
-    "fleet, panel 7 Alerts now, A",
-    "fleet, panel 13 Blind, by reason, A",
+    "fleet, panel 8 Alerts now, A",
+    "fleet, panel 14 Blind, by reason, A",
     "monitor, panel 16 How far off these rows are, A",
     "monitor, panel 16 How far off these rows are, B",
 }
 WITHOUT_THE_BROKER = ("BrokerDisconnected", "annotation blind", "Why it was blind")  # w1 is never blind before
-EVERYBODY = "fleet, panel 9 Monitors and agents over time, B"
+EVERYBODY = "fleet, panel 10 Monitors and agents over time, B"
 WITHOUT_A_MONITOR = ("rule CfmonDown", "runbooks/CfmonDown")
-CLEAR, FIRING, BLIND, BLIND_FIRING, WATCHES, NOT_WATCHED, DOWN = "0", "2", "4", "6", "8", "9", "10"
+CLEAR, FIRING, BLIND, BLIND_FIRING, WATCHES, NOT_WATCHED, DOWN = "0", "16", "2", "18", "32", "1", "34"
 FITS = Trust(doubted=False, log10_e=0.1, transitions=100)
 
 
@@ -89,7 +89,7 @@ class Questions:
 
         def look() -> bool:
             meanwhile()
-            seen[:] = [self.shown(place, "agent") for place in ("fleet, panel 8 Agents now, A", EVERYBODY)]
+            seen[:] = [self.shown(place, "agent") for place in ("fleet, panel 9 Agents now, A", EVERYBODY)]
             return seen == [states, states]
 
         seen: list[dict[str, str]] = []
@@ -146,4 +146,4 @@ def test_every_question_has_an_answer(stage: tuple[Scene, Path]) -> None:
     assert questions.shown("agent, panel 1 Now, A") == {"": NOT_WATCHED}
     assert set(questions.shown("agent, panel 6 Each formula over time, A", "formula").values()) == {NOT_WATCHED}
     assert sorted(questions.shown(EVERYBODY[:-1] + "A", "instance").values()) == [DOWN, WATCHES]
-    assert questions.shown("fleet, panel 5 Monitors down, A") == {"": "1"}
+    assert questions.shown("fleet, panel 6 Monitors down, A") == {"": "1"}

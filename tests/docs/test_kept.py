@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docs.site import codemap, configuration, messages, pictures
+from docs.site import codemap, configuration, messages, pictures, screenshots
 from monitor.alarm.message import AlertMessage
 from monitor.errors import InputError
 from monitor.evidence.document import Evidence
@@ -17,7 +18,7 @@ from monitor.policy.manifest import RecurrentManifest, SightedManifest
 from monitor.sidecar.config.reading import config_schema
 from monitor.sidecar.pipeline import StatusMessage
 from monitor.stream import decode
-from tests.docs.blocks import PAGES
+from tests.docs.blocks import PAGES, ROOT
 
 SENT = {"v": 1, "episode": "e", "seq": 0, "state": 0}
 MORE = {"action": 0, "time": 1.0, "reward": 0.5, "terminated": True, "truncated": False, "policy": "a" * 64} | {
@@ -36,6 +37,16 @@ def test_the_configuration_page_is_that_of_the_schema() -> None:
 
 def test_the_codemap_is_that_of_the_sources() -> None:
     assert codemap.PAGE.read_text(encoding="utf-8") == codemap.page(), "python -m docs.site.codemap"
+
+
+def test_every_screenshot_is_small_and_shown() -> None:
+    """`make screenshots` makes them; what a demo shows differs each time."""
+    made = set(re.findall(r'"(page-\w+)"', Path(screenshots.__file__).read_text(encoding="utf-8")))
+    kept = {file.stem: file.stat().st_size for file in screenshots.FOLDER.glob("page-*.webp")}
+    assert kept.keys() == made, "make screenshots"
+    assert max(kept.values()) < 100_000
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+    assert [name for name in made if f"pictures/{name}.webp" not in text] == []
 
 
 @pytest.mark.parametrize("name", messages.PAGES)

@@ -53,6 +53,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_every_image_of_the_readme_is_shown(site: Path) -> None:
+    images = re.findall(r"!\[[^\]]*\]\(docs/(\S+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    shown = re.findall(r'<img [^>]*src="([^"]+)"', (site / "index.html").read_text(encoding="utf-8"))
+    assert set(images) <= set(shown)
+    assert len(images) > 1
+
+
 class Loaded(HTMLParser):
     """What a browser fetches for a page by itself."""
 

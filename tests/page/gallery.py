@@ -113,6 +113,20 @@ class Answers:
         }
         return {**agent, "name": name, "last_message": now - (60.0 if state == "blind" else 0.3)}
 
+    def agent_of(self, *states: str) -> Told:
+        """Return an agent's page with one formula in each of these states."""
+        life = deepcopy(self.life)
+        [formula] = life["formulas"]
+        rows = []
+        for n, state in enumerate(states):
+            [row] = self.agent("robot-1", state, float(n))["formulas"]
+            rows.append({**formula, **row, "name": f"formula_{n}", "curve": row["last_minutes"]})
+        life["formulas"] = sorted(rows, key=lambda row: ORDER.index(row["state"]))
+        firing = [row["name"] for row in rows if row["state"] == "firing"]
+        alarm = self._alarm("robot-1")
+        life["alarms"] = [{**alarm, "id": name, "formula": {**alarm["formula"], "name": name}} for name in firing]
+        return life
+
     def past(self, name: str, hours: float, minutes: float) -> Told:
         """Return an alarm of the last day that is over."""
         return self._outline(self._alarm(name), 3600 * hours, 60 * minutes)
@@ -175,13 +189,21 @@ STATES: Final[dict[str, Callable[[Answers], Told]]] = {
 }
 
 
+PAGES: Final[dict[str, tuple[str, Callable[[Answers], Any]]]] = {
+    "agent": ("agent?name=robot-1", lambda made: made.life),
+    "agent-of-all": ("agent?name=robot-1", lambda made: made.agent_of(*reversed(ORDER))),
+    "alarms": ("alarms", lambda made: made.alarms),
+}
+"""States of the other pages."""
+
+
 # ---- the screenshots ----
 
 
 def show(page: Page, url: str, answers: Answers, state: str) -> None:
-    """Open the overview on a made-up state, or the page `agent` or `alarms`."""
-    others = {"agent": (answers.life, "agent?name=robot-1"), "alarms": (answers.alarms, "alarms")}
-    told, path = others[state] if state in others else (STATES[state](answers), "")
+    """Open the overview on a made-up state, or another page."""
+    path, made = PAGES[state] if state in PAGES else ("", STATES[state])
+    told = made(answers)
     page.unroute("**/api/**")
     page.route("**/api/**", lambda route: route.fulfill(body=json.dumps(told), content_type="application/json"))
     page.goto(f"{url}/{path}")
@@ -190,7 +212,7 @@ def show(page: Page, url: str, answers: Answers, state: str) -> None:
 
 def _shoot(browser: Browser, url: str, answers: Answers) -> str:
     figures = []
-    for state in (*STATES, "agent", "alarms"):
+    for state in (*STATES, *PAGES):
         figures.append(f"<h2>{state}</h2>")
         for view, context in VIEWS.items():
             opened = browser.new_context(**context)

@@ -122,15 +122,40 @@ def figures(formula: dict[str, Any]) -> str:
     return number(formula["value"]) if other is None else f"{number(formula['value'])} vs {number(other)}"
 
 
+def alarm_word(formula: dict[str, Any]) -> str:
+    unknown = formula["blind"] and formula["alarm"] != "firing"
+    return f"unknown, was {formula['alarm']}" if unknown else str(formula["alarm"])
+
+
+def verdict(formula: dict[str, Any]) -> str:
+    return f"blind: {formula['blind']}" if formula["blind"] else formula["outcome"] or "between episodes"
+
+
+def since(formula: dict[str, Any], told: dict[str, Any]) -> str:
+    for alarm in told["alarms"]:
+        if alarm["state"] == "firing" and alarm["formula"]["name"] == formula["name"]:
+            when = f"{moment(alarm['since_unix'])}, {ago(alarm['since_unix'], told['now'])}"
+            return f"{alarm['severity']}, since {when}; verdict: {verdict(formula)}"
+    return verdict(formula)
+
+
+def newest(formula: dict[str, Any]) -> list[str]:
+    """What the key of a chart says: the newest of each curve, and when that was."""
+    curve, alternative = formula["curve"], formula["alternative"]
+    said = [f"{'nominal' if alternative else 'value'} {number(curve['value'][-1]) or 'no value'}"]
+    if alternative:
+        said.append(f"{alternative['name']} {number(curve['alternative'][-1]) or 'no value'}")
+    if formula["threshold"]:
+        said.append(f"required {required(formula['threshold'])}")
+    return [*said, f"newest, at {moment(curve['time'][-1])}"]
+
+
 def facts(formula: dict[str, Any]) -> dict[str, str]:
     alternative = formula["alternative"]
     bounds, whose = (formula["bounds"], "") if alternative is None else (alternative["bounds"], alternative["name"])
     named = f" (nominal vs {whose})" if whose and formula["value"] is not None else ""
     shown = {
-        "alarm": f"unknown, was {formula['alarm']}"
-        if formula["blind"] and formula["alarm"] != "firing"
-        else formula["alarm"],
-        "verdict": f"blind: {formula['blind']}" if formula["blind"] else formula["outcome"] or "between episodes",
+        "verdict": verdict(formula),
         "value": figures(formula) + named,
         "required": required(formula["threshold"]),
         "bounds": f"{number(bounds[0])} to {number(bounds[1])}" + (f" ({whose})" if whose else "") if bounds else "",
@@ -140,12 +165,14 @@ def facts(formula: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in shown.items() if text}
 
 
-def drawn(formula: dict[str, Any]) -> str:
-    """The beginning of what is said of the chart."""
+def drawn(formula: dict[str, Any], told: dict[str, Any]) -> str:
+    """What is said of the chart."""
     curve, times = [value for value in formula["curve"]["value"] if value is not None], formula["curve"]["time"]
-    values = f"values from {number(min(curve))} to {number(max(curve))}" if curve else "no value"
+    values = f"from {number(min(curve))} to {number(max(curve))}" if curve else "none"
     needed = f"; required {required(formula['threshold'])}" if formula["threshold"] else ""
-    return f"{values} from {moment(times[0])} to {moment(times[-1])}{needed}; "
+    alarms = sum(alarm["formula"]["name"] == formula["name"] for alarm in told["alarms"])
+    ends = f"{moment(times[0])} to {moment(told['now'])}"
+    return f"{formula['name']}: values {values}, {ends}{needed}; alarms: {alarms}"
 
 
 def groups(calibration: dict[str, Any] | None) -> str:
@@ -222,6 +249,7 @@ def strangers(text: str, told: object, *more: str) -> list[str]:
 
 READ = """() => {
   for (const details of document.querySelectorAll("details")) details.open = true;
+  for (const axis of document.querySelectorAll(".axis")) axis.hidden = true;  // of the chart, not of the answer
   const cells = (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent));
   return {
   state: document.getElementById("state").textContent,
@@ -229,10 +257,13 @@ READ = """() => {
   formulas: [...document.querySelectorAll("#formulas > section")].map((card) => ({
     summary: card.querySelector(":scope > .summary").textContent,
     details: [...card.querySelectorAll(":scope > .more > .details > li")].map((line) => line.textContent),
-    facts: Object.fromEntries([...card.querySelectorAll(":scope > .facts > div:not([hidden])")].map(
+    word: card.querySelector("h2").lastElementChild.textContent,
+    since: card.querySelector(":scope > .quiet").textContent,
+    key: [...card.querySelectorAll(".legend li:not([hidden])")].map((each) => each.textContent),
+    facts: Object.fromEntries([...card.querySelectorAll(":scope > .more > .facts > div:not([hidden])")].map(
       (fact) => [...fact.children].map((each) => each.textContent))),
     profile: cells([...card.querySelectorAll(":scope > .more > .scroll tbody tr")]),
-    range: card.querySelector(".range").textContent,
+    drawn: card.querySelector(".chart").getAttribute("aria-label"),
     bands: cells([...card.querySelectorAll(".bands tbody tr")]).map((row) => row.slice(0, 5)),
   })),
   rows: cells([...document.querySelectorAll("#agents tr")]),
@@ -250,16 +281,18 @@ def check_agent(page: Page, told: dict[str, Any]) -> None:
         assert part["facts"] == facts(formula)
         assert part["summary"] == (formula["summary"] or "No verdict: between episodes.")
         assert part["details"] == formula["details"]
-        assert part["range"].startswith(drawn(formula))
-        more += [drawn(formula), *facts(formula).values(), groups(formula["calibration"])]
+        assert part["word"] == alarm_word(formula)
+        assert part["since"] == since(formula, told)
+        assert part["key"] == newest(formula)
+        assert part["drawn"] == drawn(formula, told)
+        more += [since(formula, told), *newest(formula), *facts(formula).values(), groups(formula["calibration"])]
         expected = bands_of(formula)
         assert part["bands"] == expected
         more += [cell for row in expected for cell in row]
     state = f"last message {ago(told['last_message'], told['now'])}, episode {told['episode']}"
     assert shown["state"] == state
     assert shown["alarms"] == [card(alarm) for alarm in told["alarms"]]
-    counted = f"alarms in the list: {len(told['alarms'])}"
-    assert strangers(shown["text"], told, state, counted, *more, *(card(each)[0] for each in told["alarms"])) == []
+    assert strangers(shown["text"], told, state, *more, *(card(each)[0] for each in told["alarms"])) == []
 
 
 def said(agent: dict[str, Any], formula: dict[str, Any], words: dict[str, str]) -> str:
@@ -277,7 +310,7 @@ def check_overview(page: Page, told: dict[str, Any]) -> None:
     shown = page.evaluate(READ)
     words = {group["reason"]: group["words"] for group in told["blind"]}
     rows = [
-        [agent["name"], formula["name"], facts(formula)["alarm"], facts(formula)["verdict"],
+        [agent["name"], formula["name"], alarm_word(formula), verdict(formula),
          figures(formula), required(formula["threshold"]), "", facts(formula).get("step", ""),
          ago(agent["last_message"], told["now"]), "Why?", said(agent, formula, words)]
         for agent in told["agents"]
@@ -320,6 +353,7 @@ def test_every_number_on_an_agents_page_is_the_apis_after_each_update(still: Pag
     walk = Walk(scene, "ada")
     walk.step()
     opened(still, f"{served}/agent?name=ada")
+    still.select_option("#span", "all")
     tables = set()
     for _ in range(examples(10, 100)):
         walk.step()
@@ -353,6 +387,7 @@ def test_every_number_of_a_learned_model_is_the_apis(still: Page, tmp_path: Path
         walk = Walk(scene, "ada", ROAD)
         walk.step()
         opened(still, f"{server.url}/agent?name=ada")
+        still.select_option("#span", "all")
         for _ in range(examples(3, 30)):
             walk.step()
             check_agent(still, answer(still))

@@ -12,7 +12,7 @@ pytest.importorskip("playwright")
 from playwright.sync_api import expect
 
 from tests.page.conftest import Scene
-from tests.page.gallery import STATES, Answers, show
+from tests.page.gallery import PAGES, STATES, Answers, show
 from tests.page.test_page import SOON, accessible
 from tests.tiers import first
 
@@ -43,7 +43,7 @@ def top(page: Page, name: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("state", first(1, [*STATES, "agent", "alarms"]))
+@pytest.mark.parametrize("state", first(1, [*STATES, *PAGES]))
 def test_axe_finds_nothing(browser: Browser, calmly_served: str, answers: Answers, state: str, scheme: Any) -> None:  # noqa: ANN401 - one of two words
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1200, "height": 900})
     page = context.new_page()
@@ -135,11 +135,11 @@ def test_a_trace_is_on_the_common_axes(blank: Page, calmly_served: str, answers:
     expect(trace.locator("path.value")).to_have_attribute("d", "M-100.00 4.0L60.00 96.0M210.00 50.0", timeout=SOON)
     assert trace.locator("path.instead").get_attribute("d") == "M210.00 4.0"
     assert trace.locator("line.required").get_attribute("y1") == "22.4"
-    read = "(all) => all.map((each) => [Number(each.getAttribute('x')), Number(each.getAttribute('width'))])"
-    assert trace.locator("rect[fill='url(#hatch)']").evaluate_all(read) == [[120, 90]]
+    read = "(all) => all.map((each) => [parseFloat(each.getAttribute('x')), parseFloat(each.getAttribute('width'))])"
+    assert trace.locator("rect[fill='url(#hatch)']").evaluate_all(read) == [[40, 30]], "percent of five minutes"
     assert trace.locator("rect.fired").evaluate_all(read) == [[240, 30]]
     assert [trace.get_attribute(f"data-{end}") for end in ("low", "high")] == ["0", "1"]
-    label = trace.locator("svg").get_attribute("aria-label")
+    label = trace.locator("svg.curve").get_attribute("aria-label")
     assert label == "values of the last five minutes: from 0.0000 to 0.5000; required >= 0.8; alarms: 1"
     lane = blank.locator("#lanes rect").evaluate_all(read)
     assert lane == [[1439, 5], [1425, 5]]

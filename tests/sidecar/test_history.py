@@ -23,7 +23,18 @@ from monitor.sidecar.store.alarm_history import AlarmFilter, AlarmHistory, Alarm
 from monitor.sidecar.web.http import Sources, make_app
 from monitor.sidecar.web.pictures import Pictures
 from monitor.sidecar.web.server import HttpServer
-from monitor.types import AlarmSpec, Contradictions, Deviates, FormulaSpec, Instant, Trust, WrongAgent, WrongRow
+from monitor.types import (
+    AlarmMoved,
+    AlarmSpec,
+    Blind,
+    Contradictions,
+    Deviates,
+    FormulaSpec,
+    Instant,
+    Trust,
+    WrongAgent,
+    WrongRow,
+)
 from tests.servers import Mosquitto, wait_until
 from tests.sidecar.conftest import CAREFUL, RASH, REGRET, Driver
 from tests.sidecar.project import CONFIG, write_project
@@ -303,6 +314,17 @@ def test_who_departs_from_its_policy_is_named_from_a_tenth_on(board: StatusView,
         life = board.life("ada", 1)
         assert life is not None
         assert life["deviation"] == deviation
+
+
+def test_an_agents_formulas_that_need_a_person_are_first() -> None:
+    board = StatusView(watched(FormulaSpec(name, REGRET) for name in ("idle", "pending", "blind", "firing")))
+    moved = (AlarmMoved("ada", "pending", "pending"), AlarmMoved("ada", "firing", "firing"))
+    board.take(Effects(notices=(*moved, Blind("ada", "blind", "gap"))), NOW)
+    life = board.life("ada", 1)
+    assert life is not None
+    shown = [(formula["name"], formula["state"]) for formula in life["formulas"]]
+    assert shown == [("firing", "firing"), ("pending", "pending"), ("blind", "blind"), ("idle", "unknown")]
+    assert [formula["text"] for formula in life["formulas"]] == [REGRET] * 4
 
 
 # ---- curves ----

@@ -67,6 +67,19 @@ def _numbers(made: Dashboard) -> Dashboard:
                 counted(f'sum({alarms}, severity!="critical"}})', unknown, NONE_FIRE),
                 words=none,
                 limit=1,
+                width=3,
+            )
+        )
+        .with_panel(
+            number(
+                "Pending",
+                "Formulas that are violated, but not yet for as long or as often as an alarm needs. From 1: one may "
+                "fire soon. UNKNOWN: as for critical alarms.",
+                counted(f'sum(cfmon_alarm_state{{{HERE}, state="pending"}})', unknown, NONE_FIRE),
+                words=none,
+                limit=1,
+                beyond=WAIT,
+                width=3,
             )
         )
         .with_panel(
@@ -85,6 +98,7 @@ def _numbers(made: Dashboard) -> Dashboard:
                 "Agents that have sent steps and are not yet forgotten (stream.forget_after).",
                 f"count(cfmon_last_message_timestamp_seconds{{{HERE}}}) or {ZERO}",
                 words={0: ("none yet", WAIT)},
+                width=3,
             )
         )
         .with_panel(
@@ -95,6 +109,7 @@ def _numbers(made: Dashboard) -> Dashboard:
                 words=down,
                 limit=1,
                 nothing="no monitor to scrape",
+                width=3,
             )
         )
         .with_panel(
@@ -128,7 +143,8 @@ def _now(made: Dashboard) -> Dashboard:
     ).with_panel(
         cells(
             "Agents now",
-            "The worst state of each agent's formulas, the number that fire, and the time since its last step.",
+            "The worst state of each agent's formulas, the number that fire, and the time since its last step; agents "
+            "that need somebody are first.",
             [
                 query(state_by("agent", WHO), letter="A", now=True),
                 query(f'sum by (agent) (cfmon_alarm_state{{{WHO}, state="firing"}})', letter="B", now=True),
@@ -147,6 +163,7 @@ def _now(made: Dashboard) -> Dashboard:
                 "Value #D": "steps off policy in 5 min",
             },
             words={"state": STATES},
+            first="state",
             units={"time since last step": "s", "formulas firing": "none", "steps off policy in 5 min": "none"},
             links={"agent": TO_AGENT},
             nothing="no agent is known",
@@ -164,7 +181,7 @@ def _over_time(made: Dashboard) -> Dashboard:
                 "state. NOT MONITORED: its monitor is down, or has forgotten it. Click a row to open the agent's "
                 "dashboard.",
                 [
-                    query(f"8 + 2 * (up{{{HERE}}} == bool 0)", "monitor {{instance}}", letter="A"),
+                    query(f"32 + 2 * (up{{{HERE}}} == bool 0)", "monitor {{instance}}", letter="A"),
                     query(state_by("agent", WHO), "{{agent}}", letter="B"),
                 ],
                 STATES,

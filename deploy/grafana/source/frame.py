@@ -38,17 +38,20 @@ HERE = f'{JOB}, instance=~"$instance"'
 """The monitors selected at the top."""
 
 STATES: Words = {
+    18: ("FIRING, BLIND", TROUBLE),
+    16: ("FIRING", TROUBLE),
+    10: ("BLIND, was pending", BLIND),
+    8: ("pending", WAIT),
+    2: ("BLIND", BLIND),
+    1: ("NOT MONITORED", NO_ANSWER),
     0: ("clear", GOOD),
-    1: ("pending", WAIT),
-    2: ("FIRING", TROUBLE),
-    4: ("BLIND", BLIND),
-    5: ("BLIND, was pending", BLIND),
-    6: ("BLIND, FIRING", BLIND),
-    8: ("up", GOOD),
-    9: ("NOT MONITORED", NO_ANSWER),
-    10: ("DOWN", NO_ANSWER),
+    34: ("DOWN", NO_ANSWER),
+    32: ("up", GOOD),
 }
-"""Values of `state`: 0 to 2 for the alarm, 4 more while blind, 9 if its monitor is down; 8, 10: of a monitor."""
+"""Values of `state`, in the order of the status page: the more, the sooner it needs a person.
+
+0, 8 or 16 for the alarm, 2 more while blind, 1 if its monitor is down; 32, 34: of a monitor.
+"""
 
 CHOSEN = "${job:queryparam}&${instance:queryparam}"
 """Passes the selection at the top to a link."""
@@ -57,19 +60,19 @@ AGENT_LINKS = [link("This agent", f"/d/cfmon-agent?var-agent=${{__field.labels.a
 
 
 def state_by(by: str, which: str) -> str:
-    """Return the state (`STATES`) by these labels: the worst alarm, plus 4 if anything is blind.
+    """Return the state (`STATES`) by these labels: the worst alarm, plus 2 if anything is blind.
 
     An agent that was never blind has no `cfmon_blind` series, so its alarm series gives a 0. One that was known in the
     last hour and is no longer is shown as not monitored rather than left out.
     """
-    alarm = f'cfmon_alarm_state{{{which}, state="firing"}} * 2 or cfmon_alarm_state{{{which}, state="pending"}}'
+    alarm = f'cfmon_alarm_state{{{which}, state="firing"}} * 16 or cfmon_alarm_state{{{which}, state="pending"}} * 8'
     blind = f"max by ({by}) (cfmon_blind{{{which}}})"
     never = f"0 * max by ({by}) (cfmon_alarm_state{{{which}}})"
     known = f"max by ({by}) (last_over_time(cfmon_alarm_state{{{which}}}[1h]))"
-    return f"max by ({by}) ({alarm}) + on ({by}) 4 * ({blind} or {never}) or 9 + 0 * {known}"
+    return f"max by ({by}) ({alarm}) + on ({by}) 2 * ({blind} or {never}) or 1 + 0 * {known}"
 
 
-NOT_ALL_SEEN = {-1: ("UNKNOWN: incomplete", BLIND)}
+NOT_ALL_SEEN = {-1: ("UNKNOWN: incomplete", NO_ANSWER)}
 """Text for `counted` if it found none but the data are incomplete."""
 
 NO_ZERO = "or vector(0)"

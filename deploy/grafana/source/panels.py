@@ -1,12 +1,14 @@
 """Building blocks of the dashboards: queries, value mappings, and the kinds of panel.
 
-Colour never carries information alone: a state is a word, a threshold is a line and in the description. Colour-blind
-people can distinguish the colours (Okabe and Ito). Purple always means blind.
+Colour never carries information alone: a state is a word, a threshold is a line and in the description. The colours are
+those of the status page, from its style.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from grafana_foundation_sdk.builders import common as common_builders
@@ -45,7 +47,9 @@ __all__ = [
     "timeline",
 ]
 
-GOOD, WAIT, TROUBLE, BLIND, NO_ANSWER = "#0072B2", "#E69F00", "#D55E00", "#AA3377", "#777777"
+STYLE = Path(__file__).resolve().parents[3] / "monitor" / "sidecar" / "web" / "static" / "style.css"
+_COLOURS = dict(reversed(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", STYLE.read_text("utf-8"))))  # the first: light
+GOOD, WAIT, TROUBLE, BLIND, NO_ANSWER = (_COLOURS[name] for name in ("good", "pending", "firing", "blind", "unknown"))
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 Words = Mapping[float | None, tuple[str, str]]
@@ -72,10 +76,10 @@ def _mappings(words: Words) -> list[ValueMapping]:
     return mappings
 
 
-def _threshold(limit: float | None) -> build.ThresholdsConfig:
+def _threshold(limit: float | None, beyond: str = TROUBLE) -> build.ThresholdsConfig:
     steps = [Threshold(value=None, color=GOOD)]
     if limit is not None:
-        steps.append(Threshold(value=limit, color=TROUBLE))
+        steps.append(Threshold(value=limit, color=beyond))
     return build.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps)
 
 
@@ -96,11 +100,12 @@ def number(
     words: Words | None = None,
     unit: str = "none",
     limit: float | None = None,
+    beyond: str = TROUBLE,
     nothing: str = "no monitor",
     legend: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """Return a panel with one large number; `nothing`: text if there is no value. From `limit` it is shown as trouble.
+    """Return a panel with one large number; `nothing`: text if there is no value. From `limit` its colour is `beyond`.
 
     The query is instant: the last value of the time shown may be old.
     """
@@ -116,7 +121,7 @@ def number(
         .graph_mode(common.BigValueGraphMode.NONE)
         .color_mode(common.BigValueColorMode.BACKGROUND)
         .mappings(_mappings(words or {}))
-        .thresholds(_threshold(limit))
+        .thresholds(_threshold(limit, beyond))
         .color_scheme(_by_threshold())
         .unit(unit)
         .no_value(nothing)
@@ -221,13 +226,14 @@ def cells(
     words: Mapping[str, Words] | None = None,
     units: Mapping[str, str] | None = None,
     links: Mapping[str, dict[str, str]] | None = None,
+    first: str = "",
     nothing: str = "No data",
     width: int = 24,
     height: int = 8,
 ) -> table.Panel:
     """Return a table of present values: `columns` maps labels and queries (`Value #A`) to headings, in order.
 
-    `words`, `units` and `links` are keyed by heading.
+    `words`, `units` and `links` are keyed by heading. The largest values of the column `first` are first.
     """
     organize: dict[str, Any] = {
         "excludeByName": dict.fromkeys(["Time", "__name__", *hidden], True),
@@ -250,6 +256,8 @@ def cells(
             ]
         )
     )
+    if first:
+        made = made.sort_by([common_builders.TableSortByFieldState().display_name(first).desc(True)])
     for one in queries:
         made = made.with_target(one.format(PromQueryFormat.TABLE))
     for heading in columns.values():

@@ -205,7 +205,7 @@ class StatusView:
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return one agent over time: values in words and as curves, how forecasts turned out, `most` alarms.
 
-        None if it is not known and never had an alarm.
+        Its formulas are ordered by how much they need a person. None if it is not known and never had an alarm.
         """
         alarms = self.found(AlarmFilter(agent=name), most)
         with self._lock:
@@ -216,7 +216,9 @@ class StatusView:
             model_doubt = doubt_of(self._trust)
             for (query, row), formula in zip(self._rows(agent), shown["formulas"], strict=True):
                 formula |= {"text": query.spec.text, "curve": row.curve.columns(), **explained(name, query, row)}
-        return {**with_diagrams(shown, forecasts), "known": True, "alarms": alarms, "model_doubt": model_doubt}
+        shown = with_diagrams(shown, forecasts)
+        shown["formulas"].sort(key=lambda formula: get_args(State).index(formula["state"]))
+        return {**shown, "known": True, "alarms": alarms, "model_doubt": model_doubt}
 
     def seeing(self) -> bool:
         """Return whether anything can be answered: False if every formula of every agent is blind.

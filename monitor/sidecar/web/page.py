@@ -1,4 +1,4 @@
-"""Static files of the status page: documents, style, scripts and the chart library, all from this package."""
+"""Static files of the status page: documents, style and scripts, all from this package."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ FILES: Final = {
     "/recourse.js": ("recourse.js", SCRIPT),
     "/reliability.js": ("reliability.js", SCRIPT),
     "/alarms.js": ("alarms.js", SCRIPT),
-    "/uplot.js": ("uplot/uPlot.iife.min.js", SCRIPT),
-    "/uplot.css": ("uplot/uPlot.min.css", STYLE),
 }
 SHELL: Final = frozenset(FILES)
 """Paths without data, served without a token; the scripts request the data."""

@@ -1,19 +1,23 @@
-// Charts of the overview: the last minutes of a formula, and the alarms of the last day. All charts of a kind have the same
-// axis of time. A unit across is a second or a minute, and the chart is stretched to its place, so nothing is measured.
-import { drawn, moment, number, part, required } from "./common.js";
+// Charts: the values of a formula over time, small (overview) or large (an agent's page), and the alarms of the last day.
+// All charts of a page have the same axis of time. Lines are drawn in units of their own and stretched to their place, so
+// nothing is measured; what must not be stretched (hatching, words, marks) is placed in percent.
+import { drawn, element, makeShape, moment, number, part, put, required } from "./common.js";
 
 export const WINDOW = 300;
 const HEIGHT = 100;
 const HATCH = "url(#hatch)";
 const DAY = 1440;
 const LANE = 20;
+// Seconds between two marks of an axis of time, and at most how many marks an axis has.
+const TIMES = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 31_536_000];
+const MARKS = 6;
 
-// Values from 0 to 1, or over all that is drawn if there is more, as with rewards.
-function scaleOf(values) {
-  const low = values.reduce((one, two) => Math.min(one, two), 0);
-  const high = values.reduce((one, two) => Math.max(one, two), 1);
-  return { low, high, y: (value) => 4 + ((HEIGHT - 8) * (high - value)) / (high - low) };
-}
+const known = (values) => values.filter((value) => value !== null);
+const percent = (share) => `${Number((100 * share).toFixed(3))}%`;
+const bounded = (value, low, high) => Math.min(Math.max(value, low), high);
+// Large lists are not spread into arguments, of which there can only be so many.
+const least = (values, start = Infinity) => values.reduce((one, two) => Math.min(one, two), start);
+const most = (values, start = -Infinity) => values.reduce((one, two) => Math.max(one, two), start);
 
 // The children of `group` as rectangles, one for each box [x, width, y, height].
 function fill(group, boxes, attributes) {
@@ -22,15 +26,15 @@ function fill(group, boxes, attributes) {
   boxes.forEach((box, n) => ["x", "width", "y", "height"].forEach((name, which) => group.children[n].setAttribute(name, box[which])));
 }
 
-// Stretches without a value, from a hole until the next value or until now.
-function holesOf(time, value, x) {
-  const holes = [];
-  time.forEach((when, n) => {
-    if (value[n] !== null) return;
-    const [from, to] = [Math.max(x(when), 0), n + 1 < time.length ? x(time[n + 1]) : WINDOW];
-    if (to > from) holes.push([from, to - from, 0, HEIGHT]);
-  });
-  return holes;
+// The children of `group` as lines, one for each [x1, x2, y1, y2].
+function rule(group, lines) {
+  group.replaceChildren(...lines.map(([x1, x2, y1, y2]) => drawn("line", { class: "grid", x1, x2, y1, y2 })));
+}
+
+// Stretches without a value as [from, to] in time, from a hole until the next value or until the end.
+function holesOf(time, value, from, to) {
+  const holes = time.flatMap((when, n) => (value[n] === null ? [[bounded(when, from, to), bounded(time[n + 1] ?? to, from, to)]] : []));
+  return holes.filter(([start, end]) => end > start);
 }
 
 // From when to when an alarm was firing; one whose end is unknown has only a start.
@@ -38,57 +42,243 @@ function spanOf({ began_unix: began, over_unix: over, state }, now) {
   return [began ?? over ?? 0, over ?? (state === "firing" ? now : began ?? 0)];
 }
 
-// The last minutes of a formula of an agent: nominal, alternative, required; tinted: an alarm; hatched: no value.
-export function makeTrace() {
-  const svg = drawn("svg", { class: "curve", viewBox: `0 0 ${WINDOW} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" });
-  const [holes, fired, bars] = [drawn("g", {}), drawn("g", {}), drawn("g", {})];
+function spansWithin(alarms, { from, to }) {
+  const spans = alarms.map((alarm) => spanOf(alarm, to)).filter(([start, end]) => end >= from && start <= to);
+  return spans.map(([start, end]) => [bounded(start, from, to), bounded(end, from, to)]);
+}
+
+// "from 0.1000 to 0.9000", of what is drawn.
+function extent(time, values, from) {
+  const shown = known(values.filter((_, n) => time[n] >= from));
+  return shown.length ? `from ${number(least(shown))} to ${number(most(shown))}` : "none";
+}
+
+// Nominal, alternative and required between two times; tinted: an alarm; hatched: no value. `axes`: `from` and `to` in
+// seconds, `low` and `high` in the formula's unit, and the grid as `times` and `levels`.
+function makeCurves() {
+  const svg = drawn("svg", { class: "curve" });
+  const lines = drawn("svg", { viewBox: `0 0 ${WINDOW} ${HEIGHT}`, preserveAspectRatio: "none", width: "100%", height: "100%" });
+  const [holes, grid, fired, bars] = [0, 1, 2, 3].map(() => drawn("g", {}));
   const [bound, instead, value] = [drawn("line", { class: "required", x1: 0, x2: WINDOW }), drawn("path", { class: "instead" }), drawn("path", { class: "value" })];
   const newest = drawn("path", { class: "newest" });
-  for (let x = 60; x < WINDOW; x += 60) svg.append(drawn("line", { class: "grid", x1: x, x2: x, y1: 0, y2: HEIGHT }));
-  svg.append(holes, fired, bound, instead, value, newest, bars);
-  const frame = document.createElement("div");
-  frame.className = "trace";
-  frame.append(svg);
-  return part(frame, ({ formula, alarms, now }) => {
-    const { time, value: own, alternative } = formula.last_minutes;
-    const threshold = formula.threshold?.bound ?? null;
-    const known = [...own, ...alternative].filter((one) => one !== null);
-    const { low, high, y } = scaleOf(threshold === null ? known : [...known, threshold]);
-    const x = (when) => when - now + WINDOW;
+  lines.append(grid, fired, bound, instead, value, newest, bars);
+  svg.append(holes, lines);
+  const was = { grid: "" };
+  return part(svg, ({ curve: { time, value: own, alternative }, threshold, alarms, axes }) => {
+    const { from, to, low, high } = axes;
+    const x = (when) => (WINDOW * (when - from)) / (to - from);
+    const y = (one) => 4 + ((HEIGHT - 8) * (high - one)) / (high - low);
     const path = (column) => {
       let line = "";
       column.forEach((one, n) => {
-        if (one === null) return;
-        line += `${n > 0 && column[n - 1] !== null ? "L" : "M"}${x(time[n]).toFixed(2)} ${y(one).toFixed(1)}`;
+        if (one !== null) line += `${n > 0 && column[n - 1] !== null ? "L" : "M"}${x(time[n]).toFixed(2)} ${y(one).toFixed(1)}`;
       });
       return line;
     };
-    frame.dataset.high = String(Number(high.toPrecision(3)));
-    frame.dataset.low = String(Number(low.toPrecision(3)));
     value.setAttribute("d", path(own));
     instead.setAttribute("d", path(alternative));
     const last = own.length - 1;
-    const current = last >= 0 && own[last] !== null && x(time[last]) > 0;
+    const current = last >= 0 && own[last] !== null && time[last] > from;
     newest.setAttribute("d", current ? `M${x(time[last]).toFixed(2)} ${y(own[last]).toFixed(1)}h.01` : "");
-    bound.setAttribute("visibility", threshold === null ? "hidden" : "visible");
-    for (const name of ["y1", "y2"]) bound.setAttribute(name, y(threshold ?? 0).toFixed(1));
-    fill(holes, holesOf(time, own, x), { fill: HATCH });
-    const spans = alarms.map((alarm) => spanOf(alarm, now).map(x)).filter(([, to]) => to >= 0);
-    fill(fired, spans.map(([from, to]) => [from, Math.max(to - from, 1), 0, HEIGHT]), { class: "fired" });
-    fill(bars, spans.map(([from, to]) => [from, Math.max(to - from, 2), HEIGHT - 8, 8]), { class: "fired-bar" });
-    const shown = own.filter((one, n) => one !== null && x(time[n]) >= 0);
-    const values = shown.length ? `from ${number(Math.min(...shown))} to ${number(Math.max(...shown))}` : "none";
-    const needed = threshold === null ? "" : `; required ${required(formula.threshold)}`;
-    svg.setAttribute("aria-label", `values of the last five minutes: ${values}${needed}; alarms: ${spans.length}`);
+    bound.toggleAttribute("hidden", threshold === null);
+    if (threshold !== null) for (const end of ["y1", "y2"]) bound.setAttribute(end, y(threshold.bound).toFixed(1));
+    const marks = [...axes.times.map((when) => [x(when), x(when), 0, HEIGHT]), ...axes.levels.map((one) => [0, WINDOW, y(one), y(one)])];
+    if (was.grid !== String(marks)) rule(grid, marks);
+    was.grid = String(marks);
+    fill(holes, holesOf(time, own, from, to).map(([start, end]) => [percent((start - from) / (to - from)), percent((end - start) / (to - from)), 0, "100%"]), { fill: HATCH });
+    const spans = spansWithin(alarms, axes).map((span) => span.map(x));
+    fill(fired, spans.map(([start, end]) => [start, Math.max(end - start, 1), 0, HEIGHT]), { class: "fired" });
+    fill(bars, spans.map(([start, end]) => [start, Math.max(end - start, 2), HEIGHT - 8, 8]), { class: "fired-bar" });
+  });
+}
+
+// The last minutes of a formula of an agent, with values from 0 to 1, or over all that is drawn if there is more.
+export function makeTrace() {
+  const curves = makeCurves();
+  curves.setAttribute("role", "img");
+  const frame = element("div", "trace", curves);
+  return part(frame, ({ formula, alarms, now }) => {
+    const { last_minutes: curve, threshold } = formula;
+    const values = known([...curve.value, ...curve.alternative, threshold?.bound ?? null]);
+    const from = now - WINDOW;
+    const axes = { from, to: now, low: least(values, 0), high: most(values, 1), times: [1, 2, 3, 4].map((n) => from + 60 * n), levels: [] };
+    frame.dataset.high = String(Number(axes.high.toPrecision(3)));
+    frame.dataset.low = String(Number(axes.low.toPrecision(3)));
+    curves.render({ curve, threshold, alarms, axes });
+    const needed = threshold === null ? "" : `; required ${required(threshold)}`;
+    const words = `values of the last five minutes: ${extent(curve.time, curve.value, from)}${needed}; alarms: ${spansWithin(alarms, axes).length}`;
+    curves.setAttribute("aria-label", words);
+  });
+}
+
+// ---- the charts of an agent's page ----
+
+// The smallest of 1, 2 and 5 times a power of ten that is at least `value`.
+function round(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= value * (1 - 1e-9));
+}
+
+// One scale for all `values`, in round steps; small differences do not fill it. Probabilities stay within 0 and 1.
+function levelsOf(values) {
+  const [lowest, highest] = [least(values), most(values)];
+  const probabilities = lowest >= 0 && highest <= 1;
+  const wide = Math.max(highest - lowest, probabilities ? 0.2 : 0.2 * Math.max(Math.abs(lowest), Math.abs(highest)));
+  const step = round(wide / 4);
+  const middle = (lowest + highest) / 2;
+  const ends = [Math.min(lowest, middle - wide / 2), Math.max(highest, middle + wide / 2)];
+  const [low, high] = ends.map((end) => (probabilities ? bounded(end, 0, 1) : end) / step);
+  const [first, last] = [Math.floor(low + 1e-9), Math.ceil(high - 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(12)));
+}
+
+// Round times between two, in the reader's time zone.
+function timesOf(from, to) {
+  const step = TIMES.find((each) => (to - from) / each <= MARKS) ?? to - from;
+  const zone = 60 * new Date(1000 * from).getTimezoneOffset();
+  const first = Math.ceil((from - zone) / step) * step + zone;
+  return Array.from({ length: Math.max(Math.floor((to - first) / step) + 1, 0) }, (_, n) => first + n * step);
+}
+
+// Axes for each formula: one of time, `seconds` long until now, or with null as long as there are points; one scale for all
+// probabilities, and one for all else.
+export function axesOf(formulas, now, seconds) {
+  const first = least(formulas.flatMap(({ curve }) => curve.time.slice(0, 1)), now - 4);
+  const [from, to] = [seconds === null ? first : now - seconds, now];
+  const times = timesOf(from, to);
+  const drawnOf = ({ curve, threshold }) => {
+    const shown = curve.time.flatMap((when, n) => (when >= from ? [curve.value[n], curve.alternative[n]] : []));
+    return known([...shown, threshold?.bound ?? null]);
+  };
+  const all = formulas.map(drawnOf);
+  const isProbability = (values) => values.every((value) => value >= 0 && value <= 1);
+  const scale = (values) => {
+    const levels = levelsOf(values.length ? values : [0, 1]);
+    return { levels, low: levels[0], high: levels[levels.length - 1] };
+  };
+  const scales = [true, false].map((which) => scale(all.filter((values) => isProbability(values) === which).flat()));
+  return all.map((values) => ({ from, to, times, ...scales[isProbability(values) ? 0 : 1] }));
+}
+
+// The time that all charts of the page show the values of; null: the newest.
+const cursor = { time: null, charts: new Set() };
+
+function point(time) {
+  cursor.time = time;
+  for (const chart of cursor.charts) {
+    if (chart.isConnected) chart.read();
+    else cursor.charts.delete(chart);
+  }
+}
+
+// Words beside or below a chart, each at its share of the length; below, none is cut off at the ends.
+function makeAxis(className, side) {
+  const axis = element("div", className);
+  axis.setAttribute("aria-hidden", "true");
+  return part(axis, (labels) => {
+    while (axis.childElementCount > labels.length) axis.lastElementChild.remove();
+    while (axis.childElementCount < labels.length) axis.append(element("span"));
+    labels.forEach(([share, text], n) => {
+      put(axis.children[n], text);
+      axis.children[n].style[side] = side === "left" ? `clamp(2rem, ${percent(share)}, 100% - 2rem)` : percent(share);
+    });
+  });
+}
+
+// An entry of the key, with the value at the cursor.
+function makeKey(kind) {
+  const [name, value] = [element("span"), element("b")];
+  return part(element("li", "", element("i", kind), name, " ", value), ([text, figure]) => {
+    put(name, text);
+    put(value, figure);
+  });
+}
+
+// The curves of a formula with their axes, and their values at one time: under the pointer, by arrow keys, or the newest.
+export function makeChart() {
+  const [curves, levels, times, line] = [makeCurves(), makeAxis("axis levels", "top"), makeAxis("axis times", "left"), element("div", "cursor")];
+  const keys = [makeKey(""), makeKey("instead"), makeKey("required")];
+  const [when, marks] = [element("li", "when"), element("div", "marks")];
+  const [plot, legend] = [element("div", "plot", curves, marks, line), element("ul", "legend", ...keys, when)];
+  const frame = element("div", "chart", levels, plot, times);
+  for (const [name, value] of [["role", "slider"], ["tabindex", "0"], ["aria-valuemin", "0"]]) frame.setAttribute(name, value);
+  line.hidden = true;
+  let shown = null;
+
+  // The point that holds at a time: the last one before it.
+  const indexAt = (time) => Math.max(shown.curve.time.findLastIndex((each) => each <= time), 0);
+  const read = () => {
+    const { formula, curve, axes } = shown;
+    const pointed = cursor.time !== null && cursor.time >= axes.from;
+    const n = pointed ? indexAt(cursor.time) : curve.time.length - 1;
+    const figure = (column) => (column[n] === null ? "no value" : number(column[n]));
+    keys[0].render([formula.alternative ? "nominal" : "value", figure(curve.value)]);
+    keys[1].hidden = !formula.alternative;
+    if (formula.alternative) keys[1].render([formula.alternative.name, figure(curve.alternative)]);
+    keys[2].hidden = !formula.threshold;
+    if (formula.threshold) keys[2].render(["required", required(formula.threshold)]);
+    put(when, `${pointed ? "at" : "newest, at"} ${moment(curve.time[n])}`);
+    line.hidden = !pointed;
+    line.style.left = percent((Math.max(cursor.time, axes.from) - axes.from) / (axes.to - axes.from));
+    frame.setAttribute("aria-valuemax", String(curve.time.length - 1));
+    frame.setAttribute("aria-valuenow", String(n));
+    frame.setAttribute("aria-valuetext", [...keys.filter((key) => !key.hidden), when].map((each) => each.textContent).join("; "));
+  };
+
+  plot.addEventListener("pointermove", ({ clientX }) => {
+    const { left, width } = plot.getBoundingClientRect();
+    point(shown.axes.from + bounded((clientX - left) / width, 0, 1) * (shown.axes.to - shown.axes.from));
+  });
+  plot.addEventListener("pointerleave", () => point(null));
+  frame.addEventListener("keydown", (event) => {
+    const { time } = shown.curve;
+    const [start, last] = [time.findIndex((each) => each >= shown.axes.from), time.length - 1];
+    const n = cursor.time === null ? last : indexAt(cursor.time);
+    const to = { ArrowLeft: n - 1, ArrowDown: n - 1, ArrowRight: n + 1, ArrowUp: n + 1, PageDown: n - 10, PageUp: n + 10, Home: start, End: last }[event.key];
+    if (event.key === "Escape") point(null);
+    if (to === undefined || start < 0) return;
+    event.preventDefault();
+    point(time[bounded(to, start, last)]);
+  });
+  frame.addEventListener("blur", () => point(null));
+
+  const whole = element("div", "", legend, frame);
+  whole.read = read;
+  return part(whole, ({ formula, alarms, axes }) => {
+    const { curve, threshold } = formula;
+    whole.hidden = curve.time.length === 0;
+    if (whole.hidden) return;
+    shown = { formula, curve, axes };
+    cursor.charts.add(whole);
+    curves.render({ curve, threshold, alarms, axes });
+    const { from, to, low, high } = axes;
+    levels.render(axes.levels.map((one) => [(0.04 + (0.92 * (high - one)) / (high - low)), String(one)]));
+    const long = axes.times.length > 1 && axes.times[1] - axes.times[0] >= 43_200;
+    times.render(axes.times.map((each) => [(each - from) / (to - from), moment(each).slice(...(long ? [0, 10] : [11, 19]))]));
+    const starts = alarms.map((alarm) => spanOf(alarm, to)[0]).filter((start) => start >= from);
+    while (marks.childElementCount > starts.length) marks.lastElementChild.remove();
+    while (marks.childElementCount < starts.length) {
+      const mark = makeShape();
+      mark.render("firing");
+      marks.append(mark);
+    }
+    starts.forEach((start, n) => {
+      marks.children[n].style.left = percent((start - from) / (to - from));
+    });
+    const needed = threshold === null ? "" : `; required ${required(threshold)}`;
+    const began = Math.max(curve.time[0], from);
+    const count = spansWithin(alarms, axes).length;
+    frame.setAttribute("aria-label", `${formula.name}: values ${extent(curve.time, curve.value, from)}, ${moment(began)} to ${moment(to)}${needed}; alarms: ${count}`);
+    read();
   });
 }
 
 // The last day of an agent's alarms.
 export function makeLane() {
   const svg = drawn("svg", { class: "lane", viewBox: `0 0 ${DAY} ${LANE}`, preserveAspectRatio: "none", role: "img" });
-  const bars = drawn("g", {});
-  for (let x = DAY / 4; x < DAY; x += DAY / 4) svg.append(drawn("line", { class: "grid", x1: x, x2: x, y1: 0, y2: LANE }));
-  svg.append(bars);
+  const [grid, bars] = [drawn("g", {}), drawn("g", {})];
+  rule(grid, [1, 2, 3].map((quarter) => (quarter * DAY) / 4).map((x) => [x, x, 0, LANE]));
+  svg.append(grid, bars);
   return part(svg, ({ alarms, now }) => {
     const x = (when) => DAY - (now - when) / 60;
     fill(bars, alarms.map((alarm) => {

@@ -275,17 +275,6 @@ export function agentPage(name) {
   return `agent?name=${encodeURIComponent(name)}`;
 }
 
-// Axis range: all values and the threshold, at least 0.05, so that small noise does not look large.
-export function rangeOf(values, threshold) {
-  const seen = values.filter((value) => value !== null);
-  if (threshold !== null) seen.push(threshold);
-  if (!seen.length) return [0, 1];
-  let low = seen.reduce((one, two) => Math.min(one, two));
-  let high = seen.reduce((one, two) => Math.max(one, two));
-  const margin = Math.max(0.1 * (high - low), (0.05 - (high - low)) / 2);
-  return [low - margin, high + margin];
-}
-
 // ---- connection ----
 
 // Poll `path()` and pass each document to `show`. Call `judge(why)` after each answer and when the data shown become

@@ -1,0 +1,123 @@
+"""Make the screenshots of the documentation from a running demo: `make screenshots`.
+
+Beside the agent of `cfmon demo`, others run in the same simulator, and one of them stops, so that its formula is blind.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from monitor.cli.input_files import data_file
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FOLDER: Final = Path(__file__).parents[1] / "pictures"
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OTHERS: Final = 4
+SILENT: Final = "bed-4"
+INTERVAL: Final = "0.5"
+"""Seconds between two steps."""
+SEEN: Final = 280
+"""Seconds before the first screenshot, so that the charts are filled."""
+PATIENCE: Final = 300_000
+"""Milliseconds to wait for an alarm."""
+CALM: Final = f"#agents tr[data-state='fine']:has(a:text-is('{SILENT}'))"
+INCIDENT: Final = (
+    "body:has(#firing > li:only-child):has(#agents tr[data-state='firing'] td:text-is('regret'))"
+    ":has(#agents tr[data-state='blind']):has(#strip-broker[data-on='no'])"
+)
+"""One alarm fires, and one agent is blind."""
+COLOURS: Final = 256
+"""Of an image: few, so that it is small."""
+
+
+@contextmanager
+def _running(command: list[str], **more: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 - passed on
+    process = subprocess.Popen(command, text=True, **more)  # noqa: S603 - written below
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _addresses(demo: subprocess.Popen[str], output: Path) -> tuple[str, str]:
+    """Return where the demo's broker and its status page are, from what it prints first."""
+    while demo.poll() is None:
+        if found := re.search(r"broker +(mqtt://\S+?),.*open (http://\S+)", output.read_text("utf-8"), re.DOTALL):
+            return found[1], found[2]
+        time.sleep(0.2)
+    raise SystemExit(f"screenshots: the demo has ended:\n{output.read_text('utf-8')}")
+
+
+@contextmanager
+def _demo(folder: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run the demo with all its agents; yield where its status page is, and the agent that is to stop."""
+    policies = data_file("policies/icu-sepsis")
+    command = [str(Path(sys.executable).with_name("cfmon")), "demo", "--forever", "--interval", INTERVAL]
+    with ExitStack() as stack:
+        output = Path(folder, "output")  # not a pipe, which would be full at some time
+        demo = stack.enter_context(
+            _running([*command, "--output", folder], stdout=stack.enter_context(output.open("w")))
+        )
+        broker, page = _addresses(demo, output)
+        agents = {}
+        for n in range(1, OTHERS + 1):
+            command = [sys.executable, "-m", "monitor.demo.agent", "--model", str(policies / "model.npz")]
+            command += ["--policy", str(policies / "deployed.yaml"), "--url", broker]
+            command += ["--topic", f"agents/bed-{n}/steps", "--seed", str(n), "--interval", INTERVAL]
+            agents[f"bed-{n}"] = stack.enter_context(_running(command))
+        yield page, agents[SILENT]
+
+
+def _keep(shot: bytes, name: str) -> None:
+    from PIL import Image  # noqa: PLC0415 - only here
+
+    image = Image.open(io.BytesIO(shot)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).convert("RGB")
+    target = FOLDER / f"{name}.webp"
+    image.save(target, lossless=True, method=6)
+    print(f"{target}: {target.stat().st_size / 1000:.0f} KB")  # noqa: T201 - what was made
+
+
+def _shoot(page: Page, url: str, silent: subprocess.Popen[str]) -> None:
+    page.set_default_timeout(PATIENCE)
+    page.goto(url)
+    page.wait_for_timeout(1000 * SEEN)
+    page.locator(CALM).wait_for()
+    silent.terminate()
+    page.locator(INCIDENT).wait_for()
+    _keep(page.screenshot(animations="disabled"), "page-overview")
+    page.locator("#firing > li").first.get_by_role("button", name="Why").click()
+    page.locator("#why-picture").wait_for()
+    _keep(page.locator("#why").screenshot(animations="disabled"), "page-alarm")
+    page.keyboard.press("Escape")
+    page.locator("#agents tr[data-state='firing'] a").first.click()
+    page.locator(".formula[data-state='firing']").wait_for()
+    _keep(page.screenshot(animations="disabled"), "page-agent")
+
+
+def main() -> None:
+    """Run the demo and write the screenshots."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where there is a browser
+
+    if CHROMIUM is None:
+        raise SystemExit("screenshots: no Chromium here: apt-get install chromium")
+    with tempfile.TemporaryDirectory() as folder, _demo(folder) as (url, silent), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--hide-scrollbars"])
+        _shoot(browser.new_page(viewport={"width": 1200, "height": 1000}), url, silent)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

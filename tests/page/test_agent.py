@@ -1,0 +1,152 @@
+"""The page of an agent: one axis of time and one scale for all of its formulas, read by pointer, keyboard or ear."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("playwright")
+from playwright.sync_api import expect
+
+from tests.page.conftest import Scene
+from tests.page.gallery import ORDER, Answers, show
+from tests.page.test_page import SOON
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+TOP, BOTTOM = 4.0, 96.0
+"""Where the ends of the scale are drawn, of 100."""
+
+
+@pytest.fixture
+def answers(calm: Scene) -> Answers:
+    return Answers(calm)
+
+
+def opened(page: Page, url: str, told: dict[str, Any]) -> None:
+    page.route("**/api/**", lambda route: route.fulfill(json=told))
+    page.goto(f"{url}/agent?name=robot-1")
+    page.wait_for_selector("body[data-live=yes]")
+
+
+def levels(chart: Locator) -> list[float]:
+    return [float(each) for each in chart.locator(".levels span").all_inner_texts()]
+
+
+def key(chart: Locator) -> list[str]:
+    return [" ".join(each.split()) for each in chart.locator(".legend li:visible").all_inner_texts()]
+
+
+def test_formulas_that_need_somebody_are_first(blank: Page, calmly_served: str, answers: Answers) -> None:
+    show(blank, calmly_served, answers, "agent-of-all")
+    states = [each.get_attribute("data-state") for each in blank.locator(".formula").all()]
+    assert states == list(ORDER)
+    assert "firing" in blank.locator(".formula h2").first.inner_text()
+    assert blank.locator(".formula .quiet").first.inner_text().startswith("critical, since 20")
+    assert blank.locator(".formula details[open]").count() == 0
+    assert blank.locator("#span").input_value() == "300"
+
+
+def test_all_charts_have_one_axis_of_time_and_one_scale(blank: Page, calmly_served: str, answers: Answers) -> None:
+    life = answers.agent_of("firing", "fine")
+    one, two = life["formulas"]
+    now = life["now"]
+    one["threshold"] = {"comparison": ">=", "bound": 0.5}
+    times = [now - 290, now - 100, now - 50, now - 10]
+    one["curve"] = {"time": times, "value": [0.9, 0.5, None, 0.3], "alternative": [0.9, 0.9, None, 0.9]}
+    two["curve"] = {"time": times, "value": [0.6, 0.6, 0.6, 0.6], "alternative": [0.7, 0.7, 0.7, 0.7]}
+    opened(blank, calmly_served, life)
+    charts = blank.locator(".formula")
+    drawn = charts.nth(0).locator("path.value")
+    expect(drawn).to_have_attribute("d", re.compile("M.+M"), timeout=SOON)
+    for n in (0, 1):
+        assert levels(charts.nth(n)) == [0.2, 0.4, 0.6, 0.8, 1.0]
+    middle = (TOP + BOTTOM) / 2
+    assert drawn.get_attribute("d") == "M10.00 15.5L200.00 61.5M290.00 84.5"
+    assert charts.nth(0).locator("line.required").get_attribute("y1") == "61.5"
+    assert charts.nth(1).locator("path.value").get_attribute("d") == (
+        f"M10.00 {middle}L200.00 {middle}L250.00 {middle}L290.00 {middle}"
+    )
+    [hole] = charts.nth(0).locator("rect[fill='url(#hatch)']").all()
+    assert [float((hole.get_attribute(name) or "").rstrip("%")) for name in ("x", "width")] == pytest.approx(
+        [100 * 250 / 300, 100 * 40 / 300], abs=0.01
+    )
+    ticks = [chart.locator(".times span").all_inner_texts() for chart in charts.all()]
+    assert ticks[0] == ticks[1]
+    assert len(ticks[0]) == 5, "a minute apart"
+    two["curve"]["value"] = [35.0, 36.0, 37.0, 38.0]
+    two["curve"]["alternative"] = [None] * 4
+    two["threshold"] = None
+    expect(charts.nth(1).locator(".levels span").first).to_have_text(re.compile(r"\d\d"), timeout=SOON)
+    assert levels(charts.nth(0)) == [0.2, 0.4, 0.6, 0.8, 1.0], "what is no probability has a scale of its own"
+    others = levels(charts.nth(1))
+    assert others[0] <= 35
+    assert others[-1] >= 38
+
+
+def test_a_time_is_read_in_all_charts_by_pointer_and_by_keyboard(
+    blank: Page, calmly_served: str, answers: Answers
+) -> None:
+    life = answers.agent_of("firing", "fine")
+    one, two = life["formulas"]
+    now = life["now"]
+    for formula, values in ((one, [0.9, 0.5, None]), (two, [0.8, 0.7, 0.6])):
+        formula["curve"] = {"time": [now - 250, now - 150, now - 50], "value": values, "alternative": [1.0, 1.0, None]}
+    opened(blank, calmly_served, life)
+    first, second = blank.locator(".formula").all()
+    assert key(first)[:2] == ["nominal no value", "fallback no value"]
+    assert key(second)[0] == "nominal 0.6000"
+    plot = first.locator(".plot")
+    box = plot.bounding_box()
+    assert box is not None
+    plot.hover(position={"x": box["width"] / 2, "y": 40})
+    assert (key(first)[0], key(second)[0]) == ("nominal 0.5000", "nominal 0.7000")
+    assert second.locator(".cursor").is_visible()
+    blank.mouse.move(1, 1)
+    assert key(second)[0] == "nominal 0.6000"
+    assert not second.locator(".cursor").is_visible()
+    slider = first.get_by_role("slider")
+    slider.focus()
+    for pressed, shown in (
+        ("ArrowLeft", "0.5000"),
+        ("ArrowLeft", "0.9000"),
+        ("ArrowLeft", "0.9000"),
+        ("End", "no value"),
+    ):
+        blank.keyboard.press(pressed)
+        assert key(first)[0] == f"nominal {shown}"
+    blank.keyboard.press("Home")
+    assert (slider.get_attribute("aria-valuetext") or "").startswith(
+        "nominal 0.9000; fallback 1.0000; required >= 0.8; at 2"
+    )
+    assert key(second)[0] == "nominal 0.8000"
+    with blank.expect_response("**/api/**"):
+        pass
+    expect(first.locator(".cursor")).to_be_visible(timeout=SOON)
+    assert key(first)[0] == "nominal 0.9000", "an update does not take it away"
+    blank.keyboard.press("Escape")
+    assert key(second)[0] == "nominal 0.6000"
+
+
+def test_the_time_shown_can_be_chosen_and_begins_with_what_shows_since_when(
+    blank: Page, calmly_served: str, answers: Answers
+) -> None:
+    life = answers.agent_of("firing")
+    [formula] = life["formulas"]
+    now = life["now"]
+    life["alarms"][0] |= {"since_unix": now - 3000, "began_unix": now - 3000}
+    times = [now - 5000, now - 3000, now - 10]
+    formula["curve"] = {"time": times, "value": [0.9, 0.5, 0.4], "alternative": [1.0, 1.0, 1.0]}
+    opened(blank, calmly_served, life)
+    chosen, value = blank.get_by_label("Time shown"), blank.locator("path.value")
+    assert chosen.input_value() == "3600"
+    assert (value.get_attribute("d") or "").startswith("M-116.67 ")
+    assert blank.locator(".marks .shape").count() == 1
+    chosen.select_option("all")
+    expect(value).to_have_attribute("d", re.compile("^M0.00 "), timeout=SOON)
+    chosen.select_option("last five minutes")
+    expect(value).to_have_attribute("d", re.compile("L290.00 [0-9.]+$"), timeout=SOON)
+    assert blank.locator("rect.fired").get_attribute("width") == "300"
