@@ -134,7 +134,7 @@ class ConnectedAgent(Agent):
             payload = self._waiting.popleft()
             self._number = self._number % 65_535 + 1
             self._flying[self._number] = payload
-            self._end.write(packets.publish(Message(self._topic, payload, qos=1, number=self._number)))
+            self._end.write(packets.publish(Message(self._topic, payload, qos=1), self._number))
 
     def _connect(self) -> None:
         world = self.world

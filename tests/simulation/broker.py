@@ -7,11 +7,11 @@ or at each change, so that a crash may lose the rest. A client that speaks MQTT 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from tests.simulation import packets
@@ -29,6 +29,9 @@ class State:
     sessions: dict[str, Session] = field(default_factory=dict)
     retained: dict[str, Message] = field(default_factory=dict)
 
+    def copy(self) -> State:
+        return State({name: session.copy() for name, session in self.sessions.items()}, dict(self.retained))
+
 
 @dataclass
 class Session:
@@ -41,10 +44,15 @@ class Session:
     flying: OrderedDict[int, Message] = field(default_factory=OrderedDict)
     last: int = 0
 
+    def copy(self) -> Session:
+        waiting, flying = self.waiting.copy(), self.flying.copy()
+        return Session(self.client_id, self.clean, dict(self.subscriptions), waiting, flying, self.last)
+
     def next_number(self) -> int:
-        self.last = next(
-            number for step in range(65_535) if (number := (self.last + step) % 65_535 + 1) not in self.flying
-        )
+        """Return a packet identifier that is not in use."""
+        self.last = self.last % 65_535 + 1
+        while self.last in self.flying:
+            self.last = self.last % 65_535 + 1
         return self.last
 
 
@@ -108,7 +116,7 @@ class Broker:
         for call in list(self.on_up):
             self.world.after(0.0, call)
         if self._save_every:
-            self.world.after(self._save_every, lambda life=self._life: self._save_again(life))  # type: ignore[misc]
+            self.world.after(self._save_every, partial(self._save_again, self._life))
 
     def stop(self, *, crash: bool) -> None:
         """End: in order, with everything saved, or in a crash, with what was saved last."""
@@ -121,15 +129,15 @@ class Broker:
         self._clients.clear()
         self._connections.clear()
         if self._save_every and crash:
-            self._state = copy.deepcopy(self._saved)
+            self._state = self._saved.copy()
             self.lossy = True
         for name in [name for name, session in self._state.sessions.items() if session.clean]:
             del self._state.sessions[name]
 
     def _save_again(self, life: int) -> None:
         if self.up and life == self._life:
-            self._saved = copy.deepcopy(self._state)
-            self.world.after(self._save_every, lambda: self._save_again(life))
+            self._saved = self._state.copy()
+            self.world.after(self._save_every, partial(self._save_again, life))
 
     # ---- messages ----
 
@@ -147,7 +155,7 @@ class Broker:
         for session in self._state.sessions.values():
             for pattern, qos in session.subscriptions.items():
                 if packets.matches(pattern, message.topic):
-                    self._queue_for(session, replace(message, qos=min(qos, message.qos), retain=False, again=False))
+                    self._queue_for(session, Message(message.topic, message.payload, min(qos, message.qos)))
                     break
 
     def _queue_for(self, session: Session, message: Message) -> None:
@@ -164,10 +172,11 @@ class Broker:
 
     def _pump(self, client: Client, session: Session) -> None:
         """Send what waits, as far as the client takes it."""
-        while session.waiting and not client.end.full and not (self._inflight and len(session.flying) >= self._inflight):
-            message = replace(session.waiting.popleft(), number=session.next_number())
-            session.flying[message.number] = message
-            client.end.write(packets.publish(message))
+        most = self._inflight or 65_535
+        while session.waiting and not client.end.full and len(session.flying) < most:
+            message, number = session.waiting.popleft(), session.next_number()
+            session.flying[number] = message
+            client.end.write(packets.publish(message, number))
 
     # ---- clients ----
 
@@ -193,10 +202,10 @@ class Broker:
             return
         match kind:
             case packets.PUBLISH:
-                message = packets.read_publish(flags, body)
+                message, number = packets.read_publish(flags, body)
                 self.publish(message)
                 if message.qos:
-                    end.write(packets.numbered(packets.PUBACK, message.number))
+                    end.write(packets.numbered(packets.PUBACK, number))
             case packets.PUBACK:
                 if session.flying.pop(packets.number_of(body), None) is not None:
                     self.world.note(f"acknowledged {session.client_id} {packets.number_of(body)}")
@@ -206,9 +215,9 @@ class Broker:
                 session.subscriptions.update(granted)
                 codes = bytes(qos for _, qos in granted)
                 end.write(packets.numbered(packets.SUBACK, packets.number_of(body), codes))
-                for topic, message in list(self._state.retained.items()):
+                for message in list(self._state.retained.values()):
                     for pattern, qos in granted:
-                        if packets.matches(pattern, topic):
+                        if packets.matches(pattern, message.topic):
                             self._queue_for(session, replace(message, qos=min(qos, message.qos)))
             case packets.UNSUBSCRIBE:
                 for pattern, _ in packets.filters(body, with_qos=False):
@@ -242,7 +251,7 @@ class Broker:
         self.world.note(f"connect {hello.client_id} {present:d}")
         client.end.write(packets.packet(packets.CONNACK, 0, bytes([present, 0])))
         for number, message in kept.flying.items():
-            client.end.write(packets.publish(replace(message, number=number, again=True)))
+            client.end.write(packets.publish(message, number, again=True))
         self._pump(client, kept)
         self._watch(client)
 
@@ -273,4 +282,3 @@ class Broker:
         if not client.left_in_order and client.hello is not None and client.hello.will is not None:
             client.left_in_order = True
             self.publish(client.hello.will)
-

@@ -1,7 +1,7 @@
 """The faults of the world: each is a function of the scene, which does its harm and has it end by itself.
 
-A new one is a function with `@fault` before it; the swarm draws it from then on, and counts it by its name. What it does
-must end within `LONGEST` seconds, and what it may cause must be among what `invariants.py` allows: nothing, usually.
+A new one is a function with `@fault` before it; the swarm draws it from then on, and counts it by its name. What it
+does ends within `LONGEST` seconds. Whatever it is, the invariants must hold.
 """
 
 from __future__ import annotations

@@ -19,6 +19,9 @@ Key = tuple[str, str, Any, int]
 """Agent, formula, episode, seq."""
 
 ALERTS = "cfmon/alerts/"
+FLIGHT = 1.1
+"""Seconds that what was sent may still be on its way when its connection ends, at most."""
+
 MOST = 5
 """Problems of one kind that are named."""
 
@@ -52,7 +55,7 @@ def check(scene: Scene) -> list[str]:
     """Return what does not hold after a run that has settled; the sidecar still runs."""
     expected, judged = undisturbed(scene.sidecar.folder / "config.yaml", scene.log, len(scene.agents))
     heard = list(_heard(scene))
-    faults = [(at, at) for at in scene.world.disturbed]
+    faults = [(at, at + FLIGHT) for at in scene.world.disturbed]
     return [
         *compare(expected, heard, faults, late=True).problems[:MOST],
         *_verdicts(judged, scene.sidecar.judged),
@@ -70,7 +73,9 @@ def _heard(scene: Scene) -> Iterator[Heard]:
         if message.topic.startswith(ALERTS) and message.payload:
             alert = json.loads(message.payload)
             several = first[alert["id"], alert["revision"]]
-            sent = several.setdefault(alert["sent_unix"], at + 1e-6 * len(several))  # each its own: they may come at once
+            sent = several.setdefault(
+                alert["sent_unix"], at + 1e-6 * len(several)
+            )  # each its own: they may come at once
             yield Heard(at, message.topic, json.dumps({**alert, "sent": sent, "sent_unix": sent}).encode())
 
 

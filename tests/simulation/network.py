@@ -1,5 +1,7 @@
 """Connections of byte streams: delayed, lost, half-open, and with readers that do not read."""
 
+# ruff: noqa: SLF001 - the two ends of a connection know each other
+
 from __future__ import annotations
 
 import asyncio
@@ -218,7 +220,7 @@ class Transport(asyncio.Transport):
         data = b"".join(self._arrived)
         self._arrived.clear()
         while data and not self._over:
-            buffer = self._protocol.get_buffer(-1)
+            buffer = memoryview(self._protocol.get_buffer(-1))
             count = min(len(data), len(buffer))
             buffer[:count] = data[:count]
             self._protocol.buffer_updated(count)

@@ -18,14 +18,12 @@ WRONG_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A PUBLISH. `number`: its packet identifier; 0 with QoS 0. `again`: the flag DUP."""
+    """What a PUBLISH carries."""
 
     topic: str
     payload: bytes
     qos: int = 0
     retain: bool = False
-    number: int = 0
-    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +76,19 @@ def text(value: str | bytes) -> bytes:
     return len(raw).to_bytes(2, "big") + raw
 
 
-def publish(message: Message) -> bytes:
-    flags = message.again << 3 | message.qos << 1 | message.retain
-    number = message.number.to_bytes(2, "big") if message.qos else b""
-    return packet(PUBLISH, flags, text(message.topic) + number + message.payload)
+def publish(message: Message, number: int = 0, *, again: bool = False) -> bytes:
+    """Return a PUBLISH. `number`: its packet identifier, unless with QoS 0. `again`: the flag DUP."""
+    flags = again << 3 | message.qos << 1 | message.retain
+    identifier = number.to_bytes(2, "big") if message.qos else b""
+    return packet(PUBLISH, flags, text(message.topic) + identifier + message.payload)
 
 
-def read_publish(flags: int, body: bytes) -> Message:
+def read_publish(flags: int, body: bytes) -> tuple[Message, int]:
+    """Return what a PUBLISH carries, and its packet identifier; 0 with QoS 0."""
     at = 2 + int.from_bytes(body[:2], "big")
     topic, qos = body[2:at].decode(), flags >> 1 & 3
     number = int.from_bytes(body[at : at + 2], "big") if qos else 0
-    return Message(topic, body[at + 2 * (qos > 0) :], qos, bool(flags & 1), number, bool(flags & 8))
+    return Message(topic, body[at + 2 * (qos > 0) :], qos, bool(flags & 1)), number
 
 
 def numbered(kind: int, number: int, rest: bytes = b"", flags: int = 0) -> bytes:

@@ -92,6 +92,12 @@ class Scene:
         self.sidecar.stop()
         return True
 
+    def take_downtime(self) -> float:
+        """Return for how long the sidecar, which has just ended, stays away."""
+        seconds, self.downtime = self.downtime, None
+        assert seconds is not None, "the sidecar ended by itself"
+        return seconds
+
     def settled(self) -> str:
         """Return what is still under way, or an empty text."""
         service = self.sidecar.service
@@ -114,7 +120,7 @@ def draw_config(draw: Random, urls: dict[str, str]) -> dict[str, Any]:
     formulas: list[dict[str, Any]] = [
         {
             "name": "tally",
-            "formula": f'fallback@{draw.randint(3, 20)}.P>=1 [ G<=6 !"unsafe" ]',
+            "formula": f'fallback@{draw.randint(3, 20)}.P>=0.98 [ G<=6 !"unsafe" ]',
             "alarm": {"severity": "info", "for": draw.randint(1, 2)},
         },
         {

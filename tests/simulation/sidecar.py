@@ -77,14 +77,18 @@ class Sidecar:
             task = loop.create_task(service.run(self._stop))
             with suppress(Killed):
                 loop.run_until_complete(task)
-            if loop.alive and self._stopped_at is not None:
-                took = self.world.now - self._stopped_at
-                self.world.note(f"ended after {took:.3f} s")
-                if took > ENDS_WITHIN:
-                    self.world.problems.append(f"the process ends after {took:.1f} s; promised: {ENDS_WITHIN:.0f}")
+                self._ended()
         finally:
             _bury(loop)
             self.service = None
+
+    def _ended(self) -> None:
+        """Compare how long it took to end with the promise."""
+        if self._stopped_at is not None:
+            took = self.world.now - self._stopped_at
+            self.world.note(f"ended after {took:.3f} s")
+            if took > ENDS_WITHIN:
+                self.world.problems.append(f"the process ends after {took:.1f} s; promised: {ENDS_WITHIN:.0f}")
 
     def stop(self) -> None:
         """Signal that it should end."""

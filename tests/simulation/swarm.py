@@ -6,9 +6,11 @@ import tempfile
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.simulation.agents import Agent
 from tests.simulation.faults import FAULTS
 from tests.simulation.invariants import check, check_end
 from tests.simulation.scene import RATE, Scene
@@ -31,9 +33,10 @@ QUIET: Final = 8.0
 
 @dataclass
 class Result:
-    """What came of a seed. `steps`: of all agents; `hours`: of agents, simulated."""
+    """What came of a seed. `options`: of the command that runs it again; `steps`, `hours`: of all agents together."""
 
     seed: int
+    options: str
     digest: str
     steps: int
     hours: float
@@ -50,11 +53,15 @@ def run(seed: int, *, seconds: float | None = None, kinds: list[str] | None = No
         with scene.sidecar.doors():
             try:
                 play.run()
-            except Exception:
+            except Exception:  # noqa: BLE001 - of the sidecar or of the world: it belongs to the seed
                 scene.world.problems.append(traceback.format_exc())
         world = scene.world
         steps = len(scene.log)
-        return Result(seed, world.digest, steps, steps / RATE / 3600, world.faults, world.problems, world.lines or [])
+        options = "" if seconds is None else f" --seconds {seconds:g}"
+        options += "" if kinds is None else f" --faults {','.join(kinds)}"
+        return Result(
+            seed, options, world.digest, steps, steps / RATE / 3600, world.faults, world.problems, world.lines or []
+        )
 
 
 class _Play:
@@ -75,16 +82,14 @@ class _Play:
             world.at(FIRST_STEP, self._step_all)
         else:
             for agent in scene.agents:
-                world.at(FIRST_STEP + world.draw.random() / RATE, lambda agent=agent: self._step_one(agent))  # type: ignore[misc]
+                world.at(FIRST_STEP + world.draw.random() / RATE, partial(self._step_one, agent))
         if self._kinds:
             world.at(BEGIN, self._harm)
         world.at(self._until, lambda: self._wait(world.now + PATIENCE, 0.0))
         while not self._over:
-            scene.downtime = None
             scene.sidecar.run()
             if not self._over:
-                assert scene.downtime is not None, "the sidecar ended by itself"
-                world.advance(world.now + scene.downtime)
+                world.advance(world.now + scene.take_downtime())
         scene.world.problems += check_end(scene)
 
     def _step_all(self) -> None:
@@ -95,11 +100,11 @@ class _Play:
                 agent.step()
             world.after(1 / RATE, self._step_all)
 
-    def _step_one(self, agent: object) -> None:
+    def _step_one(self, agent: Agent) -> None:
         world = self._scene.world
         if world.now < self._until:
-            agent.step()  # type: ignore[attr-defined]
-            world.after(world.draw.uniform(0.5, 1.5) / RATE, lambda: self._step_one(agent))
+            agent.step()
+            world.after(world.draw.uniform(0.5, 1.5) / RATE, partial(self._step_one, agent))
 
     def _harm(self) -> None:
         world = self._scene.world
