@@ -112,6 +112,15 @@ def session_stolen(scene: Scene) -> bool:
 
 
 @fault
+def broker_forgets_connections(scene: Scene) -> bool:
+    """The broker resets every connection at once, and goes on."""
+    ends = [end for end in scene.network.ends if end.name.startswith("to ")]
+    for end in ends:
+        end.cut()
+    return bool(ends)
+
+
+@fault
 def broker_restarts(scene: Scene) -> None:
     """The broker ends in order, and comes again with everything that it had."""
     _restart(scene, crash=False)

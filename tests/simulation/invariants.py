@@ -68,15 +68,18 @@ def check(scene: Scene) -> list[str]:
 
 def _heard(scene: Scene) -> Iterator[Heard]:
     """Yield the alerts that the broker took, as if sent when the first copy arrived: the sidecar's clock may jump."""
-    first: dict[tuple[str, int], dict[float, float]] = defaultdict(dict)
+    first: dict[tuple[str, int], dict[bytes, float]] = defaultdict(dict)
     for at, message in scene.heard:
         if message.topic.startswith(ALERTS) and message.payload:
             alert = json.loads(message.payload)
             several = first[alert["id"], alert["revision"]]
-            sent = several.setdefault(
-                alert["sent_unix"], at + 1e-6 * len(several)
-            )  # each its own: they may come at once
+            sent = several.setdefault(message.payload, at + 1e-6 * len(several))
             yield Heard(at, message.topic, json.dumps({**alert, "sent": sent, "sent_unix": sent}).encode())
+
+
+def check_removed(scene: Scene, formula: str) -> list[str]:
+    """Return what does not hold after a formula was removed: the broker retains nothing of it."""
+    return [f"retained, and removed: {topic}" for topic in scene.broker.retained if topic.endswith(f"/{formula}")]
 
 
 def check_end(scene: Scene) -> list[str]:

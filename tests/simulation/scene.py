@@ -92,6 +92,20 @@ class Scene:
         self.sidecar.stop()
         return True
 
+    def remove_formula(self) -> str:
+        """Take the last formula out of the configuration, and have the sidecar read it; return its name.
+
+        The first life with it cannot reach the broker for a while, and may be killed before it can.
+        """
+        removed = self.config["formulas"].pop()
+        (self.sidecar.folder / "config.yaml").write_text(json.dumps(self.config))
+        self.network.refusing.add(NAME)
+        self.world.after(5.0, lambda: self.network.refusing.discard(NAME))
+        if self.world.draw.random() < 0.5:
+            self.world.after(3.0, lambda: self.kill(1.0))
+        self.restart(0.5)
+        return str(removed["name"])
+
     def take_downtime(self) -> float:
         """Return for how long the sidecar, which has just ended, stays away."""
         seconds, self.downtime = self.downtime, None

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.simulation.agents import Agent
 from tests.simulation.faults import FAULTS
-from tests.simulation.invariants import check, check_end
+from tests.simulation.invariants import check, check_end, check_removed
 from tests.simulation.scene import RATE, Scene
 
 MEMORY: Final = Path("/dev/shm")
@@ -75,6 +75,7 @@ class _Play:
         self._kinds = draw.sample(names, draw.randint(min(1, len(names)), len(names)))
         self._pause = draw.choice((1.0, 3.0, 10.0))
         self._over = False
+        self._removed = ""
 
     def run(self) -> None:
         scene, world = self._scene, self._scene.world
@@ -124,7 +125,13 @@ class _Play:
         elif left or quiet < QUIET:
             world.after(0.5, lambda: self._wait(deadline, 0.0 if left else quiet + 0.5))
             return
+        elif self._removed:
+            world.problems += check_removed(scene, self._removed)
         else:
             world.problems += check(scene)
+            if len(scene.config["formulas"]) > 1:
+                self._removed = scene.remove_formula()
+                world.after(1.0, lambda: self._wait(world.now + PATIENCE, 0.0))
+                return
         self._over = True
         scene.sidecar.stop()

@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from monitor.sidecar import recovery
+from monitor.sidecar.effects import Effects
 from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Receipt
 from monitor.sidecar.mqtt.keepalive import KeepAlive
 from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.pipeline import Pipeline
 from monitor.sidecar.store.store import Store
 from monitor.sidecar.webhooks.sender import Sender
 from monitor.sidecar.worker import Worker
@@ -22,7 +25,7 @@ from tests.simulation.swarm import Result, run
 from tests.simulation.world import World
 from tests.tiers import slow
 
-FEW = (1, 9)
+FEW = (2, 6)
 MANY = range(1000, 1024)
 
 
@@ -115,6 +118,16 @@ def gives_up_posts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sender, "_attempt", once)
 
 
+def forgets_removals(patch: pytest.MonkeyPatch) -> None:
+    """What is retained of a formula is not cleared when the formula is removed."""
+    restore = Pipeline.restore
+
+    def silent(self: Pipeline, *state: Any, **more: Any) -> Effects:  # noqa: ANN401 - passed on
+        return msgspec.structs.replace(restore(self, *state, **more), publications=())
+
+    patch.setattr(Pipeline, "restore", silent)
+
+
 def never_pings(patch: pytest.MonkeyPatch) -> None:
     """A broker that is gone without a word is not missed."""
     patch.setattr(KeepAlive, "start", lambda _self: None)
@@ -126,6 +139,7 @@ MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (does_not_store_messages, "missing: "),
     (does_not_replay, "no verdict, and no reason: "),
     (gives_up_posts, "pager has "),
+    (forgets_removals, "retained, and removed: "),
     (never_pings, "it does not settle"),
 ]
 SEEDS = range(40)
