@@ -22,7 +22,7 @@ KERNELS := $(shell find monitor -name '*.pxd')
 PURE := monitor/types.py,monitor/errors.py,monitor/arrays.py,monitor/runtime/*,monitor/model/*,monitor/policy/*,monitor/causal/*,monitor/logic/*,monitor/exact/*,monitor/exact/forward/*,monitor/stream/*,monitor/alarm/*,monitor/evidence/audit.py,monitor/evidence/canonical.py,monitor/evidence/contradictions.py,monitor/evidence/document.py,monitor/evidence/effort.py,monitor/evidence/maker.py,monitor/evidence/rederivation.py,monitor/statistics/*,monitor/sampled/*,monitor/worlds/*,monitor/hidden/*,monitor/evaluation/*,monitor/picture/*,monitor/authoring/formats/*,monitor/authoring/learning/*,monitor/authoring/proposal/*
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage bounds mutants docs gallery screenshots faults fuzz soak-truth bench experiments lint lock flink dashboards sbom format clean
+.PHONY: help demo test test-all coverage bounds mutants docs gallery screenshots faults fuzz soak-truth soak-world bench experiments lint lock flink dashboards sbom format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,9 @@ fuzz: $(VENV)/.dev ## Fuzz every parser of untrusted input, ten million inputs (
 
 soak-truth: $(VENV)/.dev ## Compare the engine with the oracle on random formulas (ARGS="--minutes 60 --seed 1 --processes 2")
 	@$(BIN)/python -m tests.truth.soak $(ARGS)
+
+soak-world: $(VENV)/.dev ## Simulate the sidecar in a world of faults, seed after seed (ARGS="--minutes 60 --first 1000")
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 bench: $(VENV)/.dev ## Measure every row beside its peers (minutes): table, var/bench.json, var/bench.svg (ARGS=--quick)
 	@$(PYTHON) .ci/setup.py system

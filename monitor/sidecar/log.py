@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from monitor.sidecar.clock import read_clock
 from monitor.sidecar.config.settings import LoggingConfig
 from monitor.types import Instant
 
@@ -64,7 +64,7 @@ class RateLimit(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to pass this record. Messages are literals of a program, so they are few."""
-        now = time.monotonic()
+        now = read_clock().ticks
         due = now >= self._next.get(str(record.msg), now)
         if due:
             self._next[str(record.msg)] = now + PAUSE

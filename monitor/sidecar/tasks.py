@@ -18,7 +18,7 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> list[Any]:
     Python 3.11's `wait_for` can swallow a cancellation that arrives just as it finishes, so it is repeated.
     """
     every = list(tasks)
-    while pending := {task for task in every if not task.done()}:
+    while pending := [task for task in every if not task.done()]:
         for task in pending:
             task.cancel()
         await asyncio.wait(pending, timeout=0.1)
@@ -35,6 +35,14 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
         return working.done()
     finally:
         await end_tasks((working, stopping))
+
+
+def start_thread(work: Callable[[], None]) -> None:
+    """Start a daemon thread; raise OSError (`EAGAIN`) if that is impossible."""
+    try:
+        threading.Thread(target=work, daemon=True).start()
+    except RuntimeError as error:  # callers handle OSError
+        raise OSError(errno.EAGAIN, f"no thread can be started: {error}") from error
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -59,8 +67,5 @@ async def in_thread(work: Callable[[], T]) -> T:
         else:
             hand_over(lambda: done.set_result(result))
 
-    try:
-        threading.Thread(target=run, daemon=True).start()
-    except RuntimeError as error:  # callers handle OSError
-        raise OSError(errno.EAGAIN, f"no thread can be started: {error}") from error
+    start_thread(run)
     return await done

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import Final
+
+from monitor.sidecar.clock import read_clock
 
 DAY: Final = 86400.0
 """Maximum number of seconds counted for the time before a start."""
@@ -25,7 +26,8 @@ class SeenTime:
 
     def now(self, newest: float | None) -> float:
         """Return the time, in seconds since the epoch. `newest`: time of the newest file, used if none is stored."""
-        wall, ticks = time.time(), time.monotonic()
+        read = read_clock()
+        wall, ticks = read.wall, read.ticks
         if self._last is not None:
             before, latest = self._last[0], self._last[0] + ticks - self._last[1]
         else:

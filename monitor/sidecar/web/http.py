@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from starlette.routing import Route
 
 from monitor.errors import ConfigError, LimitError, MonitorError
 from monitor.evidence.bundle import pack_bundle
+from monitor.sidecar.clock import read_clock
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.sinks.metrics import CONTENT_TYPE
 from monitor.sidecar.sinks.status_view import DRAWN, StatusView
@@ -80,14 +80,14 @@ class Sources:
 
     def overview(self, search: str, most: int, drawn: int = DRAWN) -> dict[str, Any]:
         """Return the data of the status page; `search`, `most` and `drawn` as in `StatusView.overview`."""
-        now = time.time()
+        now = read_clock().wall
         overview = self.view.overview(search, most, now, drawn)
         return {**overview, "status": self.status(), "problem": self.problem(), "now": now}
 
     def life(self, name: str, most: int) -> dict[str, Any] | None:
         """Return the data of an agent's page; as `StatusView.life`."""
         life = self.view.life(name, most)
-        return None if life is None else {**life, "problem": self.problem(), "now": time.time()}
+        return None if life is None else {**life, "problem": self.problem(), "now": read_clock().wall}
 
     def problem(self) -> str:
         """Return why the data may be wrong or old; empty if it is not."""

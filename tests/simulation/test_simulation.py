@@ -1,0 +1,166 @@
+"""Swarms of seeds: nothing is lost, doubled or invented, whatever happens; and that this test would notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from monitor.sidecar import recovery
+from monitor.sidecar.effects import Effects
+from monitor.sidecar.mqtt.connection import Connection
+from monitor.sidecar.mqtt.inbox import Arrived, Dropped, Receipt
+from monitor.sidecar.mqtt.keepalive import KeepAlive
+from monitor.sidecar.mqtt.outbox import Outbox
+from monitor.sidecar.pipeline import Pipeline
+from monitor.sidecar.store.store import Store
+from monitor.sidecar.webhooks.sender import Sender
+from monitor.sidecar.worker import Worker
+from tests.simulation.faults import FAULTS
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.swarm import Result, run
+from tests.simulation.world import World
+from tests.tiers import slow
+
+FEW = (2, 6)
+MANY = range(1000, 1024)
+
+
+def told(result: Result) -> str:
+    """Say what failed, and how to run it again."""
+    return "\n".join([f"python -m tests.simulation --seed {result.seed}{result.options}", *result.problems])
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_few_seeds(seed: int) -> None:
+    result = run(seed, seconds=8.0)
+    assert not result.problems, told(result)
+    assert result.steps > 50
+    assert sum(result.faults.values()) > 0
+
+
+def test_one_seed_has_one_trace() -> None:
+    first, second, other = run(3, seconds=4.0), run(3, seconds=4.0), run(4, seconds=4.0)
+    assert first.digest == second.digest
+    assert first.digest != other.digest
+
+
+@slow
+def test_many_seeds() -> None:
+    faults: Counter[str] = Counter()
+    for seed in MANY:
+        result = run(seed)
+        assert not result.problems, told(result)
+        faults += result.faults
+    assert faults.keys() == FAULTS.keys(), "a kind of fault never occurred"
+
+
+def test_time_passes_only_where_somebody_waits() -> None:
+    world = World(0)
+    loop = VirtualLoop(world)
+    passed: list[str] = []
+
+    async def work() -> None:
+        world.after(1.0, lambda: passed.append("event"))
+        await asyncio.sleep(3600.0)
+        passed.append("sleeper")
+
+    loop.run_until_complete(work())
+    loop.close()
+    assert passed == ["event", "sleeper"]
+    assert world.now == pytest.approx(3600.0, abs=0.01)
+
+
+# ---- what the swarm finds: each is a mistake that the sidecar does not make ----
+
+
+def forgets_at_reconnection(patch: pytest.MonkeyPatch) -> None:
+    """What was sent and not acknowledged is not sent again."""
+    patch.setattr(Outbox, "rewind", lambda _self: None)
+
+
+def acknowledges_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Steps are acknowledged as soon as they are taken, and that is sent at once."""
+    accept = Worker._accept  # noqa: SLF001 - that is what is broken
+    acknowledge = Connection.acknowledge
+
+    def at_once(self: Connection, receipts: Sequence[Receipt]) -> None:
+        acknowledge(self, receipts)
+        self._flush()
+
+    def early(self: Worker, entry: Arrived | Dropped) -> Sequence[Receipt]:
+        self.acknowledge(accept(self, entry))
+        return ()
+
+    patch.setattr(Worker, "_accept", early)
+    patch.setattr(Connection, "acknowledge", at_once)
+
+
+def does_not_store_messages(patch: pytest.MonkeyPatch) -> None:
+    """Alerts that wait to be sent are not in the transaction of their steps."""
+    commit = Store.commit
+    patch.setattr(Store, "commit", lambda self, _messages=(), *rest, **more: commit(self, (), *rest, **more))
+
+
+def does_not_replay(patch: pytest.MonkeyPatch) -> None:
+    """After a restart, the events since the last snapshot are left out."""
+
+    def none(_kept: object) -> Iterator[Any]:
+        return iter(())
+
+    patch.setattr(recovery, "_events", none)
+
+
+def gives_up_posts(patch: pytest.MonkeyPatch) -> None:
+    """A post that fails counts as delivered."""
+    attempt = Sender._attempt  # noqa: SLF001 - likewise
+
+    async def once(self: Sender, number: int) -> None:
+        await attempt(self, number)
+
+    patch.setattr(Sender, "_attempt", once)
+
+
+def forgets_removals(patch: pytest.MonkeyPatch) -> None:
+    """What is retained of a formula is not cleared when the formula is removed."""
+    restore = Pipeline.restore
+
+    def silent(self: Pipeline, *state: Any, **more: Any) -> Effects:  # noqa: ANN401 - passed on
+        return msgspec.structs.replace(restore(self, *state, **more), publications=())
+
+    patch.setattr(Pipeline, "restore", silent)
+
+
+def never_pings(patch: pytest.MonkeyPatch) -> None:
+    """A broker that is gone without a word is not missed."""
+    patch.setattr(KeepAlive, "start", lambda _self: None)
+
+
+MISTAKES: list[tuple[Callable[[pytest.MonkeyPatch], None], list[str]]] = [
+    (forgets_at_reconnection, ["connection_lost"]),
+    (acknowledges_before_the_commit, ["killed_before_commit"]),
+    (does_not_store_messages, ["killed_after_commit"]),
+    (does_not_replay, ["killed"]),
+    (gives_up_posts, ["receiver_away"]),
+    (forgets_removals, []),
+    (never_pings, ["connection_half_open"]),
+]
+"""Each with the kind of fault that shows it; with all kinds it takes more seeds."""
+SEEDS = range(20)
+
+
+@slow
+@pytest.mark.parametrize(("mistake", "kinds"), MISTAKES, ids=lambda value: getattr(value, "__name__", ""))
+def test_mistakes_are_found(mistake: Callable[[pytest.MonkeyPatch], None], kinds: list[str]) -> None:
+    for seed in SEEDS:
+        with pytest.MonkeyPatch.context() as patch:
+            mistake(patch)
+            result = run(seed, seconds=15.0, kinds=kinds)
+        if result.problems:
+            assert not run(seed, seconds=15.0, kinds=kinds).problems
+            return
+    pytest.fail(f"not found in {len(SEEDS)} seeds")
