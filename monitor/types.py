@@ -249,7 +249,7 @@ class BandSettings(msgspec.Struct, frozen=True):
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `labels`, `recourse` and the alarm's `runbook` do not count when two are compared.
+    """One formula to monitor. `labels`, `actions`, `recourse` and the alarm's `runbook` do not count when two are compared.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -269,6 +269,8 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """`auto`: exact where the formula allows it, else sampled."""
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and the words for it in sentences."""
+    actions: tuple[tuple[str, str], ...] = ()
+    """Pairs of an action and the words for it in sentences: by its name in the model, or its number if it has none."""
     bands: BandsWhen = "auto"
     """On a model learned from data, which verdicts get a credible band and their support. `auto`: those that miss the
     goal, and all while the alarm is pending or fires; `always`, `off`.
@@ -285,7 +287,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that changes an alarm: `every` with its type, no `labels`, no `recourse` and no `runbook`."""
+        """Return all that changes an alarm: `every` with its type, no `labels` or `actions`, no `recourse` and no `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 

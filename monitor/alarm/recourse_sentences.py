@@ -14,7 +14,6 @@ import msgspec
 from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
-from monitor.model.action_names import action_in_words
 from monitor.types import Avoidable, Changes, Recourse, State
 
 
@@ -141,7 +140,7 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     if changes.samples:
         value = f"about {value}"
     ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
-    what, rest = f"{_instead(changes)} at step ", ago
+    what, rest = f"{_instead(changes, subject)} at step ", ago
     if changes.count == 1:
         rest += f", with no other decision changed, would have given {value}"
     else:
@@ -149,11 +148,11 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     return [StepSentence(capital(f"{lead}{what}"), changes.offset, rest)]
 
 
-def _instead(changes: Changes) -> str:
-    proposed = action_in_words(changes.proposed_name, changes.proposed)
+def _instead(changes: Changes, subject: Subject) -> str:
+    proposed = subject.action(changes.proposed_name, changes.proposed)
     if changes.taken is None:
         return proposed
-    return f"{proposed} instead of {action_in_words(changes.taken_name, changes.taken)}"
+    return f"{proposed} instead of {subject.action(changes.taken_name, changes.taken)}"
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:
