@@ -56,7 +56,7 @@ def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     ends = [end for m in banded for end in m.bounds or ()]
     scale = scale_of(numbers or [branch.value for branch in alarm.branches], ends, reward=alarm.reward)
     aside = ""
-    if banded:
+    if any(low < high for low, high in zip(ends[::2], ends[1::2], strict=True)):
         reaches = f", {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
         aside = f"hatched: {other.name} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
     sheet.heading("What happened: the value at each step", aside)

@@ -97,7 +97,7 @@ class Canvas:
         self.width = width
         self._title, self._description = _writable(title), _writable(description)
         self._parts: list[str] = []
-        self._role, self._lowest = "img", 0.0
+        self._readings: list[tuple[Point, Point, Sequence[str], Point]] = []
 
     @property
     def drawn(self) -> int:
@@ -221,27 +221,32 @@ class Canvas:
 
     def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
         """Add an area that the keyboard reaches too, whose numbers appear at `below` while it is pointed at."""
-        self._role = "graphics-document"  # an image would have no parts
-        said = _writable(". ".join(lines))
-        wide, high = max(width_of(line, 12, bold=True) for line in lines) + 20, 17.0 * len(lines) + 10
-        left = max(min(at[0] + size[0] / 2 - wide / 2, self.width - below[0] - wide), below[0])
-        self._lowest = max(self._lowest, below[1] + high + 4)
-        self._parts.append(f'<g class="step" tabindex="0" role="img" aria-label={quoteattr(said)}>')
-        self.box(at, size, fill=INK)
-        self._parts[-1] = self._parts[-1].replace(" fill=", ' fill-opacity="0" fill=')
-        self._parts.append('<g class="numbers" visibility="hidden">')
-        self.box((left, below[1]), (wide, high), fill=PAPER, ink=FAINT)
-        for n, line in enumerate(lines):
-            self.text((left + 10, below[1] + 17 * (n + 1)), line, size=12, bold=n == 0)
-        self._parts.append("</g></g>")
+        self._readings.append((at, size, lines, below))
+
+    def _draw_readings(self, height: float) -> None:
+        for at, size, lines, below in self._readings:
+            wide, high = max(width_of(line, 12, bold=True) for line in lines) + 20, 17.0 * len(lines) + 10
+            left = max(min(at[0] + size[0] / 2 - wide / 2, self.width - below[0] - wide), below[0])
+            top = max(min(below[1], height - high - 4), 0.0)
+            said = quoteattr(_writable(". ".join(lines)))
+            self._parts.append(f'<g class="step" tabindex="0" role="img" aria-label={said}>')
+            self._parts.append(
+                f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{INK}" '
+                'fill-opacity="0"/><g class="numbers" visibility="hidden">'
+            )
+            self.box((left, top), (wide, high), fill=PAPER, ink=FAINT)
+            for n, line in enumerate(lines):
+                self.text((left + 10, top + 17 * (n + 1)), line, size=12, bold=n == 0)
+            self._parts.append("</g></g>")
 
     def document(self, height: float) -> str:
-        """Return the SVG document, higher if the numbers of a step need it."""
-        height = max(height, self._lowest)
+        """Return the SVG document."""
+        self._draw_readings(height)
+        role = "graphics-document" if self._readings else "img"  # an image has no parts that are reached
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(height)}"',
-                f'width="{_n(self.width)}" height="{_n(height)}" role="{self._role}"',
+                f'width="{_n(self.width)}" height="{_n(height)}" role="{role}"',
                 f"aria-label={quoteattr(self._title)}>",
                 f"<title>{escape(self._title)}</title>",
                 f"<desc>{escape(self._description)}</desc>",

@@ -73,7 +73,8 @@ def test_a_band_holds_four_fifths_of_runs_drawn_independently(house: House, evid
     assert isinstance(policy, WorldPolicy)
     root = ET.fromstring(draw_alarm(evidence, world, house.loaded.tables, house.loaded.models)[0])
     degrees, steps = scale(root, "end", "y", 3), scale(root, "middle", "x", 8)
-    bands = [each.attrib["points"] for each in root.iter(f"{SVG}polygon") if each.get("fill") == ALTERNATIVE]
+    tinted = [each for each in root.iter(f"{SVG}polygon") if "fill-opacity" in each.attrib]
+    bands = [each.attrib["points"] for each in tinted if each.get("fill") == ALTERNATIVE]
     points = [tuple(map(float, each.split(","))) for each in bands[0].split()]
     upper, lower = points[: len(points) // 2], points[: len(points) // 2 - 1 : -1]
     assert [round(steps(x)) for x, _ in upper] == [*range(evidence.seq, evidence.seq + 5)]
@@ -90,7 +91,9 @@ def test_a_band_holds_four_fifths_of_runs_drawn_independently(house: House, evid
 
 def scale(root: ET.Element, anchor: str, axis: str, count: int) -> Callable[[float], float]:
     """What pixels of the first chart mean, by the numbers at its axis."""
-    ticks = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") == anchor][:count]
+    size = "11" if axis == "y" else "12"
+    texts = [each for each in root.iter(f"{SVG}text") if each.get("font-size") == size]
+    ticks = [each for each in texts if each.get("text-anchor") == anchor][:count]
     shift = -4.0 if axis == "y" else 0.0  # a number stands a little below its tick
     slope, base = np.polyfit(
         [float(each.attrib[axis]) + shift for each in ticks], [float(str(each.text)) for each in ticks], 1
