@@ -249,7 +249,9 @@ class BandSettings(msgspec.Struct, frozen=True):
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `labels`, `actions`, `recourse` and the alarm's `runbook` do not count when two are compared.
+    """One formula to monitor.
+
+    `labels`, `actions`, `recourse` and the alarm's `runbook` do not count when two are compared.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -287,7 +289,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that changes an alarm: `every` with its type, no `labels` or `actions`, no `recourse` and no `runbook`."""
+        """Return all that changes an alarm: `every` with its type, no words, no `recourse` and no `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
@@ -825,6 +827,7 @@ class Alert(msgspec.Struct, frozen=True):
     acted: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     inputs: tuple[tuple[float, ...], ...] = ()
+    actions: tuple[tuple[str, str], ...] = ()
 
 
 class Refreshed(msgspec.Struct, frozen=True):

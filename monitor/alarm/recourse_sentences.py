@@ -7,6 +7,7 @@ beside its number, as in the other sentences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
+from monitor.model.action_names import WordsOfActions
 from monitor.types import Avoidable, Changes, Recourse, State
 
 
@@ -48,11 +50,11 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     taken: int | None
     """The action taken, as the model's index; `null`: none yet."""
     taken_name: str
-    """Its name in the model; empty if actions have none."""
+    """What the configuration's `actions` call it, else its name in the model; empty if actions have none."""
     proposed: int
     """The action to take instead."""
     proposed_name: str
-    """Its name in the model; empty if actions have none."""
+    """What it is called, likewise."""
     samples: int | None = None
     """Number of draws of which the value is the mean; left out if it is exact."""
 
@@ -82,7 +84,7 @@ class AlertRecourse(msgspec.Struct, frozen=True):
     """Why something is not known; empty if all is."""
 
 
-def alert_recourse(recourse: Recourse | None, seq: int) -> AlertRecourse | None:
+def alert_recourse(recourse: Recourse | None, seq: int, actions: WordsOfActions = ()) -> AlertRecourse | None:
     """Return the part of an alert; `seq`: the step of the verdict. None if the verdict was not examined."""
     if recourse is None:
         return None
@@ -91,12 +93,13 @@ def alert_recourse(recourse: Recourse | None, seq: int) -> AlertRecourse | None:
         robust=recourse.robust,
         best=recourse.best,
         optimal=recourse.optimal,
-        changes=None if recourse.changes is None else _changes(recourse.changes, seq),
+        changes=None if recourse.changes is None else _changes(recourse.changes, seq, dict(actions)),
         reason=recourse.reason,
     )
 
 
-def _changes(changes: Changes, seq: int) -> AlertChanges:
+def _changes(changes: Changes, seq: int, words: Mapping[str, str]) -> AlertChanges:
+    taken, proposed = changes.taken_name or str(changes.taken), changes.proposed_name or str(changes.proposed)
     return AlertChanges(
         count=changes.count,
         value=changes.value,
@@ -104,9 +107,9 @@ def _changes(changes: Changes, seq: int) -> AlertChanges:
         offset=changes.offset,
         state=changes.state,
         taken=changes.taken,
-        taken_name=changes.taken_name,
+        taken_name=words.get(taken, changes.taken_name),
         proposed=changes.proposed,
-        proposed_name=changes.proposed_name,
+        proposed_name=words.get(proposed, changes.proposed_name),
         samples=changes.samples or None,
     )
 

@@ -58,10 +58,14 @@ class Subject:
 
     def short(self, change: InterventionRef) -> InterventionRef:
         """Return an intervention with its name shortened."""
-        name = change.name
-        if change.kind == "action" and self._formula.actions:
-            name = self.action(name, 0).removeprefix("action ")
-        return replace(change, name=self.name(name))
+        change = self.worded(change)
+        return replace(change, name=self.name(change.name))
+
+    def worded(self, change: InterventionRef) -> InterventionRef:
+        """Return an intervention with the words for its action."""
+        if change.kind != "action" or not self._formula.actions:
+            return change
+        return replace(change, name=self.action(change.name, 0).removeprefix("action "))
 
     def action(self, name: str, number: int) -> str:
         """Return how a sentence names an action."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from monitor.model import MDP
 
-PLACE: Final = re.compile(r"^row (\d+) column (\d+)\b")
-"""The name of a cell of a grid, which is drawn in the same picture."""
+PLACE: Final = re.compile(r"row (\d+) column (\d+)(?: \(.*\))?$")
+"""The name of a cell of a grid, which is drawn in the same picture, and its labels, which are drawn there."""
 
 
 def state_in_words(model: MDP, state: int) -> str:

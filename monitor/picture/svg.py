@@ -50,7 +50,9 @@ STYLE: Final = """
 text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
 .step { outline: none; cursor: crosshair; }
 .step:hover > rect, .step:focus > rect { fill-opacity: .1; }
+.step .numbers { pointer-events: none; }
 .step:hover .numbers, .step:focus .numbers { visibility: visible; }
+svg:has(.step:hover) .step:not(:hover) .numbers { visibility: hidden; }
 """
 """With the numbers of a step, which are hidden where nothing points at it."""
 PATTERNS: Final = f"""

@@ -74,6 +74,7 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
+  const facts = makeFacts(["value", "required", "step", "state"]);
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
@@ -87,7 +88,7 @@ function makeExplanation() {
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), summary, numbers, wait, when, frame, links, makeMore(details, profile, bands));
+  dialog.append(element("div", "bar", title, close), summary, facts, wait, when, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -113,6 +114,7 @@ function makeExplanation() {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
+    facts.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq), state: lasted(alarm) });
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
