@@ -98,7 +98,7 @@ def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
     ends = [end for branch in shown for each in _intervals(branch) for end in each]
     sheet.heading(f"What would have happened: {heading}")
     band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward), percent=not alarm.reward)
-    sheet.threshold(band, alarm.comparison, *(required or [None]))
+    sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
     timeline = sheet.timeline
     missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
     if missing:

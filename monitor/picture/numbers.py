@@ -88,7 +88,7 @@ def draw_numbers(
     ends = max(each.begins + len(each.states) - 1 for each in compared)
     timeline = timeline_of(evidence, [each.begins for each in compared], ends)
     sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
-    sheet.words("Black: observed. Lines: the median of the draws. Bands: 10 to 90 % of them, where noise is unknown.")
+    sheet.words("Squares: observed. Lines: the median of the draws. Bands: 10 to 90 % of them, where noise is unknown.")
     sheet.marks(marks_of(alarm))
     columns = _shown(world)
     for column in columns:

@@ -74,7 +74,7 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
-  const facts = makeFacts(["value", "required", "step", "state"]);
+  const facts = makeFacts(["value", "required", "step", "time"]);
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
@@ -114,7 +114,7 @@ function makeExplanation() {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
-    facts.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq), state: lasted(alarm) });
+    facts.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq), time: lasted(alarm) });
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
