@@ -56,7 +56,7 @@ def draw(alarm: Explanation, model: MDP) -> str:
     if grid is not None:
         y += 14 + draw_grids(canvas, alarm, grid, labels_of(alarm, model), (MARGIN, y + 14))
     method = alarm.evidence.verdict.method
-    more = "; the figures of the verdict are sampled, the curves exact" if method == "sampled" else ""
+    more = "; its figures are sampled, the curves exact" if method == "sampled" else ""
     more += f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
     return canvas.document(
         draw_foot(canvas, alarm, more, y, [*decisions_in_words(alarm), *learned_in_words(alarm, model)])

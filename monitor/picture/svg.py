@@ -20,8 +20,8 @@ ALTERNATIVE: Final = "#00508a"
 FIRING: Final = "#a8071a"
 PAPER: Final = "#ffffff"
 RULE: Final = "#d3d7dd"
-"""The colours of the style sheet of the status page, on which text has a contrast of 4.5 to 1 and more. `RULE`: lines that
-only guide the eye.
+"""The colours of the style sheet of the status page. Text in them has a contrast of 4.5 to 1 and more; `RULE` is for
+lines that only guide the eye.
 """
 AHEAD: Final = "#f1f2f4"
 """Ground of what is to come."""
