@@ -252,7 +252,9 @@ class BandSettings(msgspec.Struct, frozen=True):
 
 
 class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
-    """One formula to monitor. `labels`, `recourse` and the alarm's `runbook` are ignored in comparisons of formulas.
+    """One formula to monitor.
+
+    `labels`, `actions`, `recourse` and the alarm's `runbook` are ignored in comparisons of formulas.
 
     >>> FormulaSpec("f", "true", every=1) == FormulaSpec("f", "true", every=1.0)
     False
@@ -272,6 +274,8 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
     """`auto`: exact if the formula allows it, otherwise sampled."""
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of a label and the words that replace it in sentences."""
+    actions: tuple[tuple[str, str], ...] = ()
+    """Pairs of an action and the words for it in sentences: by its name in the model, or its number if it has none."""
     bands: BandsWhen = "auto"
     """Which verdicts on a learned model get a credible band and a support. `auto`: verdicts that miss the goal, and all
     verdicts while the alarm is pending or fires. Also `always` and `off`.
@@ -288,7 +292,7 @@ class FormulaSpec(msgspec.Struct, frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> tuple[object, ...]:
-        """Return all that matters to an alarm, with the type of `every`, without `labels`, `recourse` and `runbook`."""
+        """Return all that changes an alarm, with the type of `every`; no words, `recourse` or `runbook`."""
         query = self.name, self.text, self.every, type(self.every), self.causal_model, self.engine, self.bands
         return *query, msgspec.structs.replace(self.alarm, runbook=None)
 
@@ -841,6 +845,7 @@ class Alert(msgspec.Struct, frozen=True):
     acted: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     inputs: tuple[tuple[float, ...], ...] = ()
+    actions: tuple[tuple[str, str], ...] = ()
 
 
 class Refreshed(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import numpy as np
 from monitor.causal.row import counterfactual_row, row_bounds
 from monitor.evaluation import check
 from monitor.model import MDP
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Canvas
+from monitor.picture.svg import AHEAD, ALTERNATIVE, FAINT, INK, NOMINAL, PAPER, RULE, Canvas
 
 __all__ = ["DRAWINGS"]
 
@@ -40,7 +40,7 @@ def world() -> str:
     )
     at = {START: (110.0, 90.0), LEDGE: (340.0, 90.0), HOME: (570.0, 90.0), FALLEN: (340.0, 240.0)}
     for state, (x, y) in at.items():
-        canvas.dot((x, y), 38, fill="#fff", ink=INK, width=1.6)
+        canvas.dot((x, y), 38, fill=PAPER, ink=INK, width=1.6)
         canvas.text((x, y + 5), PLACES[state], bold=True, anchor="middle")
     for (state, action), row in ROWS.items():
         ink, dash, side = (NOMINAL, "", -9.0) if action == WALK else (ALTERNATIVE, "7 4", 9.0)
@@ -94,14 +94,14 @@ def path() -> str:
         "Five steps were observed; the intervention sets in two steps before the last one and is judged from there on.",
     )
     x, y = [70.0 + 70 * n for n in range(10)], 80.0
-    canvas.box((x[2] - 14, 24), (x[9] - x[2] + 28, 210), fill="#f2f2f2")
+    canvas.box((x[2] - 14, 24), (x[9] - x[2] + 28, 210), fill=AHEAD)
     canvas.text((x[9] + 10, 40), "the formula looks from here on", size=12, ink=FAINT, anchor="end")
     canvas.line((x[4], 30), (x[4], 238), ink=FAINT, dash="2 4")
     canvas.text((x[4] + 6, 228), "now: beyond it, nothing is known of the chance", size=12, ink=FAINT)
     canvas.polyline([(at, y) for at in x[:5]], ink=INK, width=2.4)
     canvas.polyline([(at, y) for at in x[4:]], ink=NOMINAL, width=2.4)
     for n in range(5):
-        canvas.dot((x[n], y), 9, fill="#fff", ink=INK, width=2)
+        canvas.dot((x[n], y), 9, fill=PAPER, ink=INK, width=2)
         canvas.text((x[n], y - 18), f"@{4 - n}", size=12, anchor="middle", ink=FAINT)
     canvas.text((x[0] - 20, y + 34), "what happened", bold=True)
     canvas.text((x[5], y - 14), "nominal goes on", ink=NOMINAL, bold=True)
@@ -195,7 +195,7 @@ def bounds() -> str:
         ):
             at = y + 24 * row
             canvas.text((left - 14, at + 4), name, size=12, anchor="end", ink=FAINT)
-            canvas.line((left, at), (left + size, at), ink="#dddddd")
+            canvas.line((left, at), (left + size, at), ink=RULE)
             ends = left + size * float(low), left + size * float(high)
             canvas.box((ends[0], at - 6), (max(ends[1] - ends[0], 1.5), 12), fill="url(#band)", ink=ALTERNATIVE)
         canvas.diamond((left + size * float(value[k]), y + 12), 7, fill=ALTERNATIVE)
@@ -222,7 +222,7 @@ def blindness() -> str:
         if each == "b":
             canvas.box((at - 8, 36), (16, 16), fill=NOMINAL)
         elif each == "s":
-            canvas.dot((at, 44), 8, fill="#fff", ink=ALTERNATIVE, width=2)
+            canvas.dot((at, 44), 8, fill=PAPER, ink=ALTERNATIVE, width=2)
         else:
             canvas.text((at, 49), "?", bold=True, anchor="middle")
     stretches = (
@@ -233,7 +233,7 @@ def blindness() -> str:
     )
     for begin, end, fill, name in stretches:
         canvas.box((x + wide * begin, 92), (wide * (end - begin), 24), fill=fill, ink=INK)
-        ink = "#ffffff" if fill == NOMINAL else INK
+        ink = PAPER if fill == NOMINAL else INK
         canvas.text((x + wide * (begin + end) / 2, 109), name, size=12, ink=ink, anchor="middle", bold=True)
     canvas.box((x + wide * 5, 152), (wide * 5, 24), fill="url(#hatch)", ink=INK)
     canvas.text((x + wide * 7.5, 169), "gap", bold=True, anchor="middle", halo=True)

@@ -146,7 +146,7 @@ class Advice:
         """
         match self._handover, self._verdict.profile.get(0):
             case (change, _, _), (float(), float()):
-                had = "" if counterfactual else f"Had {been(change, hindsight=False)} "
+                had = "" if counterfactual else f"Had {been(self._subject.worded(change), hindsight=False)} "
                 return f"{had}when it fired: {_instead(*self._now()[:2])}"
             case _:
                 return ""

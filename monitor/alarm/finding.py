@@ -57,7 +57,7 @@ class Finding:
             return ""
         comma = "," if change.steps is not None and change.kind != "best" and start[0].isdigit() else ""
         spread = f" (causal models disagree: {self._spread()})" if self._disagree() and self._verdict.bounds else ""
-        had = been(change, hindsight=self._subject.hindsight)
+        had = been(self._subject.worded(change), hindsight=self._subject.hindsight)
         return f"Had {had}{comma} {start}: {alternative}{self._unrecorded(1)}{spread}"
 
     def recourse(self) -> list[StepSentence]:

@@ -418,7 +418,7 @@ def _message(
         extremes=figures.extremes,
         bands=alert_bands(verdict),
         rests_on=None if (quantity := other_quantity(verdict)) is None else quantity.rests_on,
-        recourse=alert_recourse(verdict.recourse, alert.seq),
+        recourse=alert_recourse(verdict.recourse, alert.seq, alert.actions),
     )
 
 

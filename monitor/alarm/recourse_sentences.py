@@ -7,6 +7,7 @@ beside its number, as in the other sentences.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from monitor.alarm.phrases import capital, decimals
 from monitor.alarm.subject import Subject
 from monitor.logic.syntax import Test
-from monitor.model.action_names import action_in_words
+from monitor.model.action_names import WordsOfActions
 from monitor.types import Avoidable, Changes, Recourse, State
 
 
@@ -49,11 +50,11 @@ class AlertChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     taken: int | None
     """The action taken, as the model's index; `null`: none yet."""
     taken_name: str
-    """Its name in the model; empty if actions have none."""
+    """What the configuration's `actions` call it, else its name in the model; empty if actions have none."""
     proposed: int
     """The action to take instead."""
     proposed_name: str
-    """Its name in the model; empty if actions have none."""
+    """What it is called, likewise."""
     samples: int | None = None
     """Number of draws of which the value is the mean; left out if it is exact."""
 
@@ -83,7 +84,7 @@ class AlertRecourse(msgspec.Struct, frozen=True):
     """Why something is not known; empty if all is."""
 
 
-def alert_recourse(recourse: Recourse | None, seq: int) -> AlertRecourse | None:
+def alert_recourse(recourse: Recourse | None, seq: int, actions: WordsOfActions = ()) -> AlertRecourse | None:
     """Return the part of an alert; `seq`: the step of the verdict. None if the verdict was not examined."""
     if recourse is None:
         return None
@@ -92,12 +93,13 @@ def alert_recourse(recourse: Recourse | None, seq: int) -> AlertRecourse | None:
         robust=recourse.robust,
         best=recourse.best,
         optimal=recourse.optimal,
-        changes=None if recourse.changes is None else _changes(recourse.changes, seq),
+        changes=None if recourse.changes is None else _changes(recourse.changes, seq, dict(actions)),
         reason=recourse.reason,
     )
 
 
-def _changes(changes: Changes, seq: int) -> AlertChanges:
+def _changes(changes: Changes, seq: int, words: Mapping[str, str]) -> AlertChanges:
+    taken, proposed = changes.taken_name or str(changes.taken), changes.proposed_name or str(changes.proposed)
     return AlertChanges(
         count=changes.count,
         value=changes.value,
@@ -105,9 +107,9 @@ def _changes(changes: Changes, seq: int) -> AlertChanges:
         offset=changes.offset,
         state=changes.state,
         taken=changes.taken,
-        taken_name=changes.taken_name,
+        taken_name=words.get(taken, changes.taken_name),
         proposed=changes.proposed,
-        proposed_name=changes.proposed_name,
+        proposed_name=words.get(proposed, changes.proposed_name),
         samples=changes.samples or None,
     )
 
@@ -141,7 +143,7 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     if changes.samples:
         value = f"about {value}"
     ago = f" ({subject.ago(changes.offset)})" if changes.offset else ""
-    what, rest = f"{_instead(changes)} at step ", ago
+    what, rest = f"{_instead(changes, subject)} at step ", ago
     if changes.count == 1:
         rest += f", with no other decision changed, would have given {value}"
     else:
@@ -149,11 +151,11 @@ def _few(changes: Changes | None, test: Test, subject: Subject) -> list[StepSent
     return [StepSentence(capital(f"{lead}{what}"), changes.offset, rest)]
 
 
-def _instead(changes: Changes) -> str:
-    proposed = action_in_words(changes.proposed_name, changes.proposed)
+def _instead(changes: Changes, subject: Subject) -> str:
+    proposed = subject.action(changes.proposed_name, changes.proposed)
     if changes.taken is None:
         return proposed
-    return f"{proposed} instead of {action_in_words(changes.taken_name, changes.taken)}"
+    return f"{proposed} instead of {subject.action(changes.taken_name, changes.taken)}"
 
 
 def _could(recourse: Recourse, test: Test, *, hindsight: bool) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from monitor.logic.syntax import (
     WorldRef,
 )
 from monitor.logic.traversal import handover_goal
+from monitor.model.action_names import action_in_words
 from monitor.types import FormulaSpec, Verdict
 
 LONGEST_QUOTE: Final = (60, 40, 24)
@@ -33,7 +34,7 @@ class Subject:
     """Words for the quantities of one verdict.
 
     Args:
-        formula: with the words for its labels.
+        formula: with the words for its labels and for actions.
         verdict: on it.
         pairs: length of the verdict's path; 0: unknown.
         past: how steps are counted: back from now, or from the step that the sentence is about.
@@ -57,7 +58,18 @@ class Subject:
 
     def short(self, change: InterventionRef) -> InterventionRef:
         """Return an intervention with its name shortened."""
+        change = self.worded(change)
         return replace(change, name=self.name(change.name))
+
+    def worded(self, change: InterventionRef) -> InterventionRef:
+        """Return an intervention with the words for its action."""
+        if change.kind != "action" or not self._formula.actions:
+            return change
+        return replace(change, name=self.action(change.name, 0).removeprefix("action "))
+
+    def action(self, name: str, number: int) -> str:
+        """Return how a sentence names an action."""
+        return action_in_words(name, number, self._formula.actions)
 
     def quote(self, text: str, otherwise: str) -> str:
         """Return a formula, or other words for one that is too long."""

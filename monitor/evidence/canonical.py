@@ -38,6 +38,7 @@ ONLY_LEARNED = frozenset(
     }
 )
 """Fields of answers on learned models; left out where they have no value. A support of 0 is one."""
+ONLY_NAMED = frozenset({"actions"})
 ONLY_MISSED = frozenset({"recourse"})
 """Fields of verdicts on missed goals; left out of all others."""
 ONLY_TAKEOVERS = frozenset({"acted", "takeover"})
@@ -46,7 +47,7 @@ ONLY_WORLDS = frozenset({"inputs", "tiers", "resampled_from"})
 """Fields of answers on worlds with numbers; left out where they have no value."""
 ONLY_HIDDEN = frozenset({"belief", "believed", "evidence", "likely", "unseen"})
 """Fields of answers on models with hidden states; left out where they have no value."""
-OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_TAKEOVERS | ONLY_WORLDS | ONLY_HIDDEN
+OMITTED: Final = ONLY_SAMPLED | ONLY_LEARNED | ONLY_MISSED | ONLY_NAMED | ONLY_TAKEOVERS | ONLY_WORLDS | ONLY_HIDDEN
 """Fields that are left out where they have no value."""
 _EXACT: Final = frozenset({str, int, bool, type(None)})
 _PLAIN: Final = _EXACT | {float}

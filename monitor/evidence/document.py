@@ -103,6 +103,10 @@ class Evidence(msgspec.Struct, frozen=True):
     """The recorded inputs of each step of the path; where states are hidden, or policies remember, the belief before
     it: place, weight, place, weight, ... Left out if the model has none.
     """
+    actions: tuple[tuple[str, str], ...] = ()
+    """Pairs of an action, by its name in the model or its number, and the words for it of the configuration; left out
+    if there are none. No number depends on them.
+    """
     takeover: TakeoverEvidence | None = None
     """The takeover that was judged, in place of an alarm; left out of the evidence of an alarm."""
 

@@ -46,7 +46,7 @@ class EvidenceMaker:
     """Makes the evidence of alarms, and of judged takeovers, whose verdicts used these models and policies.
 
     `tables`: name -> policy. `manifests`: name -> the policy's manifest as plain data (text, numbers, Booleans, lists,
-    maps). Raises EvidenceError if a number in a manifest is not finite.
+    maps). `actions`: words for actions. Raises EvidenceError if a number in a manifest is not finite.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class EvidenceMaker:
         identity: Identity,
         tables: Mapping[str, Choosing],
         manifests: Mapping[str, Mapping[str, object]],
+        actions: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._identity = identity
         self._deployed = deployed_name(tables)
@@ -63,6 +64,7 @@ class EvidenceMaker:
             "model_sha256": pack("model_sha256", identity.model_sha256),
             "models": pack("models", identity.models),
             "versions": pack("versions", identity.versions),
+            **({"actions": pack("actions", actions)} if actions else {}),
         }
         self._policies = {
             name: _PackedPolicy(name, table, identity.policies[name], manifests.get(name, {}))

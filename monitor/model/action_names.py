@@ -108,10 +108,18 @@ def number_in(text: str) -> float | None:
     return int(number) if number.is_integer() else number
 
 
-def action_in_words(name: str, number: int) -> str:
-    """Return the name of an action for a sentence: its name, after the word `action` if the name is a number.
+WordsOfActions = Sequence[tuple[str, str]]
+"""Pairs of an action, by its name in the model, or its number if it has none, and the words for it."""
+
+
+def action_in_words(name: str, number: int, words: WordsOfActions = ()) -> str:
+    """Return the name of an action for a sentence: its `words`, else its name, after `action` if that is a number.
 
     >>> action_in_words("brake", 1), action_in_words("40", 1), action_in_words("", 1)
     ('brake', 'action 40', 'action 1')
+    >>> action_in_words("", 1, [("1", "fluids low, vasopressor 2")])
+    "'fluids low, vasopressor 2'"
     """
+    if (said := dict(words).get(name or str(number))) is not None:
+        return f"'{said}'"
     return name if name and number_in(name) is None else f"action {name or number}"

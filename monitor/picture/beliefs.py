@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from textwrap import shorten
 from typing import Any, Final
 
 import msgspec
@@ -24,9 +23,8 @@ from monitor.logic.syntax import NOMINAL as OBSERVED
 from monitor.logic.syntax import InterventionRef
 from monitor.logic.traversal import goals
 from monitor.model import MDP
-from monitor.picture.axes import ChartFrame
-from monitor.picture.charts import draw_history, draw_profile
-from monitor.picture.draw import MARGIN, MOST_LABELS, WIDTH, draw_foot, draw_head, draw_key, in_words, labels_of
+from monitor.picture.charts import draw_handover, draw_history, marks_of
+from monitor.picture.draw import draw_foot, draw_head, in_words, labels_of
 from monitor.picture.explanation import (
     ComparedWorld,
     Explanation,
@@ -35,20 +33,20 @@ from monitor.picture.explanation import (
     explanation_of,
     world_name,
 )
-from monitor.picture.routes import state_in_words
 from monitor.picture.scenes import LabelStates
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, RULE, Canvas, Ink, Point
+from monitor.picture.sheet import MARGIN, MOST_STEPS, SMALL, WIDTH, Sheet, timeline_of
+from monitor.picture.states import state_in_words
+from monitor.picture.svg import ALTERNATIVE, NOMINAL, RULE, Canvas, Ink, Point
 from monitor.types import Quantity, Verdict
 
+MOST_LABELS: Final = 4
 MOST_STATES: Final = 12
 """Rows of a panel; the other states share one."""
-MOST_STEPS: Final = 60
-"""Columns of a panel: steps of the path before the intervention are left out first, then the last ones."""
-NAMES: Final = 210.0
+NAMES: Final = 150.0
 """Width of the names of states, in pixels."""
-ROW: Final = 22.0
+ROW: Final = 19.0
 """Height of a row, in pixels."""
-WIDE: Final = 26.0
+WIDE: Final = 20.0
 """Narrowest cell with a number in it, in pixels."""
 SHOWN: Final = 0.05
 """Least probability that is written in its cell."""
@@ -70,28 +68,6 @@ class Panel(msgspec.Struct, frozen=True):
     quantity: Quantity | None
 
 
-class _Chart(msgspec.Struct, frozen=True):
-    """What the panels share: the first and the last position drawn, labels, and the states that have rows."""
-
-    first: int
-    last: int
-    labels: LabelStates
-    rows: Sequence[int]
-
-    @property
-    def left(self) -> float:
-        return MARGIN + NAMES
-
-    @property
-    def cell(self) -> float:
-        """Width of a step, in pixels."""
-        return (WIDTH - 2 * MARGIN - NAMES) / (self.last - self.first + 1)
-
-    def x(self, position: float) -> float:
-        """Return where a step begins, in pixels."""
-        return self.left + (position - self.first) * self.cell
-
-
 def draw_beliefs(
     evidence: Evidence, model: MDP, readers: Mapping[str, object], models: Mapping[str, MDP] | None = None
 ) -> str:
@@ -111,24 +87,25 @@ def draw_beliefs(
     pairs, before = checker.check_path([(*first, *evidence.inputs[:1]), *others])
     beliefs = checker.beliefs(pairs, evidence.acted, before)
     panels = _panels(checker, evidence, checker.horizon(goal.measure), changes, (pairs, beliefs))
-    branches = tuple(_branch(panel, panel.quantity) for panel in panels if panel.quantity is not None)
+    branches = tuple(_branch(evidence, panel, panel.quantity) for panel in panels if panel.quantity is not None)
     history = _history(checker, evidence, formula, pairs, beliefs)
-    alarm = explanation_of(evidence, formula, branches=branches, history=history)
-    end = panels[0].begins + len(panels[0].states) - 1
-    chart = _Chart(panels[0].begins, end, labels_of(alarm, model)[:MOST_LABELS], _rows(panels))
+    alarm = explanation_of(evidence, formula, branches=branches, history=history, names=model.action_names)
     words = [in_words(alarm, model), *(_panel_in_words(panel, model, alarm) for panel in panels)]
     canvas = Canvas(WIDTH, alarm.title, " ".join(words))
-    y = draw_head(canvas, alarm.title, alarm.told, evidence.text)
-    y = draw_key(canvas, alarm, y + 6)
+    begins = [panel.begins for panel in panels if panel.change.kind != "nominal"]
+    end = panels[0].begins + len(panels[0].states) - 1
+    timeline = timeline_of(evidence, [*begins, *(branch.begins for branch in branches)], end, MARGIN + NAMES)
+    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    sheet.marks(marks_of(alarm))
+    draw_history(sheet, alarm)
+    rows = _rows(panels)
     for panel in panels:
-        y = _draw_panel(canvas, alarm, model, (panel, chart), y + 8)
-    half = (WIDTH - 2 * MARGIN - 30) / 2
-    wide = WIDTH - 2 * MARGIN if not alarm.profile else half
-    draw_history(canvas, alarm, ChartFrame(MARGIN, y + 12, wide, 256, 0, 1))
-    draw_profile(canvas, alarm, ChartFrame(MARGIN + half + 30, y + 12, half, 256, 0, 1))
-    more = "; shade: the probability of each state, given all that was observed"
+        _draw_panel(sheet, alarm, model, panel, rows)
+    draw_handover(sheet, alarm)
+    sheet.finish(evidence)
+    more = "; shade: the probability of each state, given all that was observed, in percent"
     more += f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
-    return canvas.document(draw_foot(canvas, evidence, more, y + 288))
+    return canvas.document(draw_foot(canvas, alarm, more, sheet.y))
 
 
 def _panels(
@@ -163,10 +140,11 @@ def _panels(
     ]
 
 
-def _branch(panel: Panel, quantity: Quantity) -> ComparedWorld:
+def _branch(evidence: Evidence, panel: Panel, quantity: Quantity) -> ComparedWorld:
     """Return what the key and the charts say of a world."""
     nominal = panel.change.kind == "nominal"
-    return ComparedWorld(world_name(panel.change), nominal, panel.begins, quantity.value, quantity.bounds)
+    name = world_name(panel.change, evidence.actions)
+    return ComparedWorld(name, nominal, panel.begins, quantity.value, quantity.bounds)
 
 
 def _history(
@@ -194,46 +172,46 @@ def _rows(panels: Sequence[Panel]) -> list[int]:
 
 def _heading(panel: Panel, alarm: Explanation) -> str:
     if panel.change.kind == "nominal":
-        return "What happened, and what may come"
-    name, step = world_name(panel.change), alarm.first + panel.begins
+        return "Where it was, and where it may go"
+    name, step = world_name(panel.change, alarm.evidence.actions), alarm.first + panel.begins
     if panel.change.kind == "model":
-        return f"Under {name} from step {step} on"
-    return f"Had {name} acted from step {step} on"
+        return f"What would have happened under {name} from step {step} on"
+    return f"What would have happened had {name} acted from step {step} on"
 
 
-def _draw_panel(canvas: Canvas, alarm: Explanation, model: MDP, drawn: tuple[Panel, _Chart], y: float) -> float:
-    """Draw how likely each state is at each step of one world; return where it ends."""
-    panel, chart = drawn
+def _draw_panel(sheet: Sheet, alarm: Explanation, model: MDP, panel: Panel, rows: Sequence[int]) -> None:
+    """Draw how likely each state is at each step of one world, and what was seen and done if it is the observed one."""
+    canvas, timeline, labels = sheet.canvas, sheet.timeline, labels_of(alarm, model)[:MOST_LABELS]
     observed = panel.change.kind == "nominal"
-    ink, left, right = NOMINAL if observed else ALTERNATIVE, chart.left, chart.x(chart.last + 1)
-    canvas.text((MARGIN, y + 14), _heading(panel, alarm), bold=True, ink=ink)
-    top = y + 42.0
-    names = [f"“{name}”" for name, _ in chart.labels]
-    names += ["other states" if state == OTHERS else state_in_words(model, state) for state in chart.rows]
+    ink, left, right = NOMINAL if observed else ALTERNATIVE, timeline.left, timeline.right
+    sheet.heading(_heading(panel, alarm), ink=ink)
+    names = [f"“{name}”" for name, _ in labels]
+    names += ["other states" if state == OTHERS else state_in_words(model, state) for state in rows]
     for n, name in enumerate(names):
-        shown = shorten(name, 32, placeholder=" …")
-        canvas.text((left - 8, top + n * ROW + 15), shown, size=12, anchor="end", bold=n < len(chart.labels))
+        y = sheet.y + n * ROW
+        canvas.text((left - 8, y + 14), name, size=SMALL, anchor="end", bold=n < len(labels), room=NAMES - 8)
+        canvas.line((left, y + ROW), (right, y + ROW), ink=RULE, width=0.6)
     for k, there in enumerate(panel.states):
-        for n, chance in enumerate(_chances(there, chart)):
-            _draw_cell(canvas, (chart.x(panel.begins + k), top + n * ROW), chart.cell, chance, ink)
-    bottom = top + len(names) * ROW
-    for n in range(len(names) + 1):
-        canvas.line((left, top + n * ROW), (right, top + n * ROW), ink=RULE, width=0.6)
-    for position in range(chart.first, chart.last + 1, int(WIDE // chart.cell) + 1):
-        at = chart.x(position + 0.5), top - 6
-        canvas.text(at, str(alarm.first + position), size=12, ink=FAINT, anchor="middle")
-    now = chart.x(alarm.now + 1)
-    canvas.line((now, y + 4), (now, bottom), ink=INK, width=1.4, dash="2 4")
-    canvas.text((now - 5, y + 14), "step: observed", size=12, ink=FAINT, anchor="end")
-    canvas.text((now + 5, y + 14), "ahead", size=12, ink=FAINT)
-    return _draw_observed(canvas, alarm, model, chart, bottom) if observed else bottom + 6
+        if (position := panel.begins + k) not in timeline.positions:
+            continue
+        corner = timeline.x(position - 0.5)
+        for n, chance in enumerate(_chances(there, labels, rows)):
+            _draw_cell(canvas, (corner, sheet.y + n * ROW), timeline.cell, chance, ink)
+        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
+        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
+        own = "is in" if position <= alarm.now else "may be in"
+        name = world_name(panel.change, alarm.evidence.actions)
+        sheet.notes[position].append(f"It {own}: {said}" if observed else f"With {name} it would be in: {said}")
+    sheet.y += len(names) * ROW + 4
+    if observed:
+        _draw_observed(sheet, alarm, model)
 
 
-def _chances(there: States, chart: _Chart) -> list[float]:
+def _chances(there: States, labels: LabelStates, rows: Sequence[int]) -> list[float]:
     """Return the probabilities of the labels, and of the states of the rows."""
-    rest = sum(chance for state, chance in there.items() if state not in chart.rows)
-    labels = [sum(chance for state, chance in there.items() if state in states) for _, states in chart.labels]
-    return [*labels, *(rest if state == OTHERS else there.get(state, 0.0) for state in chart.rows)]
+    rest = sum(chance for state, chance in there.items() if state not in rows)
+    held = [sum(chance for state, chance in there.items() if state in states) for _, states in labels]
+    return [*held, *(rest if state == OTHERS else there.get(state, 0.0) for state in rows)]
 
 
 def _draw_cell(canvas: Canvas, at: Point, wide: float, chance: float, ink: Ink) -> None:
@@ -244,37 +222,19 @@ def _draw_cell(canvas: Canvas, at: Point, wide: float, chance: float, ink: Ink) 
     corners = [(x, y), (x + wide, y), (x + wide, y + ROW), (x, y + ROW)]
     canvas.tint(corners, ink, round(DARKEST * chance, 3))
     if wide >= WIDE and chance >= SHOWN:
-        canvas.text((x + wide / 2, y + 15), f"{100 * chance:.0f}", size=12, anchor="middle")
+        canvas.text((x + wide / 2, y + 14), f"{100 * chance:.0f}", size=SMALL, anchor="middle")
 
 
-def _draw_observed(canvas: Canvas, alarm: Explanation, model: MDP, chart: _Chart, y: float) -> float:
-    """Draw what was seen and done at each step of the path, as numbers; what they are called is below."""
-    path, emissions = alarm.evidence.path, model.emissions
-    what = "state seen" if emissions is None else "observation"
-    names: list[str] = []
-    for row, (kind, called) in enumerate(((what, _observation_names(model)), ("action", model.action_names))):
-        height = y + 16 + 17 * row
-        canvas.text((chart.left - 8, height), kind, size=12, ink=FAINT, anchor="end")
-        used: set[int] = set()
-        for position in range(chart.first, len(path)):
-            part = path[position][row]
-            if isinstance(part, int):
-                used.add(part)
-            shown = "?" if part is None else str(part)
-            canvas.text((chart.x(position + 0.5), height), shown, size=12, anchor="middle")
-        named = [f"{number} {called[number]}" for number in sorted(used) if called]
-        names += [f"{kind}s: {', '.join(named)}"] if named else []
-    names += ["?: nothing was seen, or the action is not known"] if _lacks(alarm.evidence) else []
-    y += 42
-    return y + canvas.paragraph((MARGIN, y + 6), "; ".join(names) + ".", size=12, ink=FAINT) if names else y
-
-
-def _observation_names(model: MDP) -> tuple[str, ...]:
-    return model.state_names if model.emissions is None else model.signal_names
-
-
-def _lacks(evidence: Evidence) -> bool:
-    return any(seen is None or action is None for seen, action in evidence.path)
+def _draw_observed(sheet: Sheet, alarm: Explanation, model: MDP) -> None:
+    """Write what was seen and done at each step of the path."""
+    path, seen = alarm.evidence.path, {}
+    called = model.state_names if model.emissions is None else model.signal_names
+    for position, (shown, action) in enumerate(path):
+        seen[position] = "?" if shown is None else called[shown] if called else str(shown)
+        done = "an action that is not known" if action is None else alarm.action(action)
+        sheet.notes[position].insert(0, f"Seen: {'nothing' if shown is None else seen[position]}; did {done}")
+    sheet.lane("seen" if model.emissions is not None else "state seen", seen)
+    sheet.lane("action", {n: "?" if each is None else alarm.action_in_brief(each) for n, (_, each) in enumerate(path)})
 
 
 def _panel_in_words(panel: Panel, model: MDP, alarm: Explanation) -> str:

@@ -1,21 +1,20 @@
-"""Charts over steps: risk ahead in each world, value so far, profile over offsets, labels."""
+"""Bands of a picture: the value at each step, what would have happened, and when handing over still helped."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
-from monitor.picture.axes import LEFT, ROW, ChartFrame, draw_axes, draw_threshold, figure, rounded
-from monitor.picture.explanation import Explanation
-from monitor.picture.svg import ALTERNATIVE, FAINT, INK, NOMINAL, Anchor, Canvas
+from monitor.picture.decisions import Decided
+from monitor.picture.explanation import ComparedWorld, Explanation
+from monitor.picture.sheet import Sheet, figure, interval, scale_of
+from monitor.picture.svg import ALTERNATIVE, INK, NOMINAL, PAPER, Ink, Point
 
-BAND: Final = {
-    "any": "every causal model that fits",
-    "stable": "every counterfactually stable model that fits",
-}
+BAND: Final = {"any": "every causal model", "stable": "every counterfactually stable model"}
+TALL: Final = 112.0
+"""Height of a band, in pixels."""
 
 
 class Compared(Protocol):
@@ -37,185 +36,159 @@ def dash_of(branch: Compared) -> str:
     return "" if branch.nominal else "7 4"
 
 
-def draw_risk(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
-    """Draw the probability of violation by each step in each world, or that of success if it is larger."""
-    branches = [branch for branch in alarm.branches if branch.distribution is not None]
-    if alarm.reward:
-        heading, curves = (
-            "Reward collected by then",
-            [branch.distribution.reward for branch in branches if branch.distribution],
-        )
-    elif (
-        sum(
-            sum(branch.distribution.violated[:-1]) - sum(branch.distribution.satisfied[:-1])
-            for branch in branches
-            if branch.distribution
-        )
-        >= 0
-    ):
-        heading, curves = (
-            "Probability that the requirement is violated by then",
-            [a.distribution.violated for a in branches if a.distribution],
-        )
-    else:
-        heading, curves = (
-            "Probability that the requirement is met by then",
-            [a.distribution.satisfied for a in branches if a.distribution],
-        )
-    top = max((max(curve) for curve in curves if curve), default=1.0)
-    last = max(
-        (branch.begins + len(curve) - 1 for branch, curve in zip(branches, curves, strict=True)), default=alarm.now + 1
-    )
-    ends = [f"{branch.name} {figure(curve[-1], alarm)}" for branch, curve in zip(branches, curves, strict=True)]
-    frame = msgspec.structs.replace(
-        where,
-        low=alarm.first,
-        high=alarm.first + max(last, 1),
-        bottom=rounded(min([0.0, *(min(curve) for curve in curves if curve)]), down=True),
-        top=rounded(top),
-        head=24 + ROW * len(_marks(alarm)),
-        right=20 + 7.2 * max(map(len, ends), default=0),
-    )
-    draw_axes(canvas, frame, heading, "step", percent=not alarm.reward)
-    _moments(canvas, alarm, frame)
-    lowest = math.inf
-    last_points = []
-    for branch, curve, end in zip(branches, curves, ends, strict=True):
-        points = [frame.at(alarm.first + branch.begins + n, y) for n, y in enumerate(curve)]
-        canvas.polyline(points, ink=ink_of(branch), width=2.4, dash=dash_of(branch))
-        last_points.append((points[-1][1], end, ink_of(branch)))
-    beside = frame.at(frame.high, frame.bottom)[0] + 8
-    for height, end, ink in sorted(last_points, reverse=True):  # from below, each clear of the one under it
-        lowest = min(height + 4, lowest - 14)
-        canvas.text((beside, lowest), end, size=12, ink=ink, bold=True)
-    if not branches:
-        canvas.text(frame.at(frame.low, 0.5), alarm.branches[0].problem, ink=FAINT)
-    else:
-        missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
-        at = frame.x + frame.width - 12, frame.y + 14
-        canvas.text(at, "; ".join(missing), size=12, ink=FAINT, anchor="end")
+def marks_of(alarm: Explanation) -> list[tuple[float, str, Ink]]:
+    """Return positions on the path with what begins there: each alternative, and the alarm."""
+    found: list[tuple[float, str, Ink]] = [
+        (branch.begins - 0.5, f"{branch.name} would take over", ALTERNATIVE)
+        for branch in alarm.branches
+        if not branch.nominal and branch.begins < alarm.now
+    ]
+    return [*found, (alarm.now + 0.5, "the alarm fires", INK)]
 
 
-def draw_history(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
+def draw_history(sheet: Sheet, alarm: Explanation) -> None:
     """Draw the value at each step so far, with its bounds over causal models and the threshold."""
-    moments = alarm.history
-    heading = "Value at each step so far"
-    if not moments:
-        draw_axes(canvas, where, heading, "step", percent=not alarm.reward)
-        canvas.text((where.x + LEFT + 8, where.y + 60), "not answered exactly, so not derived again", ink=FAINT)
-        return
-    numbers = [m.value for m in moments] + [m.nominal for m in moments if m.nominal is not None]
-    numbers += [end for m in moments if m.bounds for end in m.bounds] + (
-        [] if alarm.threshold is None else [alarm.threshold]
-    )
-    top, bottom = (rounded(max(numbers)), rounded(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
+    moments, timeline, canvas = alarm.history, sheet.timeline, sheet.canvas
+    other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
     banded = [m for m in moments if m.bounds is not None]
-    frame = msgspec.structs.replace(
-        where,
-        low=alarm.first,
-        high=max(alarm.first + alarm.now, alarm.first + 1),
-        bottom=bottom,
-        top=top,
-        head=24 + ROW * bool(banded),
-    )
-    draw_axes(canvas, frame, heading, "step", percent=not alarm.reward)
-    alternative = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
-    if banded:
-        low = [frame.at(m.seq, m.bounds[0]) for m in banded if m.bounds]
-        high = [frame.at(m.seq, m.bounds[1]) for m in banded if m.bounds]
-        canvas.area([*high, *reversed(low)], "band")
-        models = BAND.get(alarm.evidence.causal_model, "its bounds")
-        said = f"hatched: {alternative.name} over {models}"
-        canvas.text((frame.x, frame.y + 14 + ROW), said, size=12, ink=FAINT, room=frame.width)
-        canvas.polyline(high, ink=ALTERNATIVE, width=0.8, dash="2 3")
-        canvas.polyline(low, ink=ALTERNATIVE, width=0.8, dash="2 3")
-    if any(m.nominal is not None for m in moments):
-        points = [frame.at(m.seq, m.nominal) for m in moments if m.nominal is not None]
-        canvas.polyline(points, ink=NOMINAL, width=2.2)
-        for point in points:
-            canvas.dot(point, 3, fill=NOMINAL)
-    points = [frame.at(m.seq, m.value) for m in moments]
-    canvas.polyline(points, ink=ink_of(alternative), width=2.2, dash=dash_of(alternative))
-    for point in points:
-        canvas.diamond(point, 4, fill=ink_of(alternative))
-    draw_threshold(canvas, alarm, frame)
-
-
-def draw_profile(canvas: Canvas, alarm: Explanation, where: ChartFrame) -> None:
-    """Draw the values had the alternative taken over earlier or later."""
-    profile = sorted(alarm.profile.items(), reverse=True)
-    heading = "Had it taken over … steps ago"
-    if not profile:
+    numbers = [m.value for m in moments] + [m.nominal for m in moments if m.nominal is not None]
+    numbers += [] if alarm.threshold is None else [alarm.threshold]
+    ends = [end for m in banded for end in m.bounds or ()]
+    scale = scale_of(numbers or [branch.value for branch in alarm.branches], ends, reward=alarm.reward)
+    aside = ""
+    if any(low < high for low, high in zip(ends[::2], ends[1::2], strict=True)):
+        reaches = f", {interval((min(ends), max(ends)), reward=alarm.reward)}" if scale.clipped else ""
+        aside = f"hatched: {other.name} over {BAND.get(alarm.evidence.causal_model, 'its bounds')}{reaches}"
+    sheet.heading("What happened: the value at each step", aside)
+    band = sheet.band(TALL, scale, percent=not alarm.reward)
+    sheet.threshold(band, alarm.comparison, alarm.threshold)
+    if not moments:
+        sheet.unknown(band, timeline.first - 0.5, timeline.now + 0.5, "not answered exactly, so not derived again")
         return
-    numbers = [number for _, both in profile for number in both]
-    top, bottom = (rounded(max(numbers)), rounded(min(0.0, *numbers), down=True)) if alarm.reward else (1.0, 0.0)
-    far = max(profile[0][0], 1)
-    head = 24 + ROW * (alarm.latest_useful is not None)
-    frame = msgspec.structs.replace(where, low=-far, high=0, bottom=bottom, top=top, head=head)
-    draw_axes(canvas, frame, heading, "steps ago", percent=not alarm.reward, signless=True)
-    nominal = [frame.at(-offset, values[0]) for offset, values in profile]
-    other = [frame.at(-offset, values[1]) for offset, values in profile]
-    canvas.polyline(nominal, ink=NOMINAL, width=2.2)
-    canvas.polyline(other, ink=ALTERNATIVE, width=2.2, dash="7 4")
-    for point in nominal:
-        canvas.dot(point, 3, fill=NOMINAL)
-    for point in other:
-        canvas.diamond(point, 4, fill=ALTERNATIVE)
-    draw_threshold(canvas, alarm, frame)
-    if alarm.latest_useful is not None:
-        x, _ = frame.at(-alarm.latest_useful, 0)
-        canvas.line((x, frame.y + 14 + ROW), (x, frame.at(0, bottom)[1]), ink=FAINT, dash="2 4")
-        anchor: Anchor = "start" if alarm.latest_useful > far / 2 else "end"
-        beside = x + (4 if anchor == "start" else -4)
-        canvas.text((beside, frame.y + 12 + ROW), "latest that still helps", size=12, ink=FAINT, anchor=anchor)
+    known = {timeline.now + m.seq - timeline.seq: m for m in moments}
+    known = {position: m for position, m in known.items() if position in timeline.positions}
+    sheet.unknown(band, timeline.first - 0.5, min(known) - 0.5)
+    if banded:
+        low = [band.at(position, m.bounds[0]) for position, m in known.items() if m.bounds]
+        high = [band.at(position, m.bounds[1]) for position, m in known.items() if m.bounds]
+        canvas.area([*high, *reversed(low)], "band")
+    nominal = [band.at(position, m.nominal) for position, m in known.items() if m.nominal is not None]
+    _line(sheet, [band.at(position, m.value) for position, m in known.items()], other)
+    if nominal:
+        canvas.polyline(nominal, ink=NOMINAL, width=2.4)
+        for point in nominal:
+            canvas.dot(point, 3, fill=NOMINAL)
+    for position, m in known.items():
+        said = f"{other.name} {figure(m.value, reward=alarm.reward)}"
+        said += f" ({interval(m.bounds, reward=alarm.reward)})" if m.bounds and m.bounds[0] < m.bounds[1] else ""
+        own = [] if m.nominal is None else [f"nominal {figure(m.nominal, reward=alarm.reward)}"]
+        sheet.notes[position].append(f"Value at this step: {', '.join([*own, said])}")
 
 
-def draw_labels(
-    canvas: Canvas, alarm: Explanation, rows: Sequence[tuple[str, frozenset[int]]], where: ChartFrame
-) -> None:
-    """Draw one row per label: when it held on the observed path (squares), its probability in each world (lines)."""
+def draw_outlook(sheet: Sheet, alarm: Explanation) -> None:
+    """Draw how each world goes on from the takeover: the chance that the requirement is met, up to its value."""
     branches = [branch for branch in alarm.branches if branch.distribution is not None]
-    last = max(
-        (branch.begins + len(branch.distribution.states) - 1 for branch in branches if branch.distribution),
-        default=alarm.now + 1,
-    )
-    words = ROW * len(_marks(alarm))
-    height = (where.height - 24 - words) / max(len(rows), 1)
-    for n, (label, states) in enumerate(rows):
-        first = n == 0
-        y, high = where.y + n * height + (0 if first else words), height + 24 + (words if first else 0)
-        frame = ChartFrame(
-            *(where.x, y, where.width, high, alarm.first, alarm.first + max(last, 1)), head=24 + (words if first else 0)
-        )
-        is_last = n == len(rows) - 1
-        draw_axes(canvas, frame, f"“{label}” holds", "step" if is_last else "", percent=True)
-        _moments(canvas, alarm, frame, say=first)
-        for position, (state, _) in enumerate(alarm.evidence.path):
-            x, y = frame.at(alarm.first + position, 1.0 if state in states else 0.0)
-            canvas.box((x - 3.5, y - 3.5), (7, 7), fill=INK if state in states else "#fff", ink=INK)
-        for branch in branches:
-            assert branch.distribution is not None
-            points = [
-                frame.at(alarm.first + branch.begins + k, sum(p for s, p in there.items() if s in states))
-                for k, there in enumerate(branch.distribution.states)
-            ]
-            canvas.polyline(points, ink=ink_of(branch), width=2.2, dash=dash_of(branch))
+    heading, curves = _outlook(alarm, branches)
+    if alarm.difference:
+        shown = [replace(each, value=curve[-1], bounds=None) for each, curve in zip(branches, curves, strict=True)]
+    else:
+        shown = list(alarm.branches)
+    required = [] if alarm.threshold is None or alarm.difference else [alarm.threshold]
+    numbers = [number for curve in curves for number in curve] + [branch.value for branch in shown] + required
+    ends = [end for branch in shown for each in _intervals(branch) for end in each]
+    sheet.heading(f"What would have happened: {heading}")
+    band = sheet.band(TALL, scale_of(numbers or [0.0], ends, reward=alarm.reward), percent=not alarm.reward)
+    sheet.threshold(band, alarm.comparison, None if alarm.difference else alarm.threshold)
+    timeline = sheet.timeline
+    missing = [f"no curve for {branch.name}: {branch.problem}" for branch in alarm.branches if branch.problem]
+    if missing:
+        begins = min(branch.begins for branch in alarm.branches) - 0.5
+        sheet.unknown(band, begins, timeline.last + 0.5, "; ".join(missing))
+    for branch, curve in zip(branches, curves, strict=True):
+        line = [(branch.begins + n, y) for n, y in enumerate(curve) if branch.begins + n in timeline.positions]
+        points = [band.at(position, y) for position, y in line]
+        sheet.canvas.polyline(points, ink=ink_of(branch), width=2.4, dash=dash_of(branch))
+        for position, y in line:
+            sheet.notes[position].append(f"{branch.name}, {heading}: {figure(y, reward=alarm.reward)}")
+    highest = band.top + band.height + 14
+    for n, branch in enumerate(sorted(shown, key=lambda branch: branch.value)):  # from below
+        x, y = timeline.right + 8 + 9 * n, band.y(branch.value)
+        intervals = _intervals(branch)
+        for k, (low, high) in enumerate(intervals):
+            sheet.canvas.line((x, band.y(low)), (x, band.y(high)), ink=ink_of(branch), width=1.6 + 3 * k)
+        _mark(sheet, (x, y), branch)
+        words = [figure(branch.value, reward=alarm.reward)]
+        words += [interval(each, reward=alarm.reward) for each in intervals]
+        highest = min(y + 4, highest - 14 * len(words))
+        for k, text in enumerate(words):
+            at = timeline.right + 28, highest + 14 * k
+            sheet.canvas.text(at, text, size=12 - min(k, 1), ink=ink_of(branch), bold=k == 0, halo=True)
 
 
-# ---- what charts share ----
+def _outlook(alarm: Explanation, branches: Sequence[ComparedWorld]) -> tuple[str, list[Sequence[float]]]:
+    """Return what is drawn of the worlds with distributions, and the curves: they end in the worlds' values."""
+    known = [branch.distribution for branch in branches if branch.distribution is not None]
+    if alarm.reward:
+        return "reward collected by then", [each.reward for each in known]
+    if sum(sum(each.violated[:-1]) - sum(each.satisfied[:-1]) for each in known) >= 0:
+        return "chance of no violation by then", [[1.0 - lost for lost in each.violated] for each in known]
+    return "chance that the goal is reached by then", [each.satisfied for each in known]
 
 
-def _marks(alarm: Explanation) -> list[tuple[int, str]]:
-    """Return positions on the path with their names: where each alternative sets in, and now."""
-    setting_in = [branch for branch in alarm.branches if not branch.nominal and branch.begins < alarm.now]
-    return [*((branch.begins, f"{branch.name} takes over") for branch in setting_in), (alarm.now, "now")]
+def _intervals(branch: ComparedWorld) -> list[tuple[float, float]]:
+    """Return the widest known interval of a world's value, and then the others; not one of a single number."""
+    found = (branch.extremes, branch.guaranteed, branch.credible, branch.bounds)
+    return [each for each in found if each is not None and each[0] < each[1]]
 
 
-def _moments(canvas: Canvas, alarm: Explanation, frame: ChartFrame, *, say: bool = True) -> None:
-    """Draw `_marks`, each named on a line above the plot."""
-    for row, (position, what) in enumerate(_marks(alarm)):
-        x, bottom = frame.at(alarm.first + position, frame.bottom)
-        above = frame.y + 14 + ROW * (row + 1)
-        canvas.line((x, above if say else frame.y + frame.head), (x, bottom), ink=FAINT, dash="2 4")
-        if say:
-            canvas.text((x + 4, above - 2), what, size=12, ink=FAINT, halo=True)
+def draw_handover(sheet: Sheet, alarm: Explanation, decided: Sequence[Decided] = ()) -> None:
+    """Draw the values had the alternative taken over at each step, or had one decision been another."""
+    profile = {alarm.now - offset: both for offset, both in sorted(alarm.profile.items(), reverse=True)}
+    profile = {position: both for position, both in profile.items() if position in sheet.timeline.positions}
+    if not profile and not decided:
+        return
+    numbers = [number for both in profile.values() for number in both] + [each.value for each in decided]
+    numbers += [] if alarm.threshold is None else [alarm.threshold]
+    aside = "triangles: one other action at that step, with hindsight" if decided else ""
+    sheet.heading(f"When handing over helped: {_verdict(alarm)}" if profile else "Had one action been another", aside)
+    band = sheet.band(TALL, scale_of(numbers, reward=alarm.reward), percent=not alarm.reward)
+    sheet.threshold(band, alarm.comparison, alarm.threshold)
+    other = next((branch for branch in alarm.branches if not branch.nominal), alarm.branches[-1])
+    if profile:
+        _line(sheet, [band.at(position, both[1]) for position, both in profile.items()], other)
+        nominal = [band.at(position, both[0]) for position, both in profile.items()]
+        sheet.canvas.polyline(nominal, ink=NOMINAL, width=2.4)
+        for point in nominal:
+            sheet.canvas.dot(point, 3, fill=NOMINAL)
+    for each in decided:
+        x, y = band.at(each.position, each.value)
+        sheet.canvas.triangle((x, y), 5, fill=PAPER, ink=INK)
+        what = f"{each.instead} (with hindsight): {figure(each.value, reward=alarm.reward)}"
+        sheet.notes[each.position].append(what)
+    for position, (own, given) in profile.items():
+        took = f"Had {other.name} taken over here: {figure(given, reward=alarm.reward)}"
+        sheet.notes[position].append(f"{took} instead of {figure(own, reward=alarm.reward)}")
+
+
+def _verdict(alarm: Explanation) -> str:
+    """Return when handing over last sufficed, as far as the verdict knows."""
+    if alarm.latest_useful is None:
+        return "at none of these steps"
+    if alarm.latest_useful == 0:
+        return "when the alarm fired it still did"
+    ago = f"{alarm.latest_useful} step{'' if alarm.latest_useful == 1 else 's'} before"
+    return f"last at step {alarm.first + alarm.now - alarm.latest_useful}, {ago}"
+
+
+def _line(sheet: Sheet, points: Sequence[Point], branch: ComparedWorld) -> None:
+    sheet.canvas.polyline(points, ink=ink_of(branch), width=2.4, dash=dash_of(branch))
+    for point in points:
+        _mark(sheet, point, branch)
+
+
+def _mark(sheet: Sheet, at: Point, branch: ComparedWorld) -> None:
+    """Draw the mark of a world: a disc for nominal, a diamond for an alternative."""
+    if branch.nominal:
+        sheet.canvas.dot(at, 3.5, fill=NOMINAL)
+    else:
+        sheet.canvas.diamond(at, 4.5, fill=ALTERNATIVE)

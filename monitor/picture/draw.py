@@ -1,172 +1,162 @@
-"""Picture of an alarm: the sentences, the world, the risk ahead, the value so far, the profile."""
+"""Picture of an alarm: one sentence, what happened and what would have on one time axis, and details."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import shorten
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from monitor.alarm.figures import is_open
-from monitor.alarm.summary import Told
-from monitor.evidence.document import Evidence
 from monitor.logic import parse
 from monitor.logic.syntax import Label
 from monitor.logic.traversal import subformulas
 from monitor.model import MDP
-from monitor.picture.axes import ChartFrame
-from monitor.picture.band_chart import bands_in_words, draw_bands
-from monitor.picture.charts import draw_history, draw_labels, draw_profile, draw_risk
-from monitor.picture.decision_chart import decisions_in_words, draw_decisions
+from monitor.picture.charts import dash_of, draw_handover, draw_history, draw_outlook, ink_of, marks_of
+from monitor.picture.decisions import decisions_in_words, decisions_of
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import grid_of
-from monitor.picture.routes import route_in_words
+from monitor.picture.learned import learned_in_words
 from monitor.picture.scenes import LabelStates, draw_grids
-from monitor.picture.svg import ALTERNATIVE, FAINT, NOMINAL, Canvas
+from monitor.picture.sheet import MARGIN, NEEDED, WIDTH, Sheet, clock, figure, interval, timeline_of
+from monitor.picture.states import state_in_brief, state_in_words
+from monitor.picture.svg import FAINT, Canvas, width_of
 
-WIDTH, MARGIN = 1040.0, 28.0
-MOST_LABELS, MOST_ROUTES = 4, 4
-MOST_SECONDS = 253_402_300_800
-"""The year 10000."""
-CAUSAL = {
+CAUSAL: Final = {
     "gumbel": "the Gumbel-Max causal model",
     "any": "Gumbel-Max; bounds over every causal model",
     "stable": "Gumbel-Max; bounds over every counterfactually stable model",
     "world": "the world's own step",
 }
+LIKELY: Final = 0.5
+"""Least probability of a state that is named as where a world would have been."""
 
 
 def draw(alarm: Explanation, model: MDP) -> str:
     """Return the picture as an SVG document; equal explanations give equal bytes."""
     canvas = Canvas(WIDTH, alarm.title, in_words(alarm, model))
-    y = draw_head(canvas, alarm.title, alarm.told, alarm.evidence.text)
-    y = draw_key(canvas, alarm, y + 6)
-    labels = labels_of(alarm, model)
-    grid = grid_of(model)
+    ends = max((b.begins + len(b.distribution.states) - 1 for b in alarm.branches if b.distribution), default=0)
+    timeline = timeline_of(alarm.evidence, [branch.begins for branch in alarm.branches], ends)
+    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    sheet.marks(marks_of(alarm))
+    draw_history(sheet, alarm)
+    path = alarm.evidence.path
+    for position, (state, action) in enumerate(path):
+        done = "" if action is None else f"; did {alarm.action(action)}"
+        sheet.notes[position].insert(0, f"{state_in_words(model, state)}{done}")
+    sheet.lane("state", {n: state_in_brief(model, state) for n, (state, _) in enumerate(path)})
+    sheet.lane("action", {n: alarm.action_in_brief(each) for n, (_, each) in enumerate(path) if each is not None})
+    draw_outlook(sheet, alarm)
+    for branch in alarm.branches:
+        if not branch.nominal:
+            _draw_whereabouts(sheet, branch, model)
+    draw_handover(sheet, alarm, decisions_of(alarm))
+    sheet.finish(alarm.evidence)
+    y, grid = sheet.y, grid_of(model)
     if grid is not None:
-        y += draw_grids(canvas, alarm, grid, labels, (MARGIN, y))
-    elif labels:
-        height = 110.0 * len(labels[:MOST_LABELS]) + 72
-        draw_labels(canvas, alarm, labels[:MOST_LABELS], ChartFrame(MARGIN, y, WIDTH - 2 * MARGIN, height, 0, 1))
-        y += height + 16
-        y += draw_undrawn(canvas, {"label": [name for name, _ in labels[MOST_LABELS:]]}, y)
-    y += _draw_routes(canvas, alarm, model, y)
-    draw_risk(canvas, alarm, ChartFrame(MARGIN, y + 8, WIDTH - 2 * MARGIN, 264, 0, 1))
-    half = (WIDTH - 2 * MARGIN - 30) / 2
-    wide = WIDTH - 2 * MARGIN if not alarm.profile else half
-    draw_history(canvas, alarm, ChartFrame(MARGIN, y + 286, wide, 256, 0, 1))
-    draw_profile(canvas, alarm, ChartFrame(MARGIN + half + 30, y + 286, half, 256, 0, 1))
-    y += 560
-    y += draw_decisions(canvas, alarm, model, ChartFrame(MARGIN, y - 4, WIDTH - 2 * MARGIN, 236, 0, 1))
-    y += draw_bands(canvas, alarm, model, (MARGIN, y - 10), WIDTH - 2 * MARGIN)
+        y += 14 + draw_grids(canvas, alarm, grid, labels_of(alarm, model), (MARGIN, y + 14))
     method = alarm.evidence.verdict.method
-    more = "; the figures of the verdict are sampled, the curves exact" if method == "sampled" else ""
+    more = "; its figures are sampled, the curves exact" if method == "sampled" else ""
     more += f"; {alarm.others} more quantities of the formula are not shown" if alarm.others else ""
-    return canvas.document(draw_foot(canvas, alarm.evidence, more, y))
+    return canvas.document(
+        draw_foot(canvas, alarm, more, y, [*decisions_in_words(alarm), *learned_in_words(alarm, model)])
+    )
 
 
-def draw_head(canvas: Canvas, title: str, told: Told, text: str) -> float:
-    """Draw the title, the sentences and the formula's text; return where they end."""
-    y = 38 + canvas.paragraph((MARGIN, 40), title, size=20, bold=True)
-    y += canvas.paragraph((MARGIN, y), told.summary, size=16)
-    y += canvas.paragraph((MARGIN, y), " ".join(told.details)) if told.details else 0
-    return y + canvas.paragraph((MARGIN, y), text, size=13, ink=FAINT)
+def _draw_whereabouts(sheet: Sheet, branch: ComparedWorld, model: MDP) -> None:
+    """Write the state in which a world would likely have been at each step up to now, and the others for the reader."""
+    texts = {}
+    for n, there in enumerate(branch.distribution.states if branch.distribution else ()):
+        position = branch.begins + n
+        likeliest = sorted(there, key=lambda state: (-there[state], state))[:3]
+        said = ", ".join(f"{state_in_words(model, state)} {100 * there[state]:.0f} %" for state in likeliest)
+        sheet.notes[position].append(f"{branch.name} would be in: {said}")
+        if position <= sheet.timeline.now:
+            sure = there[likeliest[0]] >= LIKELY
+            texts[position] = state_in_brief(model, likeliest[0]) if sure else "?"
+    sheet.lane("instead", texts, ink_of(branch))
 
 
-def draw_key(canvas: Canvas, alarm: Explanation, y: float) -> float:
-    """Draw the key of the lines, once for all charts."""
+def draw_head(canvas: Canvas, alarm: Explanation) -> float:
+    """Draw the sentence, what it is about, and the key of the lines for all bands; return where they end."""
+    y = 18 + canvas.paragraph((MARGIN, 32), alarm.told.summary, size=18, bold=True)
+    y += canvas.paragraph((MARGIN, y + 12), alarm.title, size=12, ink=FAINT) + 20
     x = MARGIN
     for branch in alarm.branches:
-        ink = NOMINAL if branch.nominal else ALTERNATIVE
-        what = f"{branch.name}: {_known(branch, alarm)}"
-        if is_open(branch.extremes):
-            what += " (partly never recorded)"
-        elif branch.bounds is not None and branch.bounds[0] < branch.bounds[1]:
-            what += f" (between {_shown(branch.bounds[0], alarm)} and {_shown(branch.bounds[1], alarm)})"
-        if x > MARGIN and x + 52 + 7.6 * len(what) > canvas.width - MARGIN:
+        what, ink = f"{branch.name} {_known(branch, alarm)}", ink_of(branch)
+        wide = 46 + width_of(what, 13, bold=True)
+        if x > MARGIN and x + wide > WIDTH - MARGIN:
             x, y = MARGIN, y + 20
-        canvas.line((x, y - 4), (x + 44, y - 4), ink=ink, width=2.6, dash="" if branch.nominal else "7 4")
+        canvas.line((x, y - 4), (x + 32, y - 4), ink=ink, width=2.6, dash=dash_of(branch))
         if branch.nominal:
-            canvas.dot((x + 22, y - 4), 3.5, fill=ink)
+            canvas.dot((x + 16, y - 4), 3.5, fill=ink)
         else:
-            canvas.diamond((x + 22, y - 4), 5, fill=ink)
-        canvas.text((x + 52, y), what, ink=ink, bold=True)
-        x += 76 + 7.6 * len(what)
-    return y + 18
+            canvas.diamond((x + 16, y - 4), 5, fill=ink)
+        canvas.text((x + 40, y), what, ink=ink, bold=True)
+        x += wide + 10
+    if alarm.threshold is not None:
+        bound = f"{alarm.threshold:g}" if alarm.reward else f"{100 * alarm.threshold:g} %"
+        needed = f"{NEEDED[alarm.comparison]} {bound} required"
+        if x + 40 + width_of(needed, 13) > WIDTH - MARGIN:
+            x, y = MARGIN, y + 20
+        canvas.line((x, y - 4), (x + 32, y - 4), width=1.4, dash="1 3")
+        canvas.text((x + 40, y), needed)
+    return y + 10
 
 
 def _known(branch: ComparedWorld, alarm: Explanation) -> str:
     """Return a value, or the interval that what was never recorded leaves open."""
     if branch.extremes is None or not is_open(branch.extremes):
-        return _shown(branch.value, alarm)
-    return " to ".join(_shown(end, alarm) for end in branch.extremes)
+        return figure(branch.value, reward=alarm.reward)
+    return f"{interval(branch.extremes, reward=alarm.reward)} (partly never recorded)"
 
 
-def _draw_routes(canvas: Canvas, alarm: Explanation, model: MDP, y: float) -> float:
-    """Draw the most likely paths of each alternative in words, with probabilities; return their height in pixels."""
-    height = 0.0
-    for branch in alarm.branches:
-        if not branch.routes or len(branch.routes[0].states) < 2:
-            continue
-        canvas.text((MARGIN, y + height + 14), f"Most likely paths under {branch.name} up to now", bold=True)
-        height += 22
-        for route in branch.routes[:MOST_ROUTES]:
-            route_text = route_in_words(model, route.states)
-            canvas.box((MARGIN + 62, y + height + 4), (160 * route.probability, 11), fill=ALTERNATIVE)
-            canvas.text((MARGIN + 56, y + height + 14), f"{100 * route.probability:.1f} %", size=12, anchor="end")
-            canvas.text((MARGIN + 232, y + height + 14), shorten(route_text, 110, placeholder=" …"), size=12)
-            height += 18
-        height += 14
-    return height
-
-
-def draw_undrawn(canvas: Canvas, left_out: Mapping[str, Sequence[str]], y: float) -> float:
-    """Draw what a picture has no space for, kind -> names; return the height in pixels, 0 if that is nothing."""
-    sentences = [
+def undrawn(left_out: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what a picture has no space for, kind -> names, in sentences."""
+    return [
         f"{len(names)} more {what}{' is' if len(names) == 1 else 's are'} not drawn: {', '.join(names)}."
         for what, names in left_out.items()
         if names
     ]
-    return canvas.paragraph((MARGIN, y), " ".join(sentences), size=12, ink=FAINT) if sentences else 0.0
 
 
-def draw_foot(canvas: Canvas, evidence: Evidence, more: str, y: float) -> float:
-    """Draw how the numbers were obtained (and `more` about that), and the alarm's identity; return where it ends."""
+def draw_foot(canvas: Canvas, alarm: Explanation, more: str, y: float, sentences: Iterable[str] = ()) -> float:
+    """Draw the details: sentences, the formula, how the numbers were obtained, the identity; return where they end.
+
+    `more`: about how they were obtained.
+    """
+    evidence = alarm.evidence
+    canvas.line((MARGIN, y + 8), (WIDTH - MARGIN, y + 8), ink=FAINT, width=0.6)
+    y += 28
+    for sentence in (*alarm.told.details, *sentences):
+        y += 2 + canvas.paragraph((MARGIN, y), sentence, size=13)
     how = f"How obtained: {evidence.verdict.method}, {CAUSAL[evidence.causal_model]}{more}."
-    y += 1.2 + canvas.paragraph((MARGIN, y), how, size=12, ink=FAINT)
-    when = _clock(evidence.time)
+    when = f"{time} · " if (time := clock(evidence.time, day=True)) else ""
     model = f"model {evidence.model} {evidence.model_sha256[:12]}"
-    return y + 1.2 + canvas.paragraph((MARGIN, y), f"{when}evidence {evidence.id} · {model}", size=12, ink=FAINT)
+    for line in (evidence.text, how, f"{when}evidence {evidence.id} · {model}"):
+        y += 1.2 + canvas.paragraph((MARGIN, y), line, size=12, ink=FAINT)
+    return y
 
 
 def in_words(alarm: Explanation, model: MDP) -> str:
     """Return the picture in words, for screen readers."""
     sentences = [alarm.told.text]
     sentences += [f"Under {branch.name} the value is {_known(branch, alarm)}." for branch in alarm.branches]
-    sentences += bands_in_words(alarm)
+    sentences += learned_in_words(alarm, model)
     if alarm.history:
         sentences.append(
-            "Value at each step: " + ", ".join(f"{m.seq}: {_shown(m.value, alarm)}" for m in alarm.history) + "."
+            "Value at each step: "
+            + ", ".join(f"{m.seq}: {figure(m.value, reward=alarm.reward)}" for m in alarm.history)
+            + "."
         )
     if alarm.profile:
         each = (
-            f"{k} steps ago: {_shown(v[1], alarm)} instead of {_shown(v[0], alarm)}"
+            f"{k} steps ago: {figure(v[1], reward=alarm.reward)} instead of {figure(v[0], reward=alarm.reward)}"
             for k, v in sorted(alarm.profile.items())
         )
         sentences.append("Had it taken over " + ", ".join(each) + ".")
-    sentences += decisions_in_words(alarm, model)
+    sentences += decisions_in_words(alarm)
     return " ".join(sentences)
-
-
-def _shown(value: float, alarm: Explanation) -> str:
-    return f"{value:.4g}" if alarm.reward else f"{100 * value:.1f} %"
-
-
-def _clock(seconds: float) -> str:
-    """Return a time as UTC text; empty if out of range: an agent's clock may send anything."""
-    if not 0 <= seconds < MOST_SECONDS:
-        return ""
-    return str(np.datetime64(int(seconds), "s")).replace("T", " ") + " UTC · "
 
 
 def labels_of(alarm: Explanation, model: MDP) -> LabelStates:

@@ -6,7 +6,7 @@ alarm. Probabilities are exact (forward products, as in `monitor.exact`), whoeve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 import msgspec
@@ -23,6 +23,7 @@ from monitor.logic.printer import print_change
 from monitor.logic.syntax import Goal, InterventionRef, Regret, Reward
 from monitor.logic.traversal import asks_back, goals, largest_offset
 from monitor.model import MDP
+from monitor.model.action_names import WordsOfActions, action_in_words
 from monitor.picture.distribution import Distribution, Route, distribution_of, likeliest
 from monitor.policy import PolicyTable
 from monitor.types import AlarmSpec, FormulaSpec, Quantity, Verdict
@@ -69,8 +70,8 @@ class Explanation(msgspec.Struct, frozen=True):
     `threshold`: of the quantity, None for `=?`; `comparison`: with it. `horizon`: steps the formula looks ahead.
     `history`: empty if the formula cannot be answered exactly. `profile`: offset -> (nominal, alternative),
     without the offsets at which what was never recorded leaves a value open.
-    `others`: quantities of a compound formula that are not shown. `recourse`: what other decisions would have given,
-    None if that is not defined for the formula.
+    `others`: quantities of a compound formula that are not shown. `names`: of the actions, in the model.
+    `recourse`: what other decisions would have given, None if that is not defined for the formula.
     """
 
     title: str
@@ -88,6 +89,20 @@ class Explanation(msgspec.Struct, frozen=True):
     latest_useful: int | None
     others: int
     recourse: RecourseReport | None = None
+    names: Sequence[str] = ()
+
+    @property
+    def difference(self) -> bool:
+        """True if the value is the difference of two worlds, which have none of their own."""
+        return self.evidence.verdict.outcome is None and len(self.branches) > 1
+
+    def action(self, number: int) -> str:
+        """Return what an action is called in a sentence."""
+        return action_in_words(self.names[number] if self.names else "", number, self.evidence.actions)
+
+    def action_in_brief(self, number: int) -> str:
+        """Return what an action is called where it is clear that it is one."""
+        return self.action(number).removeprefix("action ").strip("'")
 
 
 def explain(
@@ -117,6 +132,7 @@ def explain(
         formula,
         branches=branches,
         history=_history(checker, evidence, formula),
+        names=model.action_names,
         recourse=_recourse(checker, evidence, formula if isinstance(formula, Regret) else goal),
     )
 
@@ -127,6 +143,7 @@ def explanation_of(
     *,
     branches: tuple[ComparedWorld, ...],
     history: tuple[StepAnswer, ...],
+    names: Sequence[str],
     recourse: RecourseReport | None = None,
 ) -> Explanation:
     """Return the explanation of an alarm, with what was derived from its evidence; its formula has a quantity."""
@@ -148,6 +165,7 @@ def explanation_of(
         latest_useful=verdict.latest_useful if isinstance(formula, Regret) else None,
         others=len(found) - 1,
         recourse=recourse,
+        names=names,
     )
 
 
@@ -180,13 +198,13 @@ def _of(quantities: tuple[Quantity, ...], n: int) -> Quantity:
 def _branch(
     checker: Checker, evidence: Evidence, goal: Goal, change: InterventionRef, quantity: Quantity
 ) -> ComparedWorld:
+    called = world_name(change, evidence.actions)
     path, offset = evidence.path, quantity.offset
     begins = len(path) - 1 - offset if offset >= 0 else -offset - 1
     if change.decides:
-        name, value, bounds = world_name(change), quantity.value, quantity.bounds
-        ends = quantity.extremes
+        value, bounds, ends = quantity.value, quantity.bounds, quantity.extremes
         return ComparedWorld(
-            name, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends
+            called, nominal=False, begins=begins, value=value, bounds=bounds, problem=DECIDES, extremes=ends
         )
     worlds = checker.evaluators
     end = path[-1][0] if evidence.terminated else None
@@ -203,7 +221,7 @@ def _branch(
     is_nominal = change.kind == "nominal"
     routes = () if is_nominal or distribution is None else likeliest(world, world.observed, ROUTES)
     return ComparedWorld(
-        world_name(change),
+        called,
         is_nominal,
         begins,
         quantity.value,
@@ -217,7 +235,7 @@ def _branch(
     )
 
 
-def world_name(change: InterventionRef) -> str:
+def world_name(change: InterventionRef, actions: WordsOfActions) -> str:
     """Return what a compared world is called."""
     match change.kind:
         case "nominal":
@@ -225,7 +243,8 @@ def world_name(change: InterventionRef) -> str:
         case "policy":
             return change.name if change.steps is None else f"{change.name} for {change.steps} steps"
         case "action":
-            return f"action {change.name}" if change.steps is None else f"action {change.name} for {change.steps} steps"
+            name = action_in_words(change.name, 0, actions)
+            return name if change.steps is None else f"{name} for {change.steps} steps"
         case "model":
             return f"model {change.name}"
         case "best" | "optimal":
@@ -274,7 +293,9 @@ def _known_profile(verdict: Verdict) -> dict[int, tuple[float, float]]:
 def told_of(evidence: Evidence, formula: Formula) -> Told:
     """Return the sentences of an alarm as it fired."""
     alarm = AlarmSpec(when="holds") if evidence.verdict.holds else AlarmSpec()  # it fired on this verdict
-    spec = FormulaSpec(evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm)
+    spec = FormulaSpec(
+        evidence.formula, evidence.text, causal_model=evidence.causal_model, alarm=alarm, actions=evidence.actions
+    )
     return tell(
         agent=evidence.agent,
         formula=spec,

@@ -17,20 +17,17 @@ from monitor.evaluation.models import AnyModel
 from monitor.evidence.document import Evidence
 from monitor.evidence.rederivation import Policies, given_of
 from monitor.logic import PathAutomaton, parse, print_formula
-from monitor.logic.printer import print_change
 from monitor.logic.syntax import NOMINAL, Goal, InterventionRef, Label, Probability, Reward
 from monitor.logic.traversal import goals, handover_goal, subformulas
-from monitor.picture.axes import ROW, ChartFrame, draw_axes
-from monitor.picture.charts import dash_of, ink_of
-from monitor.picture.draw import MARGIN, draw_foot, draw_head, draw_undrawn
-from monitor.picture.explanation import told_of
-from monitor.picture.svg import FAINT, INK, Canvas, Point
+from monitor.picture.charts import TALL, dash_of, draw_handover, ink_of, marks_of
+from monitor.picture.draw import draw_foot, draw_head, undrawn
+from monitor.picture.explanation import ComparedWorld, explanation_of, world_name
+from monitor.picture.sheet import SMALL, WIDTH, Scale, Sheet, figure, scale_of, timeline_of
+from monitor.picture.svg import INK, PAPER, Canvas, Point
 from monitor.picture.thresholds import Threshold, thresholds
 from monitor.referee.numbers import Given, drawn_states
 from monitor.worlds import CheckedWorld
 
-WIDTH: Final = 720.0
-"""Pixels: a phone shows it legibly."""
 DRAWS, MOST_DRAWS = 400, 4_000
 """Paths of each world: as many as the verdict drew, within these limits."""
 MOST_FEATURES: Final = 4
@@ -40,8 +37,7 @@ TRIED: Final = 12
 BAND: Final = (10.0, 50.0, 90.0)
 """Percentiles of the draws: the ends of a band, and its middle."""
 TINT: Final = 0.16
-AHEAD: Final = "#f2f2f2"
-"""Opacity of a band; ground of what is to come."""
+"""Opacity of a band."""
 
 
 class NumbersWorld(msgspec.Struct, frozen=True):
@@ -81,42 +77,44 @@ def draw_numbers(
         goal, changes = late, (NOMINAL, late.world.change)
     given = given_of(evidence, world, policies, models or {})
     given = given._replace(draws=_draws(evidence))
-    compared = [_compared(change, offset, given, _steps(goal.measure)) for change in changes]
-    labels = _labels(goal)
-    alarm = _Alarm(evidence, world, compared, labels)
-    told, now = told_of(evidence, formula), len(evidence.path) - 1
-    title = f"{evidence.formula} · {evidence.agent} · episode {evidence.episode}, step {evidence.seq}"
-    canvas = Canvas(WIDTH, title, " ".join([told.text, *_in_words(compared, world, now)]))
-    y = draw_head(canvas, title, told, evidence.text)
-    y = _draw_key(canvas, compared, y + 6)
-    first = evidence.seq - now
-    last = max(now + 1, *(each.begins + len(each.states) - 1 for each in compared))
-    frame = ChartFrame(MARGIN, y, WIDTH - 2 * MARGIN, 210.0, first, first + last, head=24.0 + ROW * 2)
+    compared = [_compared(evidence, change, offset, given, _steps(goal.measure)) for change in changes]
+    now, labels, quantities = len(evidence.path) - 1, _labels(goal), evidence.verdict.quantities
+    branches = tuple(
+        ComparedWorld(each.name, each.nominal, each.begins, quantity.value, quantity.bounds, extremes=quantity.extremes)
+        for each, quantity in zip(compared, quantities, strict=False)
+    )
+    alarm = explanation_of(evidence, formula, branches=branches, history=(), names=world.action_names)
+    canvas = Canvas(WIDTH, alarm.title, " ".join([alarm.told.text, *_in_words(compared, world, now)]))
+    ends = max(each.begins + len(each.states) - 1 for each in compared)
+    timeline = timeline_of(evidence, [each.begins for each in compared], ends)
+    sheet = Sheet(canvas, timeline, draw_head(canvas, alarm))
+    sheet.words("Squares: observed. Lines: the median of the draws. Bands: 10 to 90 % of them, where noise is unknown.")
+    sheet.marks(marks_of(alarm))
     columns = _shown(world)
     for column in columns:
-        frame = msgspec.structs.replace(frame, y=y)
-        _draw_feature(canvas, alarm, column, frame)
-        y += 214.0
+        _draw_feature(sheet, _Alarm(evidence, world, compared, labels), column)
     for label in labels[:MOST_LABELS]:
-        frame = msgspec.structs.replace(frame, y=y, height=150.0, bottom=0.0, top=1.0, head=24.0)
-        _draw_label(canvas, alarm, label, frame)
-        y += 154.0
+        _draw_label(sheet, _Alarm(evidence, world, compared, labels), label)
+    actions = {n: alarm.action_in_brief(action) for n, (_, action) in enumerate(evidence.path) if action is not None}
+    sheet.lane("action", actions)
+    for position, action in actions.items():
+        sheet.notes[position].append(f"Did {action}")
+    draw_handover(sheet, alarm)
+    sheet.finish(evidence)
     features = [each.name for n, each in enumerate(world.features) if n not in columns]
     further = [print_formula(each) for each, _, _ in found[1:]]
-    y += draw_undrawn(canvas, {"feature": features, "label": labels[MOST_LABELS:], "goal": further}, y + 14)
+    rest = undrawn({"feature": features, "label": labels[MOST_LABELS:], "goal": further})
     how = f"; {given.draws:,} draws of each world, with the verdict's noise, by the referee"
-    return canvas.document(draw_foot(canvas, evidence, how, y + 14))
+    return canvas.document(draw_foot(canvas, alarm, how, sheet.y, rest))
 
 
 def _draws(evidence: Evidence) -> int:
     return min(max([DRAWS, *(each.samples for each in evidence.verdict.quantities)]), MOST_DRAWS)
 
 
-def _compared(change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:
+def _compared(evidence: Evidence, change: InterventionRef, offset: int, given: Given, steps: int) -> NumbersWorld:
     begins, states = drawn_states(change, offset, given, steps)
-    return NumbersWorld(
-        "nominal" if change.kind == "nominal" else print_change(change), change.kind == "nominal", begins, states
-    )
+    return NumbersWorld(world_name(change, evidence.actions), change.kind == "nominal", begins, states)
 
 
 def _steps(measure: Probability | Reward) -> int:
@@ -140,52 +138,38 @@ def _labels(goal: Goal) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _draw_key(canvas: Canvas, compared: Sequence[NumbersWorld], y: float) -> float:
-    x = MARGIN
-    canvas.line((x, y - 4), (x + 44, y - 4), ink=INK, width=2.2)
-    canvas.text((x + 52, y), "observed", bold=True)
-    x += 140
-    for each in compared:
-        if x + 52 + 8.0 * len(each.name) > canvas.width - MARGIN:
-            x, y = MARGIN, y + 20
-        canvas.tint([(x, y - 10), (x + 44, y - 10), (x + 44, y + 2), (x, y + 2)], ink_of(each), TINT)
-        canvas.line((x, y - 4), (x + 44, y - 4), ink=ink_of(each), width=2.4, dash=dash_of(each))
-        canvas.text((x + 52, y), each.name, ink=ink_of(each), bold=True)
-        x += 86 + 8.0 * len(each.name)
-    said = "Line: the median of the draws. Band: 10 to 90 % of them, where noise is unknown. Grey: after now."
-    return y + 18 + canvas.paragraph((MARGIN, y + 20), said, size=12, ink=FAINT)
-
-
-def _draw_feature(canvas: Canvas, alarm: _Alarm, column: int, frame: ChartFrame) -> None:
-    feature = alarm.world.features[column]
-    observed = [state[column] for state, _ in alarm.evidence.path]
-    bands = [np.percentile([states[:, column] for states in each.states], BAND, axis=1) for each in alarm.compared]
-    least, most = (float(pick([pick(observed), *(pick(band) for band in bands)])) for pick in (np.min, np.max))
-    marks = _thresholds(alarm, column, least, most)
-    least, most = min([least, *(mark.value for _, mark in marks)]), max([most, *(mark.value for _, mark in marks)])
-    room = 0.06 * (most - least) or 1.0
-    frame = msgspec.structs.replace(frame, bottom=least - room, top=most + room)
+def _draw_feature(sheet: Sheet, alarm: _Alarm, column: int) -> None:
+    feature, shown = alarm.world.features[column], sheet.timeline.positions
+    observed = {n: state[column] for n, (state, _) in enumerate(alarm.evidence.path) if n in shown}
+    bands = [
+        np.percentile([states[:, column] for states in each.states[: shown.stop - each.begins]], BAND, axis=1)
+        for each in alarm.compared
+    ]
+    numbers = [float(pick([*observed.values(), *(pick(band) for band in bands)])) for pick in (np.min, np.max)]
+    marks = _thresholds(alarm, column, *numbers)
     named = ", ".join(f"{number} {value}" for number, value in enumerate(feature.values))
-    heading = ": ".join(filter(None, (feature.name, named))) + (f", {feature.unit}" if feature.unit else "")
-    _draw_ahead(canvas, alarm, frame)
-    draw_axes(canvas, frame, heading, "step", percent=False)
-    _draw_marks(canvas, alarm, frame)
-    for each, band in zip(alarm.compared, bands, strict=True):
-        low, middle, high = ([frame.at(frame.low + each.begins + k, y) for k, y in enumerate(line)] for line in band)
-        for begin, end in _drawn(band):
-            canvas.tint([*high[begin:end], *reversed(low[begin:end])], ink_of(each), TINT)
+    sheet.heading(": ".join(filter(None, (feature.name, named))) + (f", {feature.unit}" if feature.unit else ""))
+    band = sheet.band(TALL, scale_of([*numbers, *(mark.value for _, mark in marks)], reward=True), percent=False)
+    for each, percentiles in zip(alarm.compared, bands, strict=True):
+        low, middle, high = ([band.at(each.begins + k, y) for k, y in enumerate(line)] for line in percentiles)
+        for begin, end in _drawn(percentiles):
+            sheet.canvas.tint([*high[begin:end], *reversed(low[begin:end])], ink_of(each), TINT)
             for edge in (low, high):
-                canvas.polyline(edge[begin:end], ink=ink_of(each), width=0.8, dash=dash_of(each))
-        canvas.polyline(middle, ink=ink_of(each), width=2.4, dash=dash_of(each))
-    points: list[Point] = [frame.at(frame.low + k, y) for k, y in enumerate(observed)]
-    canvas.polyline(points, ink=INK, width=2.2)
-    for x, y in points:
-        canvas.box((x - 2.5, y - 2.5), (5, 5), fill=INK)
+                sheet.canvas.polyline(edge[begin:end], ink=ink_of(each), width=0.8, dash=dash_of(each))
+        sheet.canvas.polyline(middle, ink=ink_of(each), width=2.4, dash=dash_of(each))
+        for k, (least, median, most) in enumerate(percentiles.T.tolist()):
+            between = f" ({least:.4g} to {most:.4g})" if most - least > 1e-9 * max(abs(median), 1.0) else ""
+            sheet.notes[each.begins + k].append(f"{feature.name}, {each.name}: {median:.4g}{between}")
+    points: list[Point] = [band.at(position, y) for position, y in observed.items()]
+    sheet.canvas.polyline(points, ink=INK, width=2.2)
+    for (x, y), (position, number) in zip(points, observed.items(), strict=True):
+        sheet.canvas.box((x - 2.5, y - 2.5), (5, 5), fill=INK)
+        sheet.notes[position].append(f"{feature.name}, observed: {number:.4g}")
     for label, mark in marks:
-        x, y = frame.at(frame.low, mark.value)
-        canvas.line((x, y), frame.at(frame.high, mark.value), ink=INK, width=1.4, dash="1 3")
+        (left, right), y = (sheet.timeline.left, sheet.timeline.right), band.y(mark.value)
+        sheet.canvas.line((left, y), (right, y), ink=INK, width=1.4, dash="1 3")
         said = f"“{label}” {'below' if mark.below else 'from'} {mark.value:.6g}"
-        canvas.text((x + 8, y + (13 if mark.below else -5)), said, size=12, halo=True)
+        sheet.canvas.text((right + 8, y + 4), said, size=SMALL, halo=True)
 
 
 def _thresholds(alarm: _Alarm, column: int, least: float, most: float) -> list[tuple[str, Threshold]]:
@@ -204,41 +188,22 @@ def _drawn(band: Floats) -> list[tuple[int, int]]:
     return [(max(begin - 1, 0), end + 1) for begin, end in edges.reshape(-1, 2).tolist()]
 
 
-def _draw_ahead(canvas: Canvas, alarm: _Alarm, frame: ChartFrame) -> None:
-    """Draw the ground of the steps after now, which are forecasts."""
-    (left, top), (right, bottom) = (
-        frame.at(frame.low + len(alarm.evidence.path) - 1, frame.top),
-        frame.at(frame.high, frame.bottom),
-    )
-    canvas.box((left, top), (right - left, bottom - top), fill=AHEAD)
-
-
-def _draw_label(canvas: Canvas, alarm: _Alarm, label: str, frame: ChartFrame) -> None:
+def _draw_label(sheet: Sheet, alarm: _Alarm, label: str) -> None:
     """Draw when a label held on the observed path (squares), and on how many paths of each world (lines)."""
-    _draw_ahead(canvas, alarm, frame)
-    draw_axes(canvas, frame, f"“{label}” holds", "step", percent=True)
-    _draw_marks(canvas, alarm, frame, say=False)
+    sheet.heading(f"“{label}” holds")
+    band = sheet.band(TALL / 2, Scale(-0.04, 1.04), percent=True)
     held = alarm.world.holds(label, np.array([state for state, _ in alarm.evidence.path]))
     for k, holds in enumerate(held.tolist()):
-        x, y = frame.at(frame.low + k, float(holds))
-        canvas.box((x - 3.5, y - 3.5), (7, 7), fill=INK if holds else "#fff", ink=INK)
+        if k in sheet.timeline.positions:
+            x, y = band.at(k, float(holds))
+            sheet.canvas.box((x - 3.5, y - 3.5), (7, 7), fill=INK if holds else PAPER, ink=INK)
     for each in alarm.compared:
         shares = [float(alarm.world.holds(label, states).mean()) for states in each.states]
-        points = [frame.at(frame.low + each.begins + k, share) for k, share in enumerate(shares)]
-        canvas.polyline(points, ink=ink_of(each), width=2.2, dash=dash_of(each))
-
-
-def _draw_marks(canvas: Canvas, alarm: _Alarm, frame: ChartFrame, *, say: bool = True) -> None:
-    now = len(alarm.evidence.path) - 1
-    marks = [
-        (each.begins, f"{each.name} takes over") for each in alarm.compared if not each.nominal and each.begins < now
-    ]
-    for row, (position, what) in enumerate([*marks, (now, "now")][:2]):
-        x, bottom = frame.at(frame.low + position, frame.bottom)
-        above = frame.y + 14 + ROW * (row + 1) if say else frame.y + frame.head
-        canvas.line((x, above), (x, bottom), ink=FAINT, dash="2 4")
-        if say:
-            canvas.text((x + 4, above - 2), what, size=12, ink=FAINT, halo=True)
+        shown = [(each.begins + k, y) for k, y in enumerate(shares) if each.begins + k in sheet.timeline.positions]
+        points = [band.at(position, share) for position, share in shown]
+        sheet.canvas.polyline(points, ink=ink_of(each), width=2.2, dash=dash_of(each))
+        for position, share in shown:
+            sheet.notes[position].append(f"“{label}”, {each.name}: {figure(share, reward=False)}")
 
 
 def _in_words(compared: Sequence[NumbersWorld], world: CheckedWorld, now: int) -> list[str]:

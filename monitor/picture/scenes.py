@@ -8,7 +8,7 @@ from typing import Final
 from monitor.picture.charts import dash_of, ink_of
 from monitor.picture.explanation import ComparedWorld, Explanation
 from monitor.picture.layout import Grid
-from monitor.picture.svg import FAINT, INK, Canvas, Pattern, Point
+from monitor.picture.svg import FAINT, INK, PAPER, RULE, Canvas, Pattern, Point
 
 PATTERNS: Final[tuple[Pattern, ...]] = ("hatch", "dots", "cross")
 """Labels of the formula, in its order; what lies under several is drawn with the first."""
@@ -24,13 +24,11 @@ class _GridView:
         self.cell = min(side / grid.columns, side / grid.rows, 64.0)
         for row in range(grid.rows):
             for column in range(grid.columns):
-                canvas.box(self._corner(row, column), (self.cell, self.cell), fill="#fff", ink="#b0b0b0", width=0.7)
+                canvas.box(self._corner(row, column), (self.cell, self.cell), fill=PAPER, ink=RULE, width=0.7)
         for pattern, (label, states) in reversed(list(zip(PATTERNS, labels, strict=False))):
             for row, column in {grid.cells[state] for state in states if state in grid.cells}:
                 size = (self.cell, self.cell)
-                canvas.box(
-                    self._corner(row, column), size, fill=f"url(#{pattern})", ink="#b0b0b0", width=0.7, says=label
-                )
+                canvas.box(self._corner(row, column), size, fill=f"url(#{pattern})", ink=RULE, width=0.7, says=label)
 
     @property
     def height(self) -> float:
@@ -55,14 +53,14 @@ class _GridView:
             middle, radius = (x + self.cell / 2, y + self.cell / 2), 0.46 * self.cell * chance**0.5
             if radius >= 0.5:
                 self._canvas.dot(middle, radius, fill=fill, says=f"{100 * chance:.1f} %")
-            if chance >= 0.1 and self.cell >= 30:
+            if chance >= 0.1 and self.cell >= 26:
                 inside = radius > 0.3 * self.cell
-                shown = f"{100 * chance:.0f} %"
+                shown = f"{100 * chance:.0f}"
                 self._canvas.text(
                     (middle[0], middle[1] + (4 if inside else radius + 11)),
                     shown,
                     size=11,
-                    ink="#fff" if inside else INK,
+                    ink=PAPER if inside else INK,
                     anchor="middle",
                     bold=True,
                     halo=not inside,
@@ -85,9 +83,7 @@ def draw_grids(canvas: Canvas, alarm: Explanation, grid: Grid, labels: LabelStat
     height = view.height
     for n, branch in enumerate(shown[:2], start=1):
         left = x + n * (side + 30)
-        canvas.text(
-            (left, y + 14), f"{branch.name}: where it is {alarm.horizon} steps from now", bold=True, ink=ink_of(branch)
-        )
+        canvas.text((left, y + 14), f"{branch.name}, {alarm.horizon} steps later", bold=True, ink=ink_of(branch))
         view = _GridView(canvas, grid, labels, (left, y + 26), side)
         assert branch.distribution is not None
         view.masses(branch.distribution.states[-1], ink_of(branch))
@@ -130,10 +126,9 @@ def _draw_routes(canvas: Canvas, view: _GridView, branch: ComparedWorld) -> None
 def _draw_legend(canvas: Canvas, labels: LabelStates, at: Point) -> float:
     x, y = at[0], at[1] + 12
     for pattern, (label, _) in zip(PATTERNS, labels, strict=False):
-        canvas.box((x, y), (14, 14), fill=f"url(#{pattern})", ink="#b0b0b0")
+        canvas.box((x, y), (14, 14), fill=f"url(#{pattern})", ink=RULE)
         canvas.text((x + 20, y + 12), label)
         x += 40 + 8 * len(label)
-    marks = ("line, dots: observed", "ring: now", "square: takes over here", "dashed: most likely instead")
-    legend = " · ".join((*marks, "disc: probability to be there"))
-    canvas.text((x, y + 12), legend, size=12, ink=FAINT)
+    legend = "line: observed · ring: now · square: takes over · dashed: likeliest instead · disc: percent to be there"
+    canvas.text((x, y + 12), legend, size=11, ink=FAINT)
     return 34.0

@@ -8,33 +8,33 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-INK: Final = "#1a1a1a"
-FAINT: Final = "#767676"
-"""Dark enough for text on white: contrast 4.5 to 1."""
+INK: Final = "#16191d"
+FAINT: Final = "#545b64"
 NOMINAL: Final = "#a63c00"
-ALTERNATIVE: Final = "#005a8f"
-"""Vermilion and blue, darkened until text in them has contrast 4.5 to 1 and more on white."""
-
-PAPER: Final = "#fff"
-RULE: Final = "#c8c8c8"
-"""Lines that only guide the eye."""
+ALTERNATIVE: Final = "#00508a"
+FIRING: Final = "#a8071a"
+PAPER: Final = "#ffffff"
+RULE: Final = "#d3d7dd"
+"""The colours of the style sheet of the status page. Text in them has a contrast of 4.5 to 1 and more; `RULE` is for
+lines that only guide the eye.
+"""
+AHEAD: Final = "#f1f2f4"
+"""Ground of what is to come."""
 
 DARK: Final = {
-    PAPER: "#14171a",
-    INK: "#ececec",
-    FAINT: "#a2a9b0",
+    PAPER: "#191d22",
+    INK: "#e9ebee",
+    FAINT: "#a6aeb8",
     NOMINAL: "#ff9a5c",
     ALTERNATIVE: "#6cb8f0",
-    RULE: "#3d4349",
-    "#b0b0b0": "#555c63",
-    "#dddddd": "#3d4349",
-    "#f2f2f2": "#22262b",
-    "#ffffff": "#14171a",
-    "#4d4d4d": "#b0b6bc",
+    FIRING: "#ff9a94",
+    RULE: "#363d46",
+    AHEAD: "#22272d",
 }
 """Colour -> the one in dark mode, as legible there as the first is on white."""
 
@@ -44,22 +44,30 @@ BREAKS: Final = "\t\n"
 Ink = str
 Point = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
-Pattern = Literal["hatch", "dots", "cross", "band"]
+Pattern = Literal["hatch", "dots", "cross", "band", "blind"]
 
 STYLE: Final = """
 text { font-family: system-ui, "Noto Sans", "DejaVu Sans", Roboto, sans-serif; }
+.step { outline: none; cursor: crosshair; }
+.step:hover > rect, .step:focus > rect { fill-opacity: .1; }
+.step .numbers { pointer-events: none; }
+.step:hover .numbers, .step:focus .numbers { visibility: visible; }
+svg:has(.step:hover) .step:not(:hover) .numbers { visibility: hidden; }
 """
-PATTERNS: Final = """
+"""With the numbers of a step, which are hidden where nothing points at it."""
+PATTERNS: Final = f"""
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-<rect width="6" height="6" fill="#fff"/><line x1="0" y1="0" x2="0" y2="6" stroke="#767676" stroke-width="2.4"/>
+<rect width="6" height="6" fill="{PAPER}"/><line x1="0" y1="0" x2="0" y2="6" stroke="{FAINT}" stroke-width="2.4"/>
 </pattern>
 <pattern id="dots" width="7" height="7" patternUnits="userSpaceOnUse">
-<rect width="7" height="7" fill="#fff"/><circle cx="3.5" cy="3.5" r="1.4" fill="#4d4d4d"/></pattern>
+<rect width="7" height="7" fill="{PAPER}"/><circle cx="3.5" cy="3.5" r="1.4" fill="{INK}"/></pattern>
 <pattern id="cross" width="8" height="8" patternUnits="userSpaceOnUse">
-<rect width="8" height="8" fill="#fff"/><path d="M0 0L8 8M8 0L0 8" stroke="#767676" stroke-width="1"/></pattern>
+<rect width="8" height="8" fill="{PAPER}"/><path d="M0 0L8 8M8 0L0 8" stroke="{FAINT}" stroke-width="1"/></pattern>
 <pattern id="band" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)">
-<rect width="5" height="5" fill="#005a8f" fill-opacity="0.08"/>
-<line x1="0" y1="0" x2="0" y2="5" stroke="#005a8f" stroke-opacity="0.35" stroke-width="1"/></pattern>
+<rect width="5" height="5" fill="{ALTERNATIVE}" fill-opacity="0.08"/>
+<line x1="0" y1="0" x2="0" y2="5" stroke="{ALTERNATIVE}" stroke-opacity="0.35" stroke-width="1"/></pattern>
+<pattern id="blind" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<line x1="0" y1="0" x2="0" y2="8" stroke="{FAINT}" stroke-opacity="0.5" stroke-width="1.2"/></pattern>
 """
 
 
@@ -79,6 +87,11 @@ def shortened(text: str, room: float, *, size: float, bold: bool = False) -> str
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
+def width_of(text: str, size: float, *, bold: bool = False) -> float:
+    """Return how wide a text is at most, in pixels."""
+    return len(text) * size * (WIDE if bold else MEAN)
+
+
 class Canvas:
     """An SVG document of `width` pixels, its height given at the end. Screen readers read `title` and `description`."""
 
@@ -86,6 +99,20 @@ class Canvas:
         self.width = width
         self._title, self._description = _writable(title), _writable(description)
         self._parts: list[str] = []
+        self._readings: list[tuple[Point, Point, Sequence[str], Point]] = []
+
+    @property
+    def drawn(self) -> int:
+        """Number of shapes so far: a place in the order in which they cover one another."""
+        return len(self._parts)
+
+    @contextmanager
+    def under(self, place: int) -> Iterator[None]:
+        """Add what is drawn within under everything that was drawn after `place`."""
+        above = self._parts[place:]
+        del self._parts[place:]
+        yield
+        self._parts += above
 
     def line(self, a: Point, b: Point, *, ink: Ink = INK, width: float = 1.0, dash: str = "") -> None:
         """Add a straight line."""
@@ -105,13 +132,11 @@ class Canvas:
 
     def area(self, points: Sequence[Point], pattern: Pattern) -> None:
         """Add a filled polygon."""
-        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
-        self._parts.append(f'<polygon points="{where}" fill="url(#{pattern})"/>')
+        self._polygon(points, f' fill="url(#{pattern})"')
 
     def tint(self, points: Sequence[Point], ink: Ink, opacity: float) -> None:
         """Add a filled polygon that lets through what is below it."""
-        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
-        self._parts.append(f'<polygon points="{where}" fill="{ink}" fill-opacity="{_n(opacity)}"/>')
+        self._polygon(points, f' fill="{ink}" fill-opacity="{_n(opacity)}"')
 
     def box(
         self, at: Point, size: Point, *, fill: str = "none", ink: Ink = "none", width: float = 1.0, says: str = ""
@@ -144,10 +169,17 @@ class Canvas:
     def diamond(self, at: Point, radius: float, *, fill: str = INK) -> None:
         """Add a square on its corner, the mark of the alternative; the circle is that of nominal."""
         x, y = at
-        where = " ".join(
-            f"{_n(a)},{_n(b)}" for a, b in ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
-        )
-        self._parts.append(f'<polygon points="{where}" fill="{fill}"/>')
+        self._polygon([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], f' fill="{fill}"')
+
+    def triangle(self, at: Point, radius: float, *, fill: str = PAPER, ink: Ink = INK) -> None:
+        """Add a triangle, the mark of a single other action."""
+        x, y = at
+        corners = [(x, y - radius), (x + radius, y + radius), (x - radius, y + radius)]
+        self._polygon(corners, f' fill="{fill}"{_stroke(ink, 1.4)}')
+
+    def _polygon(self, points: Sequence[Point], how: str) -> None:
+        where = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        self._parts.append(f'<polygon points="{where}"{how}/>')
 
     def text(
         self,
@@ -160,17 +192,20 @@ class Canvas:
         anchor: Anchor = "start",
         halo: bool = False,
         room: float = math.inf,
+        turned: bool = False,
     ) -> None:
-        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines.
+        """Add one line of text, its baseline at `at`; a `halo` keeps it legible over lines; `turned`: it goes upwards.
 
         A text wider than `room` pixels, or that would go beyond the edge, loses its middle, and is its own tooltip.
         """
         left, right = at[0] - EDGE, self.width - EDGE - at[0]
-        room = min(room, {"start": right, "end": left, "middle": 2 * min(left, right)}[anchor])
+        if not turned:
+            room = min(room, {"start": right, "end": left, "middle": 2 * min(left, right)}[anchor])
         shown = shortened(content, room, size=size, bold=bold)
         title = "" if shown == content else f"<title>{escape(_writable(content))}</title>"
         weight = ' font-weight="bold"' if bold else ""
-        weight += ' paint-order="stroke" stroke="#fff" stroke-width="4"' if halo else ""
+        weight += f' paint-order="stroke" stroke="{PAPER}" stroke-width="4"' if halo else ""
+        weight += f' transform="rotate(-90 {_n(at[0])} {_n(at[1])})"' if turned else ""
         self._parts.append(
             f'<text x="{_n(at[0])}" y="{_n(at[1])}" text-anchor="{anchor}"{weight} '
             f'font-size="{_n(size)}" fill="{ink}">{escape(_writable(shown))}{title}</text>'
@@ -186,16 +221,39 @@ class Canvas:
             self.text((at[0], at[1] + n * size * 1.4), line, size=size, ink=ink, bold=bold)
         return len(lines) * size * 1.4
 
+    def reading(self, at: Point, size: Point, lines: Sequence[str], below: Point) -> None:
+        """Add an area that the keyboard reaches too, whose numbers appear at `below` while it is pointed at."""
+        self._readings.append((at, size, lines, below))
+
+    def _draw_readings(self, height: float) -> None:
+        for at, size, lines, below in self._readings:
+            wide, high = max(width_of(line, 12, bold=True) for line in lines) + 20, 17.0 * len(lines) + 10
+            left = max(min(at[0] + size[0] / 2 - wide / 2, self.width - below[0] - wide), below[0])
+            top = max(min(below[1], height - high - 4), 0.0)
+            said = quoteattr(_writable(". ".join(lines)))
+            self._parts.append(f'<g class="step" tabindex="0" role="img" aria-label={said}>')
+            self._parts.append(
+                f'<rect x="{_n(at[0])}" y="{_n(at[1])}" width="{_n(size[0])}" height="{_n(size[1])}" fill="{INK}" '
+                'fill-opacity="0"/><g class="numbers" visibility="hidden">'
+            )
+            self.box((left, top), (wide, high), fill=PAPER, ink=FAINT)
+            for n, line in enumerate(lines):
+                self.text((left + 10, top + 17 * (n + 1)), line, size=12, bold=n == 0)
+            self._parts.append("</g></g>")
+
     def document(self, height: float) -> str:
         """Return the SVG document."""
+        self._draw_readings(height)
+        role = "graphics-document" if self._readings else "img"  # an image has no parts that are reached
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(self.width)} {_n(height)}"',
-                f'width="{_n(self.width)}" height="{_n(height)}" role="img" aria-label={quoteattr(self._title)}>',
+                f'width="{_n(self.width)}" height="{_n(height)}" role="{role}"',
+                f"aria-label={quoteattr(self._title)}>",
                 f"<title>{escape(self._title)}</title>",
                 f"<desc>{escape(self._description)}</desc>",
                 f"<style>{STYLE}{_in_the_dark()}</style><defs>{PATTERNS}</defs>",
-                '<rect width="100%" height="100%" fill="#fff"/>',
+                f'<rect width="100%" height="100%" fill="{PAPER}"/>',
                 *self._parts,
                 "</svg>\n",
             ]
@@ -205,7 +263,7 @@ class Canvas:
 def _in_the_dark() -> str:
     """Return the dark colours as CSS, which overrides the colour attributes; other renderers ignore it."""
     rules = [f'[{what}="{light}"] {{ {what}: {dark}; }}' for light, dark in DARK.items() for what in ("fill", "stroke")]
-    return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
+    return "@media screen and (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}\n"
 
 
 def _writable(text: str) -> str:

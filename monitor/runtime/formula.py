@@ -357,6 +357,7 @@ class FormulaMonitor:
             summary=told.summary,
             details=told.details,
             runbook=spec.alarm.runbook,
+            actions=spec.actions,
             path=path.pairs,
             start_observed=path.start_observed,
             terminated=path.terminated,

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from monitor.alarm.message import Identity, alert_payload, refreshed_payload
+from monitor.alarm.recourse_sentences import alert_recourse
 from monitor.errors import EvidenceError
 from monitor.evidence.canonical import plain
 from monitor.evidence.document import read_evidence
@@ -29,6 +30,23 @@ BRAKE = Changes(1, 0.97, 2, 8, 1, 3, "accelerate", "brake")
 BRAKED = "brake instead of accelerate at step 12"
 ALONE = "with no other decision changed, would have given 0.97"
 UNNAMED = replace(BRAKE, taken_name="", proposed_name="")
+
+
+WORDS = (("brake", "slow down"), ("3", "do nothing"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [(BRAKE, "'slow down' instead of accelerate at"), (UNNAMED, "'do nothing' instead of action 1 at")],
+)
+def test_an_action_is_named_by_the_words_of_the_configuration(changes: Changes, said: str) -> None:
+    recourse = Recourse("foresight", best=0.99, optimal=0.96, changes=changes)
+    assert f"In hindsight, {said} step 12" in told(recourse, actions=WORDS)
+    message = alert_recourse(recourse, 14, WORDS)
+    assert message is not None
+    assert message.changes is not None
+    names = {message.changes.taken_name, message.changes.proposed_name}
+    assert names == ({"accelerate", "slow down"} if changes is BRAKE else {"", "do nothing"})
 
 
 def told(recourse: Recourse, text: str = f"regret(c@5, {GOAL})", **more: Any) -> str:  # noqa: ANN401 - of `say`

@@ -66,13 +66,14 @@ def tell_all(
     pairs: int = 9,
     alarm: AlarmSpec | None = None,
     labels: tuple[tuple[str, str], ...] = (),
+    actions: tuple[tuple[str, str], ...] = (),
     agent: str = "ward-7",
     name: str = "watch",
 ) -> Told:
     return tell(
         seq=14,
         agent=agent,
-        formula=FormulaSpec(name, text, alarm=alarm or AlarmSpec(), labels=labels),
+        formula=FormulaSpec(name, text, alarm=alarm or AlarmSpec(), labels=labels, actions=actions),
         parsed=parse(text),
         state=state,
         blind=blind,

@@ -169,7 +169,7 @@ def test_the_evidence_of_a_sampled_alarm_is_verified_in_a_process_that_knows_onl
     assert (code, document["disagreements"]) == (0, [])
     assert document["numbers"]["verdict.drawn.sampling.limit"] == 5000
     assert cfmon("explain", file, "-o", str(store / "alarm.svg"))[0] == 0
-    assert "the figures of the verdict are sampled, the curves exact" in (store / "alarm.svg").read_text()
+    assert "its figures are sampled, the curves exact" in (store / "alarm.svg").read_text()
 
 
 def test_every_setting_of_the_file_is_used(project: Path) -> None:

@@ -16,11 +16,18 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from docs.site.pictures import PICTURES
+from monitor.evidence.document import read_evidence
+from monitor.exact import tables
+from monitor.picture import draw, draw_alarm, explain
 from monitor.sidecar.config.settings import HttpConfig
 from monitor.sidecar.web.http import make_app
 from monitor.sidecar.web.server import HttpServer
 from tests.page.conftest import CHROMIUM, FLAGS, Scene
+from tests.picture.test_explanation import evidence_of
+from tests.runtime.test_learned_streams import POLICIES, ROAD, TEXT, WALK, road
 from tests.servers import PATIENCE
+from tests.worlds.test_stream import House
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -197,29 +204,60 @@ PAGES: Final[dict[str, tuple[str, Callable[[Answers], Any]]]] = {
 """States of the other pages."""
 
 
+# ---- the pictures ----
+
+
+def _of_a_world() -> str:
+    house = House(slice(360, 400))
+    evidence = read_evidence(house.evidence()[-1])
+    return draw_alarm(evidence, house.loaded.model, house.loaded.tables, house.loaded.models)[0]
+
+
+def _learned() -> str:
+    model, policies = road(), tables(POLICIES, road())
+    evidence = evidence_of(TEXT, ((ROAD, WALK), (ROAD, WALK)), model=model, tables=policies, causal_model="any")
+    return draw(explain(evidence, model, policies), model)
+
+
+ALARMS: Final[dict[str, Callable[[], str]]] = {
+    "why, states without names": PICTURES["alarm-sepsis"],
+    "why, a grid": PICTURES["alarm-ice"],
+    "why, hidden states": PICTURES["alarm-fog"],
+    "why, numbers": _of_a_world,
+    "why, learned bands": _learned,
+}
+"""What *Why?* shows, by the kind of model."""
+
+
 # ---- the screenshots ----
 
 
 def show(page: Page, url: str, answers: Answers, state: str) -> None:
     """Open the overview on a made-up state, or another page."""
-    path, made = PAGES[state] if state in PAGES else ("", STATES[state])
+    path, made = PAGES[state] if state in PAGES else ("", STATES["firing" if state in ALARMS else state])
     told = made(answers)
     page.unroute("**/api/**")
     page.route("**/api/**", lambda route: route.fulfill(body=json.dumps(told), content_type="application/json"))
     page.goto(f"{url}/{path}")
     page.wait_for_selector("body[data-live=yes]", timeout=1000 * PATIENCE)
+    if state in ALARMS:
+        drawn = ALARMS[state]()
+        page.route("**/picture/*", lambda route: route.fulfill(body=drawn, content_type="image/svg+xml"))
+        page.get_by_role("button", name="Why does").first.click()
+        page.locator("#why-picture svg").wait_for(timeout=1000 * PATIENCE)
+        page.set_viewport_size({"width": page.evaluate("innerWidth"), "height": 2400})
 
 
 def _shoot(browser: Browser, url: str, answers: Answers) -> str:
     figures = []
-    for state in (*STATES, *PAGES):
+    for state in (*STATES, *PAGES, *ALARMS):
         figures.append(f"<h2>{state}</h2>")
         for view, context in VIEWS.items():
             opened = browser.new_context(**context)
             page = opened.new_page()
+            show(page, url, answers, state)
             if view == "print":
                 page.emulate_media(media="print")
-            show(page, url, answers, state)
             page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
             picture = base64.b64encode(page.screenshot(full_page=True, animations="disabled")).decode()
             words = html.escape(f"{state}, {view}")

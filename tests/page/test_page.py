@@ -63,8 +63,21 @@ def test_an_alarm_is_explained_one_click_away(page: Page, keep: Any) -> None:  #
     page.get_by_role("button", name="Why does regret_fallback fire for robot-danger?").click()
     picture = page.locator("#why-picture")
     picture.wait_for(state="visible")
-    assert "Value at each step:" in (picture.get_attribute("alt") or "")
-    assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") > 100
+    drawn = picture.locator("svg")
+    assert "Value at each step:" in (drawn.locator("desc").text_content() or "")
+    assert drawn.evaluate("drawn => drawn.getBoundingClientRect().width") > 400
+    newest = drawn.locator(".step").nth(11)
+    numbers = newest.locator(".numbers")
+    assert not numbers.is_visible()
+    newest.focus()
+    assert numbers.is_visible()
+    assert "instead of" in (newest.get_attribute("aria-label") or "")
+    page.keyboard.press("Shift+Tab")
+    assert not numbers.is_visible()
+    drawn.locator(".step > rect").first.hover()
+    assert drawn.locator(".numbers").first.is_visible()
+    size = "each => getComputedStyle(each).fontFamily"
+    assert "system-ui" in drawn.locator("text").first.evaluate(size), "its style is in force"
     keep(page, "why", whole=False)
     assert accessible(page) == []
     with page.expect_download() as download:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import monitor
 from monitor.errors import LimitError
 from monitor.evidence.document import Evidence
-from monitor.picture import beliefs
+from monitor.picture import beliefs, sheet
 from monitor.picture.alarm_picture import draw_alarm
 from tests.evidence.test_hidden import READERS, alarm, evidence
 from tests.hidden.robot import robot
@@ -36,11 +36,11 @@ def test_it_has_what_happened_and_what_would_have() -> None:
     found = evidence(alarm())
     picture, words = drawn(found)
     assert picture == drawn(found)[0]
-    assert "What happened, and what may come" in words
-    assert f"Had wary acted from step {found.seq - 2} on" in words
+    assert "Where it was, and where it may go" in words
+    assert f"What would have happened had wary acted from step {found.seq - 2} on" in words
     assert words.count("“fallen”") == 2
-    assert "Value at each step so far" in words
-    assert "Had it taken over … steps ago" in words
+    assert "What happened: the value at each step" in words
+    assert any(word.startswith("When handing over helped: ") for word in words)
 
 
 def test_now_it_is_what_the_verdict_believes() -> None:
@@ -48,7 +48,7 @@ def test_now_it_is_what_the_verdict_believes() -> None:
     text = ET.fromstring(drawn(found)[0]).findtext(f"{SVG}desc") or ""
     assert found.verdict.belief is not None
     state, chance = next(iter(found.verdict.belief.items()))
-    (happened,) = re.findall(rf"What happened, and what may come: step {found.seq}: ([^;]*);", text)
+    (happened,) = re.findall(rf"Where it was, and where it may go: step {found.seq}: ([^;]*);", text)
     assert happened.endswith(" %")
     assert re.match(rf".*state {state}\)? {100 * chance:.0f} %", happened)
 
@@ -57,11 +57,11 @@ def test_what_was_not_seen_is_a_question_mark() -> None:
     assert "?" in drawn(evidence(alarm()))[1]
 
 
-def test_names_of_observations_are_below_their_numbers() -> None:
+def test_observations_have_their_names() -> None:
     numbered = robot()
     assert numbered.emissions is not None
     named = monitor.MDP(**{**vars(numbered), "emissions": numbered.emissions.named(["dry", "slippery"])})
-    assert any("observations: 0 dry" in each for each in drawn(evidence(alarm()), named)[1])
+    assert "dry" in drawn(evidence(alarm()), named)[1]
 
 
 def test_more_states_than_rows_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,9 +72,11 @@ def test_more_states_than_rows_share_one(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_of_a_long_path_the_newest_steps_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(evidence(alarm()), path=((0, 0),) * 12, inputs=(), seq=11)
-    everything = drawn(found)[1]
-    monkeypatch.setattr(beliefs, "MOST_STEPS", 6)  # the last 5 of the path, and one ahead
-    assert everything.count("0") - drawn(found)[1].count("0") == 2 * (12 - 5) + 2  # and step 0 in both panels
+    assert "Step 0. " in drawn(found)[0]
+    for module in (beliefs, sheet):
+        monkeypatch.setattr(module, "MOST_STEPS", 6)
+    steps = re.findall(r'aria-label="Step (\d+)\. ', drawn(found)[0])
+    assert steps == ["7", "8", "9", "10", "11", "12"], "the last 5 of the path, and one ahead"
 
 
 def test_a_formula_without_quantity_is_not_drawn() -> None:

@@ -47,8 +47,9 @@ def drawn(house: House, evidence: Evidence) -> tuple[list[str], str]:
 
 def test_it_shows_numbers_worlds_and_how_they_were_obtained(house: House, evidence: Evidence) -> None:
     said, description = drawn(house, evidence)
-    assert {"room, °C", "store, °C", "price, €/kWh", "“cold” holds", "observed", "nominal", "careful"} <= set(said)
-    assert {"careful takes over", "now"} <= set(said)
+    assert {"room, °C", "store, °C", "price, €/kWh", "“cold” holds"} <= set(said)
+    assert {"careful would take over", "the alarm fires"} <= set(said)
+    assert {text.split(" ")[0] for text in said} >= {"nominal", "careful"}
     assert any("1,024 draws of each world, with the verdict's noise" in text for text in said)
     assert "Under careful it would now be room=" in description
 
@@ -72,8 +73,9 @@ def test_a_band_holds_four_fifths_of_runs_drawn_independently(house: House, evid
     assert isinstance(policy, WorldPolicy)
     root = ET.fromstring(draw_alarm(evidence, world, house.loaded.tables, house.loaded.models)[0])
     degrees, steps = scale(root, "end", "y", 3), scale(root, "middle", "x", 8)
-    bands = [each.attrib["points"] for each in root.iter(f"{SVG}polygon") if each.get("fill") == ALTERNATIVE]
-    points = [tuple(map(float, each.split(","))) for each in bands[1].split()]  # the first is in the key
+    tinted = [each for each in root.iter(f"{SVG}polygon") if "fill-opacity" in each.attrib]
+    bands = [each.attrib["points"] for each in tinted if each.get("fill") == ALTERNATIVE]
+    points = [tuple(map(float, each.split(","))) for each in bands[0].split()]
     upper, lower = points[: len(points) // 2], points[: len(points) // 2 - 1 : -1]
     assert [round(steps(x)) for x, _ in upper] == [*range(evidence.seq, evidence.seq + 5)]
     given = given_of(evidence, world, house.loaded.tables, {})
@@ -89,7 +91,9 @@ def test_a_band_holds_four_fifths_of_runs_drawn_independently(house: House, evid
 
 def scale(root: ET.Element, anchor: str, axis: str, count: int) -> Callable[[float], float]:
     """What pixels of the first chart mean, by the numbers at its axis."""
-    ticks = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") == anchor][:count]
+    size = "11" if axis == "y" else "12"
+    texts = [each for each in root.iter(f"{SVG}text") if each.get("font-size") == size]
+    ticks = [each for each in texts if each.get("text-anchor") == anchor][:count]
     shift = -4.0 if axis == "y" else 0.0  # a number stands a little below its tick
     slope, base = np.polyfit(
         [float(each.attrib[axis]) + shift for each in ticks], [float(str(each.text)) for each in ticks], 1
@@ -177,13 +181,13 @@ def test_a_feature_that_two_numbers_of_the_noise_drive_is_drawn_once(
     ("text", "says"),
     [
         ('P>=0.99 [ (X "cold") | !("cold" U<=3 "cold") ]', "“cold” holds"),
-        ("careful@3.P<=0.5 [ F<=2 true ]", "careful"),
-        ("careful@-1.R>=0 [ C<=4 ]", "careful"),
+        ("careful@3.P<=0.5 [ F<=2 true ]", "careful "),
+        ("careful@-1.R>=0 [ C<=4 ]", "careful "),
     ],
 )
 def test_every_kind_of_formula_is_drawn(house: House, evidence: Evidence, text: str, says: str) -> None:
     said, _ = drawn(house, msgspec.structs.replace(evidence, text=text))
-    assert says in said
+    assert any(each.startswith(says) for each in said)
 
 
 def test_a_verdict_without_values_is_drawn(house: House, evidence: Evidence) -> None:

@@ -133,6 +133,7 @@ def test_every_as_a_duration_is_seconds(tmp_path: Path) -> None:
             "config.yaml, line 6, stream.forget_after: must be longer than stale_after",
         ),
         (PLAIN + 'labels: {death: ""}\n', "line 6, labels.death: "),
+        (PLAIN + 'actions: {10: ""}\n', "line 6, actions.10: "),
         (PLAIN + 'labels: {death: "two\\nlines"}\n', "line 6, labels.death: "),
         (PLAIN + f"labels: {{death: {'x' * 81}}}\n", "line 6, labels.death: "),
         (PLAIN + "    alarm: {step: -0.1}\n", "line 6, formulas[0].alarm.step: input should be greater"),

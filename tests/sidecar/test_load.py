@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from monitor.errors import ConfigError, ModelError, MonitorError, PolicyError
+from monitor.evidence.document import read_evidence
 from monitor.model import MDP
 from monitor.model.npz import read_model
+from monitor.picture import draw_alarm
 from monitor.sidecar.config.load import assemble
 from monitor.sidecar.config.reading import load_config
 from monitor.sidecar.events import Evaluate, Message
@@ -82,6 +84,11 @@ def test_objects_are_named_by_what_they_hold(config: Path) -> None:
             ConfigError,
             "line 12, labels.lots: the model has no label 'lots'; its labels: home, lost",
         ),
+        (
+            ("heartbeat: 1s", 'actions: {2: "much"}'),
+            ConfigError,
+            "line 12, actions.2: the model has no action '2'; its actions: 0..1, as they have no names",
+        ),
         (("causal_model: any", "alarm: {for: 2}"), ConfigError, "formulas[1].alarm: a formula with =? gives a number"),
     ],
 )
@@ -107,6 +114,29 @@ def test_labels_are_said_in_the_words_of_the_configuration_and_change_no_formula
     assert fired.summary.startswith("ada: P(not 'the robot is lost' in 3 steps) = ")
     assert loaded.formulas == assemble(config).formulas
     assert hash(loaded.formulas[0]) == hash(assemble(config).formulas[0])
+
+
+def test_actions_are_said_in_the_words_of_the_configuration_wherever_a_person_reads_them(
+    tmp_path: Path, corridor: MDP, config: Path
+) -> None:
+    words = '{1: "fluids low, vasopressor 2", 0: "no fluids"}'
+    named = CONFIG.replace("heartbeat: 1s", f"actions: {words}").replace("regret(careful@2", "regret(do(1)@0")
+    loaded = assemble(write_project(tmp_path / "named", corridor, named))
+    assert loaded.formulas[0].actions == (("0", "no fluids"), ("1", "fluids low, vasopressor 2"))
+    pipeline = loaded.pipeline("test")
+    now = Instant(1000.0, 0.0)
+    step = {"v": 1, "episode": "one", "seq": 0, "state": 0, "action": 0, "time": now.wall}
+    pipeline.step(Message(now, "agents/ada/steps", json.dumps(step).encode()))
+    effects = pipeline.step(Evaluate(now))
+    [fired] = [notice for notice in effects.notices if isinstance(notice, Alert)]
+    assert "Take action 'fluids low, vasopressor 2' now: " in fired.summary
+    [evidence] = [read_evidence(file.content) for file in effects.evidence]
+    assert evidence.actions == loaded.formulas[0].actions
+    picture, told = draw_alarm(evidence, loaded.model, loaded.tables, loaded.models)
+    assert "did 'no fluids'" in picture
+    assert "'fluids low, vasopressor 2'" in told.text
+    plain = assemble(config)
+    assert plain.formulas[1:] == loaded.formulas[1:], "no formula is another because of its words"
 
 
 def test_an_altered_policy_is_refused(config: Path) -> None:

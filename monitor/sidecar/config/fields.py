@@ -132,6 +132,8 @@ Every = Annotated[
 Count = Annotated[int, BeforeValidator(_parse_count)]
 Name = Annotated[str, Field(pattern=NAME)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
+ActionKey = Annotated[str, BeforeValidator(str), Field(pattern=WORDS)]
+"""An action by name or number: YAML reads a number as one."""
 Words = Annotated[str, Field(pattern=WORDS)]
 Link = Annotated[str, Field(max_length=2048, pattern=r"^https?://\S+$")]
 Topic = Annotated[str, Field(max_length=512), AfterValidator(check_topic)]

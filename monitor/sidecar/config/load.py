@@ -125,7 +125,7 @@ class Loaded:
     @cached_property
     def _evidence_maker(self) -> EvidenceMaker:
         manifests = {name: policy.manifest.model_dump(mode="json") for name, policy in self.policies.items()}
-        return EvidenceMaker(self.identity, self.tables, manifests)
+        return EvidenceMaker(self.identity, self.tables, manifests, tuple(sorted(self.config.actions.items())))
 
     @property
     def topics(self) -> Topics:
@@ -208,6 +208,8 @@ def _parts(config: Config) -> tuple[AnyModel, dict[str, AnyModel], dict[str, Onn
                 policies[name] = _read_policy(config, name, model)
         with mistakes.collect():
             _check_labels(config, model)
+        with mistakes.collect():
+            _check_actions(config, model)
     others = {name: other for name, other in models.items() if name is not None}
     # If a model or policy could not be read, only the syntax of formulas is checked.
     vocabulary = None
@@ -292,6 +294,15 @@ def _check_labels(config: Config, model: AnyModel) -> None:
             raise ConfigError(f"{config.where('labels', name)}: the model has no label {name!r}; its labels: {known}")
 
 
+def _check_actions(config: Config, model: AnyModel) -> None:
+    """Raise ConfigError for words of an action that the model does not have."""
+    known = model.action_names or [str(number) for number in range(model.actions)]
+    for name in config.actions:
+        if name not in known:
+            of = ", ".join(model.action_names[:10]) or f"0..{model.actions - 1}, as they have no names"
+            raise ConfigError(f"{config.where('actions', name)}: the model has no action {name!r}; its actions: {of}")
+
+
 def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
     runbook = entry.alarm.runbook or default_runbook(config.http, entry.alarm.severity)
     return FormulaSpec(
@@ -302,6 +313,7 @@ def _spec(entry: FormulaConfig, config: Config) -> FormulaSpec:
         engine=entry.engine,
         alarm=AlarmSpec(**{**dict(entry.alarm), "runbook": runbook}),
         labels=tuple(sorted(config.labels.items())),
+        actions=tuple(sorted(config.actions.items())),
         bands=entry.bands,
         recourse=entry.recourse,
     )

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from monitor.sidecar.config.derived import Section, describe, setting
 from monitor.sidecar.config.fields import (
+    ActionKey,
     Count,
     Duration,
     Every,
@@ -321,6 +322,10 @@ class Config(BaseSettings):
     """The formulas to monitor."""
     labels: Annotated[dict[Name, Words], Field(max_length=1000)] = {}
     """Label of the model -> words for it in the sentences of alerts, such as `death: "the patient dies"`."""
+    actions: Annotated[dict[ActionKey, Words], Field(max_length=1000)] = {}
+    """Action of the model, by its name, or its number if it has none -> words for it wherever a person reads of it,
+    such as `10: "fluids low, vasopressor 2"`.
+    """
     sampling: SamplingConfig = SamplingConfig()
     """How well samples found an answer."""
     bands: BandsConfig = BandsConfig()

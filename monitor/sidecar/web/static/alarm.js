@@ -74,19 +74,21 @@ function makeExplanation() {
   const close = named("button", "why-close");
   close.type = "button";
   put(close, "Close");
+  const facts = makeFacts(["value", "required", "step", "time"]);
   const [numbers, profile, bands] = [makeNumbers(), makeProfile(), makeBands()];
   const [when, wait] = [named("p", "why-moment", "quiet"), named("p", "why-wait")];
   wait.setAttribute("role", "status");
-  const picture = named("img", "why-picture");
+  const picture = named("div", "why-picture");
   const frame = named("div", "why-frame", "scroll");
   frame.tabIndex = 0;  // on a phone it is wider than the screen, and the keyboard has to reach it
+  const shadow = picture.attachShadow({ mode: "open" });  // its style and its names are its own
   frame.setAttribute("role", "region");
   frame.setAttribute("aria-label", "picture of the alarm");
   frame.append(picture);
   const links = named("p", "why-links");
   const dialog = named("dialog", "why");
   dialog.setAttribute("aria-labelledby", "why-title");
-  dialog.append(element("div", "bar", title, close), summary, numbers, when, wait, frame, links, makeMore(details, profile, bands));
+  dialog.append(element("div", "bar", title, close), summary, facts, wait, when, frame, links, makeMore(numbers, details, profile, bands));
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => {
     explained = null;
@@ -105,15 +107,14 @@ function makeExplanation() {
     if (explained !== alarm.id) return;  // closed, or of another alarm, by now
     put(wait, problem && `The picture cannot be drawn: ${problem}`);
     if (problem) return;
-    if (picture.src) URL.revokeObjectURL(picture.src);
-    picture.src = URL.createObjectURL(drawing);
-    picture.alt = inWords(await drawing.text()) || alarm.summary;
+    shadow.replaceChildren(drawn(drawing, shadow));
     frame.hidden = false;
   };
   return part(dialog, (alarm) => {
     put(title, `${alarm.state.toUpperCase()} · ${alarm.formula.name} · ${alarm.agent}`);
     summary.render(alarm.summary);
     details.render(alarm.details ?? []);  // an alarm of an earlier version has none
+    facts.render({ value: compared(alarm), required: required(alarm.threshold), step: String(alarm.seq), time: lasted(alarm) });
     numbers.render(alarm);
     profile.render(alarm.profile);
     bands.render(alarm);
@@ -151,10 +152,14 @@ export function makeProfile() {
     table.render(profile.map(({ offset, nominal, alternative }) => [steps(offset), number(nominal), number(alternative)])));
 }
 
-// The picture's description, extracted from its text: parsing it here would violate our content security policy.
-function inWords(picture) {
-  const found = picture.match(/<desc>([^<]*)<\/desc>/);
-  return found ? found[1].replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&") : "";
+// The picture as part of the page, so that its steps can be pointed at and reached by the keyboard. Its style becomes a
+// style sheet first: as an element it would violate our content security policy.
+function drawn(text, shadow) {
+  const [, style] = text.match(/<style>([^]*?)<\/style>/) ?? ["", ""];
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`svg { width: 100%; height: auto; display: block; } ${style}`);
+  shadow.adoptedStyleSheets = [sheet];
+  return document.importNode(new DOMParser().parseFromString(text.replace(/<style>[^]*?<\/style>/, ""), "image/svg+xml").documentElement, true);
 }
 
 // The first request draws the picture, which takes a moment.
@@ -162,10 +167,10 @@ async function drawingOf(evidence) {
   try {
     for (;;) {
       const answer = await ask(`picture/${evidence}.svg`);
-      if (answer.status !== 202) return { drawing: await answer.blob(), problem: "" };
+      if (answer.status !== 202) return { drawing: await answer.text(), problem: "" };
       await new Promise((done) => setTimeout(done, 300));
     }
   } catch (error) {
-    return { drawing: null, problem: error.message };
+    return { drawing: "", problem: error.message };
   }
 }

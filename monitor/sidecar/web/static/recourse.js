@@ -37,8 +37,11 @@ function worlds({ value, recourse: { avoidable, best, optimal, changes, hindsigh
 
 const decisions = (count) => `${count} decision${count === 1 ? "" : "s"}`;
 
-// A name that is a number, as of a level, does not stand alone.
-const action = (index, name) => (name && Number.isNaN(Number(name)) ? name : `action ${name || index}`);
+// A name that is a number, as of a level, does not stand alone; words are quoted.
+function action(index, name) {
+  if (!name || !Number.isNaN(Number(name))) return `action ${name || index}`;
+  return name.includes(" ") ? `'${name}'` : name;
+}
 
 function changed({ avoidable, changes }) {
   if (!changes) return avoidable === "no" || avoidable === null ? "" : "Changing at most three decisions would not have met it.";

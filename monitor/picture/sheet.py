@@ -1,0 +1,304 @@
+"""The one time axis of a picture of an alarm: bands below one another, with the same place for a step in each of them.
+
+A band has a vertical axis of its own, over the range of what it shows. Steps and times are written once, under the last
+band. Each step is an element that the keyboard reaches, with its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from monitor.evidence.document import Evidence
+from monitor.picture.svg import AHEAD, FAINT, FIRING, INK, PAPER, RULE, Anchor, Canvas, Ink, Point, width_of
+
+WIDTH: Final = 760.0
+MARGIN: Final = 20.0
+NUMBERS: Final = 52.0
+"""Width of the numbers and names at the left of the bands, in pixels; `ENDS`: of what is at the right of them."""
+ENDS: Final = 120.0
+MOST_STEPS: Final = 44
+"""Columns: the oldest steps are left out first, then the last ones."""
+MOST_LINES: Final = 4
+"""Intervals between ticks up a band."""
+WIDEST: Final = 1.6
+"""How many times as large as that of the lines the range of a band may be, so as to show all of their bounds."""
+PAD: Final = 0.08
+SMALL: Final = 11.0
+"""Size of the type in lanes and of numbers, in pixels."""
+TALLEST: Final = 92.0
+FLAT: Final = 40.0
+"""Height of a lane with names on their sides; width in which a name is rather shortened. In pixels."""
+MOST_SECONDS: Final = 253_402_300_800
+"""The year 10000."""
+NEEDED: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The steps drawn: positions on the path from `first` to `last`, on the pixels from `left` to `right`.
+
+    `now`: the position of the path's last pair, whose step is `seq`.
+    """
+
+    first: int
+    last: int
+    now: int
+    seq: int
+    left: float = MARGIN + NUMBERS
+    right: float = WIDTH - MARGIN - ENDS
+
+    @property
+    def cell(self) -> float:
+        """Width of a step, in pixels."""
+        return (self.right - self.left) / (self.last - self.first + 1)
+
+    @property
+    def positions(self) -> range:
+        """All that are drawn."""
+        return range(self.first, self.last + 1)
+
+    def x(self, position: float) -> float:
+        """Return the middle of a step, in pixels."""
+        return self.left + (position - self.first + 0.5) * self.cell
+
+    def step(self, position: int) -> int:
+        """Return the number of a step."""
+        return self.seq - self.now + position
+
+
+def timeline_of(evidence: Evidence, begins: Iterable[int], ends: int, left: float = MARGIN + NUMBERS) -> Timeline:
+    """Return the axis of an alarm.
+
+    Args:
+        evidence: of the alarm.
+        begins: positions at which interventions set in; all of them are drawn.
+        ends: last position of which anything is known.
+        left: pixel at which it begins.
+    """
+    now = len(evidence.path) - 1
+    last = max(min(ends, max(now, min([*begins, now]) + MOST_STEPS - 1)), now + 1)
+    first = max(min([*begins, last - MOST_STEPS + 1]), 0) if last >= MOST_STEPS else 0
+    return Timeline(first, last, now, evidence.seq, left)
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """A vertical axis. `clipped`: some of the bounds given are beyond it."""
+
+    low: float
+    high: float
+    clipped: bool = False
+
+
+def scale_of(lines: Sequence[float], bounds: Sequence[float] = (), *, reward: bool) -> Scale:
+    """Return the axis over the range of some lines: of their bounds too, unless these would flatten the lines.
+
+    >>> scale_of([0.7, 0.9], [0.6, 0.95], reward=False).clipped, scale_of([0.7, 0.74], [0.0], reward=False).clipped
+    (False, True)
+    """
+    low, high = min(lines), max(lines)
+    least = 0.1 * max(abs(low), abs(high), 1e-9) if reward else 0.05
+    ends = min([low, *bounds]), max([high, *bounds])
+    clipped = ends[1] - ends[0] > WIDEST * max(high - low, 2 * least)
+    low, high = (low, high) if clipped else ends
+    pad = PAD * (high - low) + max(least - (high - low), 0.0) / 2
+    low, high = low - pad, high + pad
+    return Scale(low, high, clipped) if reward else Scale(max(low, -0.02), min(high, 1.02), clipped)
+
+
+class Band(msgspec.Struct, frozen=True):
+    """A part of the picture with a vertical axis; `top` and `height` in pixels."""
+
+    timeline: Timeline
+    scale: Scale
+    top: float
+    height: float
+
+    def at(self, position: float, value: float) -> Point:
+        """Return the pixel of a value at a step; at the edge if it is beyond the axis."""
+        return self.timeline.x(position), self.y(value)
+
+    def y(self, value: float) -> float:
+        """Return the height of a value, in pixels."""
+        up = (value - self.scale.low) / max(self.scale.high - self.scale.low, 1e-12)
+        return self.top + (1 - min(max(up, 0.0), 1.0)) * self.height
+
+
+class Sheet:
+    """A picture under way. `y`: where the next part begins, in pixels; `notes`: position -> what is said of it."""
+
+    def __init__(self, canvas: Canvas, timeline: Timeline, y: float) -> None:
+        self.canvas, self.timeline, self.y = canvas, timeline, y
+        self.notes: defaultdict[int, list[str]] = defaultdict(list)
+        self._top, self._under = y, canvas.drawn
+        self._marks: Sequence[tuple[float, str, Ink]] = ()
+
+    def marks(self, named: Sequence[tuple[float, str, Ink]]) -> None:
+        """Write what begins at some positions, over the bands; lines through all of them follow."""
+        self._marks, self._under = named, self.canvas.drawn
+        for position, what, ink in named:
+            x, wide = self.timeline.x(position), width_of(what, 12, bold=True)
+            anchor: Anchor = "start" if x + 5 + wide <= WIDTH - MARGIN else "end"
+            beside = x + (5 if anchor == "start" else -5)
+            self.canvas.text((beside, self.y + 12), what, size=12, ink=ink, bold=True, anchor=anchor, halo=True)
+            self.y += 17
+        self._top = self.y
+
+    def heading(self, text: str, aside: str = "", ink: Ink = INK) -> None:
+        """Write what the next band shows; `aside`: at the right of it."""
+        self.y += 12
+        room = WIDTH - 2 * MARGIN - width_of(text, 13, bold=True) - 16
+        self.canvas.text((MARGIN, self.y + 13), text, bold=True, ink=ink, halo=True)
+        beside = width_of(aside, 12) <= room
+        if aside and beside:
+            self.canvas.text((WIDTH - MARGIN, self.y + 13), aside, size=12, ink=FAINT, anchor="end", halo=True)
+        self.y += 20
+        if aside and not beside:
+            self.words(aside)
+
+    def words(self, text: str) -> None:
+        """Write a line under a heading."""
+        self.y += self.canvas.paragraph((MARGIN, self.y + 11), text, size=12, ink=FAINT)
+
+    def band(self, height: float, scale: Scale, *, percent: bool) -> Band:
+        """Return the next band, with its ground and ticks drawn."""
+        timeline, canvas = self.timeline, self.canvas
+        band = Band(timeline, scale, self.y + 6, height)
+        split = timeline.x(timeline.now + 0.5)
+        canvas.box((split, band.top), (timeline.right - split, height), fill=AHEAD)
+        for value in ticks(scale.low, scale.high, MOST_LINES):
+            y = band.y(value)
+            canvas.line((timeline.left, y), (timeline.right, y), ink=RULE, width=0.8)
+            shown = f"{100 * value:.4g} %" if percent else f"{value:.4g}"
+            canvas.text((timeline.left - 6, y + 4), shown, size=SMALL, ink=FAINT, anchor="end")
+        self.y = band.top + height + 4
+        return band
+
+    def threshold(self, band: Band, comparison: str, bound: float | None) -> None:
+        """Draw a required value over the width of a band, and the side that misses it as a tint."""
+        if bound is None:
+            return
+        (left, right), y = (band.timeline.left, band.timeline.right), band.y(bound)
+        missed = band.top + band.height if comparison in (">=", ">") else band.top
+        self.canvas.tint([(left, y), (right, y), (right, missed), (left, missed)], FIRING, 0.08)
+        self.canvas.line((left, y), (right, y), ink=INK, width=1.4, dash="1 3")
+
+    def unknown(self, band: Band, begin: float, end: float, why: str = "") -> None:
+        """Hatch a part of a band, between two positions, of which nothing is known."""
+        left, right = (band.timeline.x(each) for each in (begin, end))
+        if right > left:
+            size = right - left, band.height
+            self.canvas.box((left, band.top), size, fill="url(#blind)", says=why)
+            if why:
+                self.canvas.text(
+                    (left + 8, band.top + 18), why, size=12, ink=FAINT, halo=True, room=WIDTH - MARGIN - left
+                )
+
+    def lane(self, name: str, texts: Mapping[int, str], ink: Ink = INK) -> None:
+        """Write a word at each of some positions, once for equal ones side by side; on their sides if that is too wide.
+
+        What is still too long loses its middle; the step's numbers have it in full.
+        """
+        timeline, canvas = self.timeline, self.canvas
+        drawn = [(position, texts[position]) for position in timeline.positions if position in texts]
+        runs = [[*run] for _, run in groupby(drawn, key=lambda pair: pair[1])]
+        if not runs:
+            return
+        rooms = [len(run) * timeline.cell - 1 for run in runs]
+        fits = [room >= min(width_of(run[0][1], SMALL), FLAT) for run, room in zip(runs, rooms, strict=True)]
+        tall = [width_of(run[0][1], SMALL) + 6 for run, flat in zip(runs, fits, strict=True) if not flat]
+        height = min(max(tall, default=18.0), TALLEST)
+        middle = self.y + height / 2 + 4
+        canvas.text(
+            (timeline.left - 6, middle), name, size=SMALL, ink=FAINT, anchor="end", room=timeline.left - MARGIN - 6
+        )
+        for run, flat in zip(runs, fits, strict=True):
+            left, right = timeline.x(run[0][0] - 0.5), timeline.x(run[-1][0] + 0.5)
+            canvas.box((left + 0.5, self.y), (right - left - 1, height), fill=PAPER, ink=RULE, width=0.8)
+            x, text = (left + right) / 2, run[0][1]
+            if flat:
+                canvas.text((x, middle), text, size=SMALL, ink=ink, anchor="middle", room=right - left)
+            elif right - left >= SMALL:
+                low = self.y + height - 4
+                canvas.text((x + 4, low), text, size=SMALL, ink=ink, room=height - 6, turned=True)
+        self.y += height + 3
+
+    def finish(self, evidence: Evidence) -> None:
+        """Draw the steps and times, the lines of the marks, and the numbers of each step. Call it once, at the end."""
+        timeline, canvas = self.timeline, self.canvas
+        bottom = self.y + 2
+        canvas.line((timeline.left, bottom), (timeline.right, bottom), ink=FAINT)
+        with canvas.under(self._under):
+            for n, (position, _, ink) in enumerate(self._marks):
+                x = timeline.x(position)
+                top = self._top - 17 * (len(self._marks) - n) + 2
+                canvas.line((x, top), (x, bottom), ink=ink, width=1.2, dash="3 3")
+        low, high = timeline.step(timeline.first), timeline.step(timeline.last)
+        most = max(int((timeline.right - timeline.left) / 34), 2)
+        for step in map(int, ticks(low, high, most, least=1)):
+            x = timeline.x(timeline.first + step - low)
+            canvas.line((x, bottom), (x, bottom + 4), ink=FAINT)
+            canvas.text((x, bottom + 16), str(step), size=12, anchor="middle")
+        canvas.text((timeline.left - 6, bottom + 16), "step", size=12, ink=FAINT, anchor="end")
+        canvas.text((timeline.right + 8, bottom + 16), "grey: forecast", size=SMALL, ink=FAINT)
+        self.y = bottom + 20
+        for step, seconds, what in (
+            (evidence.first_seq, evidence.since, "missed since"),
+            (evidence.seq, evidence.time, "fired at"),
+        ):
+            x, at, last = timeline.x(timeline.now + step - timeline.seq), clock(seconds), step == evidence.seq
+            text = f"{what} {at}" if what == "fired at" or not last else ""
+            wide = width_of(text, SMALL)
+            if at and text and (last or x - wide > MARGIN):
+                anchor: Anchor = "start" if last and x + wide < WIDTH - MARGIN else "end"
+                canvas.text(
+                    (x + (4 if anchor == "start" else 0), self.y + 12), text, size=SMALL, ink=FAINT, anchor=anchor
+                )
+        self.y += 18
+        for position in timeline.positions:
+            if position in self.notes:
+                lines = [f"Step {timeline.step(position)}", *self.notes[position]]
+                corner = timeline.x(position - 0.5), self._top
+                canvas.reading(corner, (timeline.cell, bottom - self._top), lines, (MARGIN, bottom + 24))
+
+
+def clock(seconds: float, *, day: bool = False) -> str:
+    """Return a time as UTC text; empty if out of range: an agent's clock may send anything."""
+    if not 0 <= seconds < MOST_SECONDS:
+        return ""
+    date, time = str(np.datetime64(int(seconds), "s")).split("T")
+    return f"{date} {time} UTC" if day else time
+
+
+def _interval(span: float, most: int, least: float = 0.0) -> float:
+    """The smallest of 1, 2 and 5 times a power of ten of which at most `most` make up `span`; `least` at least."""
+    wanted = max(span / most, least, 1e-9)
+    scale = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
+    return next(scale * part for part in (1, 2, 5, 10) if scale * part >= wanted * (1 - 1e-9))
+
+
+def ticks(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
+    """Return round numbers from `low` to `high`, evenly apart."""
+    step = _interval(high - low, most, least)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def figure(number: float, *, reward: bool) -> str:
+    """Return a value as text: a probability in percent."""
+    return f"{number:.4g}" if reward else f"{100 * number:.1f} %"
+
+
+def interval(ends: tuple[float, float], *, reward: bool) -> str:
+    """Return an interval as text.
+
+    >>> interval((0.25, 0.5), reward=False), interval((2.0, 3.5), reward=True)
+    ('25.0 to 50.0 %', '2 to 3.5')
+    """
+    low, high = (figure(end, reward=reward) for end in ends)
+    return f"{low.removesuffix(' %')} to {high}"

@@ -1,0 +1,33 @@
+"""States in words: names where the model has them, else labels and numbers."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from monitor.model import MDP
+
+PLACE: Final = re.compile(r"row (\d+) column (\d+)(?: \(.*\))?$")
+"""The name of a cell of a grid, which is drawn in the same picture, and its labels, which are drawn there."""
+
+
+def state_in_words(model: MDP, state: int) -> str:
+    """Return a state's name or number, with its rare labels.
+
+    >>> rows = [(s, 0, s, 1.0) for s in range(20)]
+    >>> coin = MDP.from_transitions(states=20, actions=1, transitions=rows, labels={"won": [7]})
+    >>> state_in_words(coin, 3), state_in_words(coin, 7)
+    ('state 3', 'won (state 7)')
+    """
+    rare = [name for name, mark in model.labels.items() if mark[state] and 10 * int(mark.sum()) <= model.states]
+    if model.state_names:
+        return f"{model.state_names[state]} ({', '.join(rare)})" if rare else model.state_names[state]
+    return f"{', '.join(rare)} (state {state})" if rare else f"state {state}"
+
+
+def state_in_brief(model: MDP, state: int) -> str:
+    """Return `state_in_words` for a place that says it is a state: a bare number has no word before it.
+
+    A cell of a grid, which the same picture draws, is `2,0` for `row 2 column 0`.
+    """
+    return PLACE.sub(r"\1,\2", state_in_words(model, state).removeprefix("state "))
