@@ -356,6 +356,19 @@ def test_a_hole_stays_a_hole_and_many_take_no_room() -> None:
     assert not any(value is not None and math.isnan(value) for value in values)
 
 
+def test_a_hole_seems_no_longer_than_it_was() -> None:
+    curve = Curve(most=512)
+    for n in range(400):
+        curve.add(float(n), None if n % 20 == 0 else 0.9 - 0.01 * (n % 20), None)
+    shown = curve.thinned(60)
+    times, values = shown["time"], shown["value"]
+    lasted = [times[n + 1] - times[n] for n, value in enumerate(values) if value is None]  # type: ignore[operator] # times are known
+    assert lasted == [1.0] * 20
+    assert len(times) <= 80
+    worst = [value for value in values if value is not None and value < 0.72]
+    assert worst == [pytest.approx(0.71)] * 20
+
+
 def test_the_last_minutes_begin_with_the_point_before_and_keep_the_worst_and_every_hole() -> None:
     curve = Curve(most=512)
     for n in range(400):

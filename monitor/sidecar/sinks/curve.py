@@ -18,7 +18,8 @@ class Curve:
     """Points in order of arrival. `low`: the lower of two values is the worse one.
 
     When it is full, neighbours in the older half are merged into the worse one, at its time, so a violation stays
-    visible. A missing value (hole) is kept; if merging frees too little, the oldest points are removed.
+    visible. A missing value (hole) is kept, and the value that ends it; if merging frees too little, the oldest points
+    are removed.
     """
 
     def __init__(self, *, low: bool = True, most: int = MOST) -> None:
@@ -65,14 +66,19 @@ class Curve:
 
     def _merged(self, points: list[Point]) -> Iterator[Point]:
         waiting: Point | None = None
+        hole = False  # the point before
         for point in points:
-            if waiting is not None and math.isnan(waiting[1]) == math.isnan(point[1]):
+            ends_hole = hole and not math.isnan(point[1])
+            hole = math.isnan(point[1])
+            if waiting is not None and not ends_hole and math.isnan(waiting[1]) == hole:
                 yield self._worse(waiting, point)
                 waiting = None
-            else:
-                if waiting is not None:
-                    yield waiting
-                waiting = point
+                continue
+            if waiting is not None:
+                yield waiting
+            waiting = None if ends_hole else point
+            if ends_hole:
+                yield point  # as it is, or the hole would seem longer
         if waiting is not None:
             yield waiting
 

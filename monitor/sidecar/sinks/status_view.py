@@ -52,7 +52,7 @@ MOST_RECENT = 10
 """Alarms shown that have closed."""
 RECENT: Final = 300.0
 """Seconds of values shown of each formula in an overview."""
-RECENT_POINTS: Final = 60
+RECENT_POINTS: Final = 240
 """About as many points of them."""
 DRAWN: Final = 12
 """Agents whose last minutes an overview has, unless more are asked for: as many as the page shows unfolded."""
